@@ -1,0 +1,38 @@
+# The README's two commands: make demo, make test.
+PYTHON ?= python3
+BIN := .venv/bin
+# Two OpenMP threads on a busy machine can be far slower than one.
+export OMP_NUM_THREADS ?= 1
+# Data sets that are not embedded: the folder beside this checkout, when it is there.
+export TACIT_DATA ?= $(wildcard ../shared/data)
+
+.PHONY: demo test test-all lint bench clean
+
+.venv/demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt -e .
+	touch $@
+
+.venv/dev: .venv/demo
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: .venv/demo
+	$(BIN)/tacit demo
+
+lint: .venv/dev
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest
+
+test-all: lint
+	$(BIN)/pytest -m 'slow or not slow'
+
+bench: .venv/dev
+	$(BIN)/python benchmarks/adult.py
+
+clean:
+	rm -rf .venv build dist *.egg-info src/*.egg-info tacit-demo

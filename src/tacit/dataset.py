@@ -1,0 +1,239 @@
+"""A data set with its targets, its sensitive attributes and its units, and how to split it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tacit.errors import InputError
+from tacit.labels import joint_codes, label_frame, looks_continuous
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Records, what must keep working (`y`), what must not be recoverable (`sensitive`).
+
+    Parameters
+    ----------
+    X : DataFrame or array; rows (n, columns), windows (n, channels, length) or images (n, c, h, w)
+    y, sensitive : one column or a table of named columns; NaN or None means unknown
+    units : the independent thing each record belongs to (a person, a bout). One label per record,
+        or a mapping from attribute name to such labels where the unit differs per attribute.
+    name, modality : for reports; modality is "table", "window" or "image"
+    official : the part each record belongs to from the start ("train", "test", "node 3"),
+        for ``split("official")``
+
+    Examples
+    --------
+    >>> import tacit
+    >>> data = tacit.load_dataset("digits")
+    >>> train, attack, test = data.split((.5, .2, .3), seed=0)
+    >>> len(train) + len(attack) + len(test) == len(data)
+    True
+    """
+
+    X: Any
+    y: Any
+    sensitive: Any
+    units: Any = None
+    name: str | None = None
+    modality: str | None = None
+    official: Any = None
+
+    def __post_init__(self) -> None:
+        X = self.X.reset_index(drop=True) if isinstance(self.X, pd.DataFrame) else np.asarray(self.X)
+        n = len(X)
+        if n == 0:
+            raise InputError(f"data set {self.name or ''!s} has no record; pass at least one row")
+        object.__setattr__(self, "X", X)
+        for field, what in (("y", "target"), ("sensitive", "sensitive")):
+            given = getattr(self, field)
+            frame = pd.DataFrame(index=range(n)) if given is None else label_frame(given, what)
+            _check_length(len(frame), n, field)
+            object.__setattr__(self, field, frame)
+        object.__setattr__(self, "units", _unit_columns(self.units, n))
+        if self.official is not None:
+            _check_length(len(self.official), n, "official")
+            object.__setattr__(self, "official", np.asarray(self.official))
+        if self.modality is None:
+            kind = {2: "table", 3: "window", 4: "image"}.get(np.ndim(X), "table")
+            object.__setattr__(self, "modality", kind)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self):,} records", f"X {tuple(self.X.shape)}", f"targets {list(self.y.columns)}"]
+        parts.append(f"sensitive {list(self.sensitive.columns)}")
+        if self.units is not None:
+            first = next(iter(self.units.values()))
+            parts.append(f"{len(np.unique(first)):,} units")
+        return f"Dataset({self.name or 'unnamed'}: {', '.join(parts)})"
+
+    def take(self, rows: np.ndarray) -> Dataset:
+        """The records at these positions, or where the mask is true."""
+        rows = np.asarray(rows)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+        return replace(
+            self,
+            X=self.X.iloc[rows] if isinstance(self.X, pd.DataFrame) else self.X[rows],
+            y=self.y.iloc[rows],
+            sensitive=self.sensitive.iloc[rows],
+            units=None if self.units is None else {k: v[rows] for k, v in self.units.items()},
+            official=None if self.official is None else self.official[rows],
+        )
+
+    def units_of(self, attribute: str | None = None) -> np.ndarray | None:
+        """The unit of each record, for one attribute where units differ; None without units."""
+        if self.units is None:
+            return None
+        return self.units.get(attribute, next(iter(self.units.values())))
+
+    def split(
+        self, parts: Sequence[float] | str = (0.5, 0.2, 0.3), seed: int = 0, by: str | None = None
+    ) -> tuple[Dataset, ...]:
+        """Cut into parts of these sizes; no unit ever crosses, labels are spread evenly.
+
+        Parameters
+        ----------
+        parts : fractions, one per part (they are normalised), or ``"official"``
+        seed : same seed, same parts
+        by : where units differ per attribute, the attribute whose units decide (the first by default)
+        """
+        if isinstance(parts, str):
+            return self._official_parts(parts)
+        fractions = np.asarray(parts, dtype=float)
+        if fractions.ndim != 1 or len(fractions) < 1 or not (fractions > 0).all():
+            raise InputError(f"split needs positive fractions, one per part, such as (.5, .2, .3); found {parts!r}")
+        labels = joint_codes(
+            np.column_stack([pd.factorize(c)[0] for _, c in pd.concat([self.y, self.sensitive], axis=1).items()])
+            if self.y.shape[1] + self.sensitive.shape[1]
+            else np.zeros((len(self), 1), dtype=int)
+        )
+        part = allot(labels, fractions, seed, units=self.units_of(by))
+        return tuple(self.take(part == i) for i in range(len(fractions)))
+
+    def _official_parts(self, word: str) -> tuple[Dataset, ...]:
+        if word != "official":
+            raise InputError(f"split takes fractions or 'official'; found {word!r}")
+        if self.official is None:
+            raise InputError(f"data set {self.name} has no official split; pass fractions such as (.5, .2, .3)")
+        usual = ["train", "validation", "test"]
+        names = sorted(pd.unique(self.official), key=lambda n: usual.index(n) if n in usual else len(usual))
+        return tuple(self.take(self.official == name) for name in names)
+
+
+def allot(labels: np.ndarray, fractions: np.ndarray, seed: int, units: np.ndarray | None = None) -> np.ndarray:
+    """Give every record a part number: shuffled, by whole units, labels spread over the parts.
+
+    Units are visited label by label; each goes to the part that is furthest behind its share.
+    """
+    rng = np.random.default_rng(seed)
+    fractions = np.asarray(fractions, dtype=float) / np.sum(fractions)
+    unit = np.arange(len(labels)) if units is None else pd.factorize(np.asarray(units))[0]
+    n_units = int(unit.max()) + 1
+    if n_units < len(fractions):
+        raise InputError(f"cannot cut {n_units} units into {len(fractions)} parts; pass more units or fewer parts")
+    size = np.bincount(unit, minlength=n_units)
+    first = np.full(n_units, -1)
+    first[unit[::-1]] = labels[::-1]  # a unit's label is that of its first record
+    order = np.lexsort((rng.permutation(n_units), first))
+    part = np.empty(n_units, dtype=np.int64)
+    have, due = np.zeros(len(fractions)), 0.0
+    for u in order:
+        due += size[u]
+        behind = fractions * due - have
+        part[u] = best = int(np.argmax(behind))
+        have[best] += size[u]
+    if len(np.unique(part)) < len(fractions):  # very uneven units: give every part one
+        part[rng.permutation(n_units)[: len(fractions)]] = np.arange(len(fractions))
+    return part[unit]
+
+
+def read_table(
+    path: str | Path,
+    target: str | Sequence[str],
+    sensitive: str | Sequence[str],
+    unit: str | None = None,
+    drop: Sequence[str] = (),
+    bins: Mapping[str, int] | int | None = None,
+    keep_sensitive: bool = False,
+) -> Dataset:
+    """Read a CSV or Parquet file as a data set.
+
+    Parameters
+    ----------
+    target, sensitive : column names
+    unit : column that says which records belong together (a person, a household); not an input
+    drop : columns that are no inputs (names, identifiers)
+    bins : cut numeric target and sensitive columns into this many classes of equal size;
+        one number for all, or a mapping from column to number
+    keep_sensitive : leave the sensitive columns among the inputs as well
+    """
+    path = Path(path)
+    table = _read_file(path)
+    targets = [target] if isinstance(target, str) else list(target)
+    secrets = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    wanted = {**dict.fromkeys(targets, "target"), **dict.fromkeys(secrets, "sensitive")}
+    wanted |= {unit: "unit"} if unit else {}
+    wanted |= dict.fromkeys(drop, "drop")
+    for column, role in wanted.items():
+        if column not in table.columns:
+            raise InputError(
+                f"{path.name} has no column {column!r} ({role}); its columns are {', '.join(map(str, table.columns))}"
+            )
+    for column in [*targets, *secrets]:
+        count = bins.get(column) if isinstance(bins, Mapping) else bins
+        if looks_continuous(table[column]):
+            if count is None:
+                raise InputError(
+                    f"column {column!r} of {path.name} is numeric with {table[column].nunique()} distinct values; "
+                    f"say how many classes to cut it into, for example bins={{{column!r}: 4}}, or store it as text"
+                )
+            table[column] = pd.qcut(table[column], count, duplicates="drop").astype(str).where(table[column].notna())
+    out = {*targets, *drop, *([unit] if unit else []), *([] if keep_sensitive else secrets)}
+    X = table[[c for c in table.columns if c not in out]]
+    if X.shape[1] == 0:
+        raise InputError(f"{path.name} has no input column left; every column is a target, sensitive or dropped")
+    units = table[unit].to_numpy() if unit else None
+    return Dataset(X, table[targets], table[secrets], units, name=path.stem.split(".")[0], modality="table")
+
+
+def _read_file(path: Path) -> pd.DataFrame:
+    if not path.exists():
+        raise InputError(f"no file {path}; check the path")
+    try:
+        if ".parquet" in path.suffixes or path.suffix == ".pq":
+            return pd.read_parquet(path)
+        if ".csv" in path.suffixes or ".tsv" in path.suffixes:
+            return pd.read_csv(path, sep="\t" if ".tsv" in path.suffixes else ",", skipinitialspace=True)
+    except Exception as error:
+        raise InputError(f"{path.name} could not be read: {error}") from error
+    raise InputError(f"{path.name} is neither CSV nor Parquet; expected a name ending in .csv, .csv.gz or .parquet")
+
+
+def _check_length(found: int, expected: int, what: str) -> None:
+    if found != expected:
+        raise InputError(f"{what} has {found} rows but X has {expected}; pass one value per record")
+
+
+def _unit_columns(units: Any, n: int) -> dict[str, np.ndarray] | None:
+    if units is None:
+        return None
+    columns = units if isinstance(units, Mapping) else {"*": units}
+    if isinstance(units, pd.DataFrame):
+        columns = {str(c): units[c] for c in units.columns}
+    out = {}
+    for name, values in columns.items():
+        _check_length(len(values), n, f"units {name!r}" if name != "*" else "units")
+        array = np.asarray(values)
+        missing = pd.isna(array)
+        if missing.any():
+            raise InputError(f"units, row {int(np.flatnonzero(missing)[0])}: missing; every record needs its unit")
+        out[name] = array
+    return out

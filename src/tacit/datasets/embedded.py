@@ -1,0 +1,37 @@
+"""Data sets that come with scikit-learn: nothing to download."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from sklearn import datasets as sk
+
+from tacit.dataset import Dataset
+from tacit.datasets.declaration import declare
+
+
+@declare("1,797", "table", "parity", "digit", "BSD-3-Clause (scikit-learn)")
+def digits() -> Dataset:
+    """Handwritten digits, 8x8. Keep odd/even, hide which digit.
+
+    Parity is a function of the digit, so even the bare parity gives a digit away with
+    probability .20 instead of .10: no useful release can do better.
+    """
+    X, digit = sk.load_digits(return_X_y=True)
+    parity = np.where(digit % 2 == 0, "even", "odd")
+    return Dataset(X, pd.DataFrame({"parity": parity}), pd.DataFrame({"digit": digit}), name="digits")
+
+
+@declare("442", "table", "progression", "sex", "public domain (Efron et al. 2004)")
+def diabetes() -> Dataset:
+    """Diabetes patients. Keep whether the disease progresses above the median, hide sex."""
+    bunch = sk.load_diabetes(as_frame=True)
+    table = bunch.data
+    sex = np.where(table["sex"] > 0, "b", "a")  # the source does not say which code is which
+    progression = np.where(bunch.target > bunch.target.median(), "above median", "below median")
+    return Dataset(
+        table.drop(columns="sex"),
+        pd.DataFrame({"progression": progression}),
+        pd.DataFrame({"sex": sex}),
+        name="diabetes",
+    )

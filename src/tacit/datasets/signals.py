@@ -1,0 +1,142 @@
+"""Signals and images: genki, uci_har, mnist, emodb."""
+
+from __future__ import annotations
+
+import gzip
+import os
+
+import numpy as np
+import pandas as pd
+
+from tacit.dataset import Dataset
+from tacit.datasets.declaration import declare
+from tacit.datasets.store import cache_folder, download, locate, require
+from tacit.errors import InputError
+
+MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+MNIST_FILES = {
+    "x_train": ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+    "y_train": ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
+    "x_test": ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
+    "y_test": ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
+}
+
+
+@declare("1,940", "image", "smile", "gender", "research use (UCSD)", ("genki_minimax/genki_minimax.npz",))
+def genki(flat: bool = True) -> Dataset:
+    """Faces, 16x16: keep smile, hide gender. `flat` gives rows of 256 pixels, else images (n, 1, 16, 16)."""
+    file = np.load(
+        require("genki_minimax/genki_minimax.npz", "test/genki.mat of the public MinimaxFilter code, as npz")
+    )
+    X = np.concatenate([file["x_train"], file["x_test"]]).astype(np.float64)
+    smile = np.concatenate([file["smile_train"], file["smile_test"]])
+    male = np.concatenate([file["male_train"], file["male_test"]])
+    return Dataset(
+        X.reshape(len(X), -1) if flat else X[:, None],
+        pd.DataFrame({"smile": np.where(smile == 1, "smile", "none")}),
+        pd.DataFrame({"gender": np.where(male == 1, "male", "female")}),
+        name="genki",
+        official=_parts(len(file["x_train"]), len(file["x_test"])),
+    )
+
+
+@declare(
+    "10,299",
+    "table or window",
+    "activity",
+    "subject",
+    "CC BY 4.0 (UCI)",
+    ("uci_har/uci_har_features561.npz", "uci_har/uci_har_inertial.npz"),
+)
+def uci_har(features: str = "561", subjects: int | None = None) -> Dataset:
+    """Phone at the waist, 30 people, 6 activities: keep the activity, hide the person.
+
+    `features` is "561" (rows of published statistics, recomputed) or "windows" (9 channels x 128).
+    Windows of one bout overlap, so the bout is the unit. `subjects` keeps the first so many people.
+    """
+    if features not in ("561", "windows"):
+        raise InputError(f"uci_har: features must be '561' or 'windows'; found {features!r}")
+    name = "uci_har_features561.npz" if features == "561" else "uci_har_inertial.npz"
+    file = np.load(require(f"uci_har/{name}", "the UCI HAR data set (smartphones, v1), packed as the README says"))
+    if features == "561":
+        names = [str(c) for c in file["feature_names"]]
+        X: pd.DataFrame | np.ndarray = pd.DataFrame(file["features_i16"] / 32767.0)
+        X.columns = names if len(set(names)) == len(names) else [f"{i} {c}" for i, c in enumerate(names)]  # type: ignore[union-attr]
+    else:
+        signal = file["signals_i16"] * file["scale"]
+        X = signal[file["window_start"][:, None] + np.arange(128)].transpose(0, 2, 1).astype(np.float64)
+    activity = np.asarray(file["activity_names"])[file["activity"]].astype(str)
+    data = Dataset(
+        X,
+        pd.DataFrame({"activity": activity}),
+        pd.DataFrame({"subject": file["subject"]}),
+        units=file["bout"],
+        name="uci_har",
+        official=np.where(file["is_test"] == 1, "test", "train"),
+    )
+    return data if subjects is None else data.take(file["subject"] <= subjects)
+
+
+@declare("70,000", "table or image", "parity", "digit", "CC BY-SA 3.0", ("mnist/mnist.npz",))
+def mnist(target: str = "parity", sensitive: str = "digit", flat: bool = True) -> Dataset:
+    """Handwritten digits, 28x28: keep odd/even, hide the digit (or whether it is 5 or more: ``sensitive="large"``)."""
+    file = np.load(locate("mnist/mnist.npz") or _download_mnist())
+    X = np.concatenate([file["x_train"], file["x_test"]]).astype(np.float32) / 255
+    digit = np.concatenate([file["y_train"], file["y_test"]]).astype(int)
+    labels = {
+        "digit": digit,
+        "parity": np.where(digit % 2 == 0, "even", "odd"),
+        "large": np.where(digit >= 5, "5 to 9", "0 to 4"),
+    }
+    for word in (target, sensitive):
+        if word not in labels:
+            raise InputError(f"mnist has the labels {', '.join(labels)}; found {word!r}")
+    return Dataset(
+        X.reshape(len(X), -1) if flat else X[:, None],
+        pd.DataFrame({target: labels[target]}),
+        pd.DataFrame({sensitive: labels[sensitive]}),
+        name="mnist",
+        official=_parts(len(file["x_train"]), len(file["x_test"])),
+    )
+
+
+@declare("535", "table", "emotion", "speaker, gender", "free for research (TU Berlin)", ("emodb_mfcc/emodb_mfcc.npz",))
+def emodb(target: str = "emotion", sensitive: str = "speaker") -> Dataset:
+    """Acted German speech, 10 speakers, 7 emotions, as 240 statistics of MFCCs: keep emotion, hide the speaker."""
+    file = np.load(require("emodb_mfcc/emodb_mfcc.npz", "EMO-DB of TU Berlin, features as the README says"))
+    emotion = np.asarray(file["emotion_names"])[file["emotion"]].astype(str)
+    labels = {
+        "emotion": emotion,
+        "happy": np.where(emotion == "happiness", "happy", "other"),
+        "speaker": file["speaker"],
+        "gender": np.where(file["female"] == 1, "female", "male"),
+    }
+    for word in (target, sensitive):
+        if word not in labels:
+            raise InputError(f"emodb has the labels {', '.join(labels)}; found {word!r}")
+    X = pd.DataFrame(file["features"].astype(np.float64), columns=[str(c) for c in file["feature_names"]])
+    return Dataset(X, pd.DataFrame({target: labels[target]}), pd.DataFrame({sensitive: labels[sensitive]}), name="emodb")
+
+
+def _parts(n_train: int, n_test: int) -> np.ndarray:
+    return np.repeat(["train", "test"], [n_train, n_test])
+
+
+def _download_mnist() -> str:
+    arrays = {}
+    for key, (name, checksum) in MNIST_FILES.items():
+        path = download(MNIST_URL + name, f"md5:{checksum}", "mnist")
+        arrays[key] = read_idx(gzip.open(path).read())
+    out = cache_folder() / "mnist" / "mnist.npz"
+    partial = out.with_name("partial.npz")
+    np.savez_compressed(partial, **arrays)
+    os.replace(partial, out)
+    return str(out)
+
+
+def read_idx(content: bytes) -> np.ndarray:
+    """The IDX format of the MNIST files: two zero bytes, type 8 (bytes), dimensions, sizes, values."""
+    if content[:3] != b"\0\0\x08":
+        raise InputError("not an IDX file of bytes; expected it to begin with 00 00 08")
+    shape = np.frombuffer(content, dtype=">i4", count=content[3], offset=4)
+    return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * content[3]).reshape(shape)

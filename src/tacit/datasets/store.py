@@ -1,0 +1,46 @@
+"""Where data files are looked for: TACIT_DATA, then the cache, then the publisher."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pooch
+
+from tacit.errors import InputError
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept; TACIT_CACHE overrides it."""
+    return Path(os.environ.get("TACIT_CACHE") or pooch.os_cache("tacit"))
+
+
+def locate(relative: str) -> Path | None:
+    """The file's path in TACIT_DATA or in the cache, or None."""
+    roots = [Path(os.environ["TACIT_DATA"])] if os.environ.get("TACIT_DATA") else []
+    for root in [*roots, cache_folder()]:
+        if (root / relative).is_file():
+            return root / relative
+    return None
+
+
+def require(relative: str, where_to_get: str) -> Path:
+    """The file's path, or an error that says where to get it and where to put it."""
+    found = locate(relative)
+    if found is None:
+        raise InputError(
+            f"data file {relative} is not here. Get it: {where_to_get}. Put it at $TACIT_DATA/{relative} "
+            f"(set the environment variable TACIT_DATA to a folder of your choice) or at "
+            f"{relative} in the cache folder ({cache_folder()})"
+        )
+    return found
+
+
+def download(url: str, checksum: str, folder: str) -> Path:
+    """Fetch one file of a publisher into the cache and check it; a partial file is never kept."""
+    try:
+        return Path(pooch.retrieve(url, known_hash=checksum, path=cache_folder() / folder, fname=url.rsplit("/", 1)[1]))
+    except Exception as error:
+        raise InputError(
+            f"{url} could not be downloaded ({error}); check the network, or set TACIT_DATA to a folder with a copy"
+        ) from error

@@ -1,0 +1,1 @@
+"""Solvers and training loops that filters share."""

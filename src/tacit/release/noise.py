@@ -1,0 +1,31 @@
+"""Noise that averaging cannot remove: the same record always gets the same draw.
+
+The draw is a pseudo-random function of a secret key and the record, so repeating a query, or
+releasing the table twice, tells nothing new. The key comes from the operating system, never from
+`random_state`. Two records with equal values get equal noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+import numpy as np
+from scipy.special import ndtri
+
+
+def new_key() -> bytes:
+    """A fresh 256-bit secret key."""
+    return secrets.token_bytes(32)
+
+
+def keyed_normal(key: bytes, records: np.ndarray, n_columns: int) -> np.ndarray:
+    """Standard normal numbers, (n, n_columns): a function of the key and each record's bytes."""
+    rows = np.ascontiguousarray(np.asarray(records, dtype=np.float64).reshape(len(records), -1))
+    blocks = -(-n_columns // 8)  # a 64-byte digest gives eight numbers
+    digests = b"".join(
+        hashlib.blake2b(row, key=key, salt=block.to_bytes(8, "little")).digest() for row in rows for block in range(blocks)
+    )
+    # 53 bits, shifted by a half so that neither 0 nor 1 occurs
+    words = np.frombuffer(digests, dtype="<u8").reshape(len(rows), blocks * 8)[:, :n_columns]
+    return ndtri(((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53)

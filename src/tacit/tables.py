@@ -1,0 +1,193 @@
+"""Tables in, numbers out: the scaling and category encoding that belong to a fitted filter."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tacit.errors import InputError, InputTypeError
+
+# A category seen once is the mark of one training row: it would be readable in the fitted filter.
+RARE = 2
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a fitted filter knows of one input column."""
+
+    name: str
+    kind: str  # "number" or "category"
+    mean: float = 0.0
+    scale: float = 1.0
+    low: float = 0.0
+    high: float = 0.0
+    has_missing: bool = False
+    categories: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        # a category column has two more slots: "other" and missing
+        return len(self.categories) + 2 if self.kind == "category" else 1 + self.has_missing
+
+    def encode(self, values: pd.Series) -> np.ndarray:
+        if self.kind == "number":
+            number = _as_number(values, self.name)
+            missing = np.isnan(number)
+            scaled = np.where(missing, 0.0, (number - self.mean) / self.scale)
+            return np.column_stack([scaled, missing]) if self.has_missing else scaled[:, None]
+        codes = pd.Index(self.categories).get_indexer(pd.Index(_as_text(values, self.name)))
+        codes = np.where(codes < 0, len(self.categories), codes)
+        codes = np.where(values.isna().to_numpy(), len(self.categories) + 1, codes)
+        return np.eye(self.width)[codes]
+
+
+class TableEncoder:
+    """Standardises numbers and one-hot encodes categories; learned once, then fixed.
+
+    Numbers that are missing take the column's mean, with an indicator column where training had
+    gaps. A category that training did not have (or had once) becomes "other".
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"age": [30, 40, 50, 60], "job": ["nurse", "nurse", "cook", "cook"]})
+    >>> TableEncoder().fit(table).transform(table).shape
+    (4, 5)
+    """
+
+    columns: tuple[Column, ...]
+
+    def fit(self, table: pd.DataFrame) -> TableEncoder:
+        self.columns = tuple(_learn(str(name), table.iloc[:, i]) for i, name in enumerate(table.columns))
+        return self
+
+    def transform(self, table: pd.DataFrame) -> np.ndarray:
+        return np.concatenate([c.encode(table.iloc[:, i]) for i, c in enumerate(self.columns)], axis=1)
+
+    @property
+    def n_out(self) -> int:
+        return sum(c.width for c in self.columns)
+
+
+class ArrayEncoder:
+    """The same for numeric arrays: standardises each column, or each channel of windows and images."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    def fit(self, X: np.ndarray) -> ArrayEncoder:
+        # rows: one mean per column; windows (n, channels, length) and images (n, c, h, w): per channel
+        axes = (0, *range(2, X.ndim))
+        self.mean = X.mean(axis=axes, keepdims=True)
+        scale = X.std(axis=axes, keepdims=True)
+        self.scale = np.where(scale > 1e-12 * (1 + np.abs(self.mean)), scale, 1.0)
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return (X - self.mean) / self.scale
+
+
+def make_encoder(X: Any) -> TableEncoder | ArrayEncoder:
+    """Learn the encoder that fits X: a checked DataFrame or a checked float array."""
+    return TableEncoder().fit(X) if isinstance(X, pd.DataFrame) else ArrayEncoder().fit(X)
+
+
+def fingerprints(X: Any) -> np.ndarray:
+    """A 64-bit hash per record, equal for equal records, to notice rows that were seen before."""
+    if isinstance(X, pd.DataFrame):
+        plain = pd.DataFrame(
+            {
+                str(i): X.iloc[:, i].astype("float64")
+                if pd.api.types.is_numeric_dtype(X.iloc[:, i])
+                else X.iloc[:, i].astype(object).where(X.iloc[:, i].notna(), None).astype(str)
+                for i in range(X.shape[1])
+            }
+        )
+        return pd.util.hash_pandas_object(plain, index=False).to_numpy()
+    flat = np.ascontiguousarray(np.asarray(X, dtype=np.float64).reshape(len(X), -1))
+    digests = b"".join(hashlib.blake2b(row, digest_size=8).digest() for row in flat)
+    return np.frombuffer(digests, dtype=np.uint64).copy()
+
+
+def array_to_frame(X: np.ndarray, names: list[str]) -> pd.DataFrame:
+    """A numpy array of mixed objects -> typed columns; numbers stay numbers, text stays text."""
+    table = pd.DataFrame(X, columns=names)
+    for name in names:
+        column = table[name]
+        if column.dtype == object:
+            bad = column[[not isinstance(v, (str, bytes, int, float, np.number, bool, type(None))) for v in column]]
+            if len(bad):
+                raise InputTypeError(
+                    f"column {name!r}, row {bad.index[0]}: found a {type(bad.iloc[0]).__name__}; "
+                    f"argument must be a string or a number"
+                )
+            table[name] = column.infer_objects()
+    return table
+
+
+def _learn(name: str, values: pd.Series) -> Column:
+    if _is_number(values):
+        number = _as_number(values, name)
+        present = number[~np.isnan(number)]
+        if len(present) == 0:
+            raise InputError(f"column {name!r} has no value in any row; drop the column")
+        spread = float(present.std())
+        return Column(
+            name,
+            "number",
+            mean=float(present.mean()),
+            scale=spread if spread > 1e-12 * (1 + abs(float(present.mean()))) else 1.0,
+            low=float(present.min()),
+            high=float(present.max()),
+            has_missing=len(present) < len(number),
+        )
+    if not _is_text(values):
+        raise InputTypeError(
+            f"column {name!r} has type {values.dtype}; filters take numbers, booleans and text, "
+            f"so convert it first (a date, for example, to days since some day)"
+        )
+    text = _as_text(values, name)
+    counts = pd.Series(text[values.notna().to_numpy()]).value_counts()
+    return Column(name, "category", categories=tuple(sorted(counts.index[counts >= RARE])))
+
+
+def _is_number(values: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values)
+
+
+def _is_text(values: pd.Series) -> bool:
+    return (
+        isinstance(values.dtype, pd.CategoricalDtype)
+        or pd.api.types.is_object_dtype(values)
+        or pd.api.types.is_string_dtype(values)
+    )
+
+
+def _as_number(values: pd.Series, name: str) -> np.ndarray:
+    try:
+        number = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
+    except (ValueError, TypeError):
+        bad = pd.to_numeric(values, errors="coerce").isna() & values.notna()
+        row = int(np.flatnonzero(bad.to_numpy())[0]) if bad.any() else 0
+        raise InputError(
+            f"column {name!r}, row {row}: {values.iloc[row]!r} is text, but the filter was fitted on numbers there; "
+            f"pass a number, or NaN for unknown"
+        ) from None
+    if np.isinf(number).any():
+        row = int(np.flatnonzero(np.isinf(number))[0])
+        raise InputError(f"column {name!r}, row {row}: infinity; replace it by a number, or by NaN for unknown")
+    return number
+
+
+def _as_text(values: pd.Series, name: str) -> np.ndarray:
+    if _is_number(values) and not pd.api.types.is_bool_dtype(values) and values.notna().any():
+        row = int(np.flatnonzero(values.notna().to_numpy())[0])
+        raise InputError(
+            f"column {name!r}, row {row}: {values.iloc[row]!r} is a number, but the filter was fitted on text there; "
+            f"pass text (table[{name!r}].astype(str)), or None for unknown"
+        )
+    return np.array(values.astype(object).where(values.notna(), "").astype(str), dtype=object)
