@@ -1,0 +1,1 @@
+"""Filters: one module per paper; `base` holds the contract."""

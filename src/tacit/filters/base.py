@@ -1,0 +1,286 @@
+"""The contract of a filter: a scikit-learn transformer that keeps targets and withholds secrets."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tacit.errors import DependenceWarning, InputError, InputTypeError, TacitError, TacitWarning
+from tacit.labels import MISSING, Labels, encode_labels
+from tacit.tables import array_to_frame, fingerprints, make_encoder
+
+# Above this share of the target's entropy explained, "keep the target" and "hide the secret" collide.
+NEARLY_A_FUNCTION = 0.9
+
+
+@dataclass(frozen=True)
+class Knob:
+    """The parameter that trades utility for privacy: its name, its direction, its usual values."""
+
+    name: str
+    utility_rises: bool
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a filter learns from: encoded records, what to keep, what to withhold."""
+
+    X: np.ndarray
+    targets: Labels
+    sensitive: Labels
+    units: np.ndarray | None
+    seed: int
+
+    @property
+    def n_in(self) -> int | tuple[int, ...]:
+        """The width of a row, or the shape of a window or an image: what network factories are given."""
+        return self.X.shape[1] if self.X.ndim == 2 else self.X.shape[1:]
+
+
+class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of all filters. A subclass writes `_learn`, `_release` and `_release_out_of_fold`."""
+
+    # so that Pipeline and GridSearchCV pass these on without further requests
+    __metadata_request__fit = {"sensitive_features": True, "units": True}
+
+    knob: ClassVar[Knob]
+
+    @property
+    def frontier_parameter(self) -> str:
+        """The name of the parameter that trades utility for privacy."""
+        return self.knob.name
+
+    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, units: Any = None) -> Self:
+        """Learn the filter.
+
+        Parameters
+        ----------
+        X : records: a DataFrame (text, booleans, numbers, missing values) or a numeric array
+        y : what must keep working; one column or a table of several
+        sensitive_features : what must not be recoverable; one column or a table of several
+        units : which records belong together (a person, a bout); parts that must not see
+            a record see none of its unit
+        """
+        problem = self._prepare(X, y, sensitive_features, units)
+        self._learn(problem)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Release records. Rows the filter was fitted on leak more than others: see `release_training_rows`."""
+        check_is_fitted(self)
+        return self._release(self._encode(X))
+
+    def release_training_rows(self) -> np.ndarray:
+        """Release the training rows, each by parts that were fitted without it (out of fold).
+
+        Use this, not ``transform``, to publish the very table the filter was fitted on.
+        """
+        check_is_fitted(self)
+        return self._release_out_of_fold()
+
+    def seen(self, X: Any) -> np.ndarray:
+        """Which of these records the filter was fitted on."""
+        check_is_fitted(self)
+        known = self._fingerprints
+        place = np.searchsorted(known, (found := fingerprints(X)))
+        return known[np.minimum(place, len(known) - 1)] == found
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    # -- what subclasses write ------------------------------------------------------------------
+
+    def _learn(self, problem: Problem) -> None:
+        raise NotImplementedError
+
+    def _release(self, X: np.ndarray) -> Any:
+        raise NotImplementedError
+
+    def _release_out_of_fold(self) -> Any:
+        raise NotImplementedError
+
+    # -- checking what comes in -----------------------------------------------------------------
+
+    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+        checked = self._check_records(X, reset=True)
+        n = len(checked)
+        if y is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: "
+                f"say what must keep working, or the best release is an empty one"
+            )
+        targets = encode_labels(y, "y", n)
+        sensitive = encode_labels(sensitive_features, "sensitive_features", n)
+        if units is not None and len(units) != n:
+            raise InputError(f"units has {len(units)} rows but X has {n}; pass one unit per row")
+        self.notes_: list[str] = []
+        self._note_copies(checked, sensitive)
+        self._note_dependence(targets, sensitive)
+        self.encoder_ = make_encoder(checked)
+        self._fingerprints = np.sort(fingerprints(checked))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Problem(
+            self.encoder_.transform(checked),
+            targets,
+            sensitive,
+            None if units is None else np.asarray(units),
+            seed,
+        )
+
+    def _encode(self, X: Any) -> np.ndarray:
+        return self.encoder_.transform(self._check_records(X, reset=False))
+
+    def _check_records(self, X: Any, reset: bool) -> pd.DataFrame | np.ndarray:
+        """A DataFrame or a float array whose shape, names and values are fit for use."""
+        try:
+            if isinstance(X, pd.DataFrame):
+                return self._check_frame(X, reset)
+            if not sparse.issparse(X):
+                plain = np.asarray(X)
+                if plain.ndim == 2 and plain.dtype.kind in "OUS" and plain.size:
+                    return self._check_objects(plain, reset)
+                _refuse_gaps(plain)
+            checked = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=np.float64,
+                allow_nd=True,
+                ensure_min_samples=2 if reset else 1,
+            )
+            if reset:
+                self._record_shape = checked.shape[1:]
+            elif checked.shape[1:] != self._record_shape:
+                raise InputError(f"a record has shape {checked.shape[1:]}, but the filter knows {self._record_shape}")
+            return checked if reset or not self._fitted_on_table else self._as_fitted_table(checked)
+        except TacitError:
+            raise
+        except TypeError as error:
+            raise InputTypeError(str(error)) from error
+        except ValueError as error:
+            raise InputError(str(error)) from error
+
+    def _check_frame(self, X: pd.DataFrame, reset: bool) -> pd.DataFrame | np.ndarray:
+        if len(X) < (2 if reset else 1) or X.shape[1] == 0:
+            validate_data(self, X.to_numpy(dtype=object), reset=reset, dtype=None, ensure_min_samples=2 if reset else 1)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if reset:
+            if X.columns.has_duplicates:
+                name = X.columns[X.columns.duplicated()][0]
+                raise InputError(f"X has two columns called {name!r}; rename one")
+            self._record_shape = (X.shape[1],)
+        if reset or self._fitted_on_table:
+            return X.reset_index(drop=True)
+        numbers = X.to_numpy(dtype=np.float64)
+        _refuse_gaps(numbers, names=list(X.columns))
+        return numbers
+
+    def _check_objects(self, X: np.ndarray, reset: bool) -> pd.DataFrame:
+        validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=2 if reset else 1)
+        if reset:
+            self._record_shape = X.shape[1:]
+        return array_to_frame(X, [f"x{i}" for i in range(X.shape[1])])
+
+    def _as_fitted_table(self, X: np.ndarray) -> pd.DataFrame:
+        return pd.DataFrame(X, columns=[c.name for c in self.encoder_.columns])
+
+    @property
+    def _fitted_on_table(self) -> bool:
+        return hasattr(self, "encoder_") and hasattr(self.encoder_, "columns")
+
+    # -- what the user should know --------------------------------------------------------------
+
+    def _note_copies(self, X: pd.DataFrame | np.ndarray, sensitive: Labels) -> None:
+        for i, name in enumerate(sensitive.names):
+            copies = _copies(X, sensitive.codes[:, i])
+            if copies:
+                self._note(
+                    f"sensitive column {name!r} is also among the inputs (as {', '.join(copies)}); that is allowed, "
+                    f"but the filter then has to unlearn what dropping the column would withhold for free",
+                    TacitWarning,
+                )
+
+    def _note_dependence(self, targets: Labels, sensitive: Labels) -> None:
+        for i, target in enumerate(targets.names):
+            for j, secret in enumerate(sensitive.names):
+                share, reverse = dependence(targets.codes[:, i], sensitive.codes[:, j])
+                if share >= NEARLY_A_FUNCTION:
+                    self._note(
+                        f"target {target!r} is (nearly) a function of sensitive {secret!r}: knowing {secret!r} "
+                        f"removes {share:.0%} of the uncertainty about {target!r}, so any useful release gives part "
+                        f"of {secret!r} away; compare with the label-only release",
+                        DependenceWarning,
+                    )
+                elif reverse >= NEARLY_A_FUNCTION:
+                    self._note(
+                        f"sensitive {secret!r} is (nearly) a function of target {target!r}: knowing {target!r} "
+                        f"removes {reverse:.0%} of the uncertainty about {secret!r}, so keeping {target!r} means "
+                        f"giving {secret!r} away; choose another target or accept the leak",
+                        DependenceWarning,
+                    )
+
+    def _note(self, text: str, kind: type[Warning]) -> None:
+        self.notes_.append(text)
+        warnings.warn(text, kind, stacklevel=5)
+
+
+def dependence(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Share of a's entropy that b explains, and of b's that a explains (both 0..1, bias removed)."""
+    both = (a != MISSING) & (b != MISSING)
+    n = int(both.sum())
+    if n == 0:
+        return 0.0, 0.0
+    table = np.zeros((a.max() + 1, b.max() + 1))
+    np.add.at(table, (a[both], b[both]), 1 / n)
+    entropies = [_entropy(table.sum(1)), _entropy(table.sum(0)), _entropy(table.ravel())]
+    bias = (np.count_nonzero(table.sum(1)) - 1) * (np.count_nonzero(table.sum(0)) - 1) / (2 * n)
+    shared = max(0.0, entropies[0] + entropies[1] - entropies[2] - bias)
+    return tuple(min(1.0, (shared + bias * (shared > 0)) / h) if h > 0 and bias < h / 4 else 0.0 for h in entropies[:2])  # type: ignore[return-value]
+
+
+def _entropy(p: np.ndarray) -> float:
+    p = p[p > 0]
+    return float(-(p * np.log(p)).sum())
+
+
+def _copies(X: pd.DataFrame | np.ndarray, codes: np.ndarray) -> list[str]:
+    """Inputs that are one-to-one with a label: constant within each class, different between classes."""
+    if not isinstance(X, pd.DataFrame) and X.ndim != 2:
+        return []
+    known = codes != MISSING
+    if isinstance(X, pd.DataFrame):
+        values = np.column_stack([pd.factorize(X[c])[0] for c in X.columns])[known]
+        names = [repr(str(c)) for c in X.columns]
+    else:
+        values, names = X[known], [f"column {i}" for i in range(X.shape[1])]
+    levels, constant = [], np.ones(values.shape[1], dtype=bool)
+    for c in np.unique(codes[known]):
+        part = values[codes[known] == c]
+        constant &= (part == part[0]).all(axis=0)
+        levels.append(part[0])
+    table = np.array(levels)
+    return [names[j] for j in np.flatnonzero(constant) if len(np.unique(table[:, j])) == len(table)]
+
+
+def _refuse_gaps(X: np.ndarray, names: list[Any] | None = None) -> None:
+    """NaN and infinity in an array are an error that says where (in a DataFrame NaN means unknown)."""
+    if X.dtype.kind != "f" or X.ndim < 2 or np.isfinite(X).all():
+        return
+    where = np.argwhere(~np.isfinite(X))[0]
+    word = "NaN" if np.isnan(X[tuple(where)]) else "inf"
+    column = repr(names[where[1]]) if names else str(where[1])
+    raise InputError(
+        f"X contains {word} in row {where[0]}, column {column}; replace it by a number, or fit on a DataFrame, "
+        f"where NaN means unknown"
+    )

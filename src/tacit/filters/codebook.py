@@ -1,0 +1,223 @@
+"""CodebookFilter: release one of k cells, learned against the exact adversary.
+
+For a finite code the best attacker is known in closed form, so nothing has to be trained against
+and the leak can be certified for *any* attacker (see `tacit.games.exact`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tacit.errors import CollapseWarning, InputError
+from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.codes import NetworkCode, PosteriorCode
+from tacit.labels import MISSING, Labels, joint_codes
+from tacit.tables import ArrayEncoder, TableEncoder
+
+SMALLEST_CELL = 10  # a prototype made of fewer training rows would show them
+
+
+class CodebookFilter(Filter):
+    """Send every record to one of `n_codes` cells; release the cell.
+
+    Parameters
+    ----------
+    n_codes : number of cells; cells may end up unused
+    leakage_weight : the knob. For "learned" the weight on I(z;s) in nats; for "closed" the slope of
+        the threshold rule (useful values are near .1)
+    features : what the code looks at. "posterior": cross-fitted boosted-tree posteriors (best on tables);
+        "raw": a network on the records; "auto": posterior for rows, raw for windows and images
+    solver : "learned", or "closed" (one cell per class of the one target; the best release for accuracy)
+    output : "prototype" (per cell, the probabilities of the targets), "onehot", or "code" (the cell's number)
+    decode : release prototypes in the original format instead (each cell's typical record)
+    joint : withhold also the product of the sensitive attributes, not only each of them
+    network : for raw features, a factory (n_in, n_out) -> nn.Module
+    n_folds, epochs, batch_size, learning_rate : training; epochs and batch_size are for raw features
+    random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+
+    Attributes
+    ----------
+    n_codes_ : number of cells
+    prototypes_ : (n_codes_, ...) what each cell is released as
+    start_ : which candidate was best on validation
+    history_ : list of dicts, the validation loss of every candidate
+
+    Examples
+    --------
+    >>> import tacit
+    >>> data = tacit.load_dataset("quadrants", n=400)
+    >>> f = tacit.CodebookFilter(n_codes=4, random_state=0)
+    >>> Z = f.fit(data.X, data.y, sensitive_features=data.sensitive).transform(data.X)
+    >>> len(set(map(tuple, Z))) <= 4
+    True
+    """
+
+    knob = Knob("leakage_weight", utility_rises=False, values=(0.0, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0))
+
+    def __init__(
+        self,
+        n_codes: int = 16,
+        leakage_weight: float = 3.0,
+        *,
+        features: str = "auto",
+        solver: str = "learned",
+        output: str = "prototype",
+        decode: bool = False,
+        joint: bool = False,
+        network: Callable[[Any, int], Any] | None = None,
+        n_folds: int = 5,
+        epochs: int = 30,
+        batch_size: int | None = None,
+        learning_rate: float = 2e-3,
+        random_state: Any = None,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.n_codes = n_codes
+        self.leakage_weight = leakage_weight
+        self.features = features
+        self.solver = solver
+        self.output = output
+        self.decode = decode
+        self.joint = joint
+        self.network = network
+        self.n_folds = n_folds
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def _learn(self, problem: Problem) -> None:
+        self._check_parameters(problem)
+        kind = self.features if self.features != "auto" else ("posterior" if problem.X.ndim == 2 else "raw")
+        secrets = _with_product(problem.sensitive) if self.joint else problem.sensitive
+        weight = float(self.leakage_weight)
+        self._code: PosteriorCode | NetworkCode
+        if kind == "posterior":
+            self._code = PosteriorCode(self.n_codes, weight, self.solver, self.n_folds)
+        else:
+            self._code = NetworkCode(
+                self.n_codes, weight, self.network, self.n_folds, self.epochs, self.batch_size, self.learning_rate,
+                self.device,
+            )
+        self._code.fit(problem, secrets)
+        self.n_codes_ = self._code.n_codes
+        self.start_, self.history_ = self._code.start, self._code.history
+        cells = self._code.training_cells()
+        self._set_prototypes(problem, cells)
+        self._n_features_out = len(np.ravel(self.prototypes_[0])) if self.output != "code" else 1
+        if np.unique(cells).size == 1:
+            self._note(
+                f"collapsed: every record falls into one cell, so the release carries nothing; "
+                f"lower leakage_weight (now {self.leakage_weight})",
+                CollapseWarning,
+            )
+
+    def _check_parameters(self, problem: Problem) -> None:
+        for name, allowed in {
+            "features": ("auto", "posterior", "raw"),
+            "solver": ("learned", "closed"),
+            "output": ("prototype", "onehot", "code"),
+        }.items():
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}; found {getattr(self, name)!r}")
+        if not isinstance(self.n_codes, (int, np.integer)) or self.n_codes < 2:
+            raise InputError(f"n_codes must be a whole number of at least 2; found {self.n_codes!r}")
+        if not self.leakage_weight >= 0:
+            raise InputError(f"leakage_weight must be 0 or more; found {self.leakage_weight!r}")
+        if self.solver == "closed" and len(problem.targets) != 1:
+            raise InputError(
+                f"solver='closed' keeps one target, but y has {len(problem.targets)} "
+                f"({', '.join(problem.targets.names)}); use solver='learned'"
+            )
+        if self.solver == "closed" and self.features == "raw":
+            raise InputError("solver='closed' works on posteriors; use features='posterior'")
+        if self.decode and self.output != "prototype":
+            raise InputError(f"decode=True releases prototypes; use output='prototype', not {self.output!r}")
+
+    # -- releasing ------------------------------------------------------------------------------
+
+    def codes(self, X: Any) -> np.ndarray:
+        """The cell of each record, 0 .. n_codes_ - 1."""
+        return self._code.cells(self._encode(X))
+
+    def _release(self, X: np.ndarray) -> Any:
+        return self._dress(self._code.cells(X))
+
+    def _release_out_of_fold(self) -> Any:
+        return self._dress(self._code.out_of_fold())
+
+    def _dress(self, cells: np.ndarray) -> Any:
+        if self.output == "code":
+            return cells[:, None].astype(np.float64)
+        if self.output == "onehot":
+            return np.eye(self.n_codes_)[cells]
+        if isinstance(self.prototypes_, pd.DataFrame):
+            return self.prototypes_.iloc[cells].reset_index(drop=True)
+        return self.prototypes_[cells]
+
+    def _set_prototypes(self, problem: Problem, cells: np.ndarray) -> None:
+        """What each cell looks like, from the training rows that fall into it."""
+        if self.decode:
+            self.prototypes_ = _typical_records(self.encoder_, problem.X, cells, self.n_codes_)
+        elif self.output == "prototype":
+            blocks = []
+            for codes, classes in zip(problem.targets.codes.T, problem.targets.classes, strict=True):
+                known = codes != MISSING
+                counts = np.zeros((self.n_codes_, len(classes)))
+                np.add.at(counts, (cells[known], codes[known]), 1)
+                prior = counts.sum(0) / counts.sum()
+                blocks.append((counts + prior) / (counts.sum(1, keepdims=True) + 1))
+            self.prototypes_ = np.concatenate(blocks, axis=1)
+        else:
+            self.prototypes_ = np.eye(self.n_codes_)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the released columns: the inputs' own when records are decoded."""
+        if self.decode and isinstance(self.prototypes_, pd.DataFrame):
+            return np.asarray(self.prototypes_.columns, dtype=object)
+        return super().get_feature_names_out(input_features)
+
+
+def _with_product(labels: Labels) -> Labels:
+    """The same columns and one more: their product (missing where any is missing)."""
+    if len(labels) < 2:
+        return labels
+    known = (labels.codes != MISSING).all(axis=1)
+    product = np.full(labels.n_rows, MISSING, dtype=np.int64)
+    product[known] = joint_codes(labels.codes[known])
+    classes = np.arange(product.max() + 1)
+    return Labels(
+        (*labels.names, " x ".join(labels.names)),
+        (*labels.classes, classes),
+        np.column_stack([labels.codes, product]),
+    )
+
+
+def _typical_records(encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells: np.ndarray, n_codes: int) -> Any:
+    """Each cell's typical record in the original format: means of numbers, commonest categories."""
+    means = np.tile(X.mean(axis=0), (n_codes, *[1] * (X.ndim - 1)))
+    for cell in range(n_codes):
+        if (inside := cells == cell).sum() >= SMALLEST_CELL:
+            means[cell] = X[inside].mean(axis=0)
+    if isinstance(encoder, ArrayEncoder):
+        return means * encoder.scale + encoder.mean
+    columns: dict[str, Any] = {}
+    at = 0
+    for column in encoder.columns:
+        block = means[:, at : at + column.width]
+        at += column.width
+        if column.kind == "number":
+            columns[column.name] = block[:, 0] * column.scale + column.mean
+        else:
+            words = np.array([*column.categories, "other", None], dtype=object)
+            columns[column.name] = words[block.argmax(axis=1)]
+    return pd.DataFrame(columns)

@@ -1,0 +1,296 @@
+"""The two ways CodebookFilter learns its cells: from posteriors (tables) or with a network (anything)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+from torch import nn
+
+from tacit.dataset import allot
+from tacit.filters.base import Problem
+from tacit.filters.posterior import Posteriors
+from tacit.games.exact import closed_code, code_loss, hard_loss, label_mass, learn_linear_codes
+from tacit.games.stack import Batches, Stack, choose_device
+from tacit.labels import MISSING, Labels, joint_codes
+from tacit.nets.mlp import mlp
+
+VALIDATION = 0.2  # of the training rows, to choose between candidates
+MOST_ROWS = 20_000  # a linear code has few parameters: more rows than this add time, not quality
+SLOPES = (0.0, 0.03, 0.06, 0.1, 0.15)  # of the closed rule, when it serves as a start
+CONFIDENCE = (0.6, 0.995)  # the least and the most sure cell of a class at the start
+
+
+def side_by_side(*labels: Labels) -> Labels:
+    """The columns of several label tables as one."""
+    return Labels(
+        tuple(name for part in labels for name in part.names),
+        tuple(classes for part in labels for classes in part.classes),
+        np.concatenate([part.codes for part in labels], axis=1),
+    )
+
+
+def masses(labels: Labels, balanced: bool) -> list[np.ndarray]:
+    return [label_mass(c, len(v), balanced) for c, v in zip(labels.codes.T, labels.classes, strict=True)]
+
+
+class PosteriorCode:
+    """Cells that are argmax of scores linear in the cross-fitted posteriors p(y|x) and p(s|x).
+
+    Candidates are the label-only code and the closed rule, each as it is and refined into `n_codes`
+    cells; the one with the smallest loss on validation rows is trained again on all rows.
+    """
+
+    def __init__(self, n_codes: int, weight: float, solver: str, n_folds: int) -> None:
+        self.n_codes, self.weight, self.solver = n_codes, weight, solver
+        self.posteriors = Posteriors(n_folds)
+        self.history: list[dict[str, Any]] = []
+
+    def fit(self, problem: Problem, secrets: Labels) -> None:
+        both = side_by_side(problem.targets, secrets)
+        self.widths = [len(c) for c in problem.targets.classes]
+        self.posteriors.fit(problem.X, both, problem.units, problem.seed)
+        self.priors = [m.astype(bool).mean(axis=0).clip(1e-6) for m in masses(secrets, True)]
+        self.features = self._features(self.posteriors.out_of_fold)
+        self.keep, self.hide = masses(problem.targets, False), masses(secrets, True)
+        self.seed = problem.seed
+        if self.solver == "closed":
+            self.n_codes, self.start = self.widths[0], "closed, as it is"
+        else:
+            part = allot(joint_codes(both.codes), np.array([1 - VALIDATION, VALIDATION]), problem.seed, problem.units)
+            self.start = self._choose(part)
+        self.scores = self._train(self.start, np.ones((1, len(problem.X))))[0]
+
+    def cells(self, X: np.ndarray) -> np.ndarray:
+        return _place(self._features(self.posteriors.predict(X)), self.scores)
+
+    def training_cells(self) -> np.ndarray:
+        return _place(self.features, self.scores)
+
+    def out_of_fold(self) -> np.ndarray:
+        """The cell of every training row, by posteriors *and* scores that were fitted without it."""
+        folds = self.posteriors.folds
+        learners = self._train(self.start, np.array([folds != f for f in range(folds.max() + 1)], dtype=float))
+        cells = np.empty(len(folds), dtype=np.int64)
+        for f, scores in enumerate(learners):
+            cells[folds == f] = _place(self.features[folds == f], scores)
+        return cells
+
+    def _features(self, posteriors: Sequence[np.ndarray]) -> np.ndarray:
+        """p(y|x) of the targets, then p(s|x) / (m P(s)) of the secrets."""
+        n = len(self.widths)
+        hidden = (p / prior / len(prior) for p, prior in zip(posteriors[n:], self.priors, strict=True))
+        return np.concatenate([*posteriors[:n], *hidden], axis=1)
+
+    def _choose(self, part: np.ndarray) -> str:
+        train, validation = (part == 0).astype(float), part == 1
+        keep, hide = ([m[validation] for m in side] for side in (self.keep, self.hide))
+        for start in self._candidates():
+            cells = _place(self.features[validation], self._train(start, train[None])[0])
+            loss = hard_loss(cells, self.n_codes, keep, hide, self.weight)
+            used = int(np.unique(cells).size)
+            self.history.append({"candidate": start, "validation_loss": loss, "cells_used": used})
+        return min(self.history, key=lambda h: h["validation_loss"])["candidate"]
+
+    def _candidates(self) -> list[str]:
+        if int(np.prod(self.widths)) > self.n_codes:
+            return ["clusters"]
+        one = len(self.widths) == 1 and bool(self.hide)
+        closed = ["closed", "closed, as it is"] if one and self.weight > 0 else []
+        return ["label-only", "label-only, as it is", *closed]
+
+    def _train(self, start: str, rows: np.ndarray) -> np.ndarray:
+        """Scores of one code per row mask, (G, p + 1, k)."""
+        starts = np.stack([self._start(start, mask) for mask in rows])
+        if start.endswith("as it is"):
+            return starts
+        some = self._some_rows()
+        keep, hide = ([m[some] for m in side] for side in (self.keep, self.hide))
+        weights = np.full(len(rows), self.weight)
+        return learn_linear_codes(self.features[some], keep, hide, starts, weights, rows[:, some])
+
+    def _start(self, start: str, rows: np.ndarray) -> np.ndarray:
+        p = sum(self.widths)
+        scores = np.zeros((self.features.shape[1] + 1, self.n_codes))
+        if start == "clusters":
+            scores[:p] = _clusters(self.features[:, :p], self.widths, self.n_codes, self.seed)
+        elif start.startswith("label-only"):
+            scores[:p] = _confidence_cells(self.widths, self.n_codes)
+        else:
+            closed = self._closed(rows)
+            of_class = np.arange(self.n_codes) % self.widths[0]
+            scores[:] = closed[:, of_class]  # every class's cells share its tilt
+            if not start.endswith("as it is"):
+                scores[:p] = _confidence_cells(self.widths, self.n_codes)
+        if start.endswith("as it is"):
+            scores[-1, int(np.prod(self.widths)) :] = -1e3  # one cell per class, the others never chosen
+        return scores
+
+    def _closed(self, rows: np.ndarray) -> np.ndarray:
+        """The closed rule at the user's slope, or as a start at the slope that serves the loss best."""
+        some = self._some_rows(10_000)
+        p = self.widths[0]
+        edges = p + np.cumsum([0, *map(len, self.priors)])
+        secrets = [self.features[some, a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        rules = [
+            closed_code(self.features[some, :p], secrets, slope, rows=rows[some])
+            for slope in ((self.weight,) if self.solver == "closed" else SLOPES)
+        ]
+        if len(rules) == 1:
+            return rules[0]
+        inside = rows[some] > 0
+        keep, hide = ([m[some][inside] for m in side] for side in (self.keep, self.hide))
+        losses = [hard_loss(_place(self.features[some][inside], r), p, keep, hide, self.weight) for r in rules]
+        return rules[int(np.argmin(losses))]
+
+    def _some_rows(self, most: int = MOST_ROWS) -> np.ndarray:
+        n = len(self.features)
+        return np.arange(n) if n <= most else np.sort(np.random.default_rng(self.seed).permutation(n)[:most])
+
+
+class NetworkCode:
+    """Cells chosen by a network on the records themselves, trained with Gumbel-softmax.
+
+    The first third of the epochs trains the cells of a class to stand for its probability, which
+    is the label-only code; the rest plays the game. Fold by fold copies, trained in one stack with
+    the code itself, serve to release training rows.
+    """
+
+    def __init__(
+        self,
+        n_codes: int,
+        weight: float,
+        network: Callable[[Any, int], nn.Module] | None,
+        n_folds: int,
+        epochs: int,
+        batch_size: int | None,
+        learning_rate: float,
+        device: str,
+    ) -> None:
+        self.n_codes, self.weight, self.n_folds = n_codes, weight, n_folds
+        self.make = network or wide_mlp
+        self.epochs, self.batch_size, self.rate, self.device = epochs, batch_size, learning_rate, device
+        self.start, self.history = "label-only", list[dict[str, Any]]()
+
+    def fit(self, problem: Problem, secrets: Labels) -> None:
+        self.problem, self.secrets = problem, secrets
+        self.net = self._train(np.arange(len(problem.X)), problem.seed)
+
+    def cells(self, X: np.ndarray) -> np.ndarray:
+        return _network_cells(self.net, X)
+
+    def training_cells(self) -> np.ndarray:
+        return self.cells(self.problem.X)
+
+    def out_of_fold(self) -> np.ndarray:
+        """The cell of every training row, by a network of the same start that was fitted without it."""
+        problem, n = self.problem, len(self.problem.X)
+        units = n if problem.units is None else len(np.unique(problem.units))
+        labels = joint_codes(side_by_side(problem.targets, self.secrets).codes)
+        folds = allot(labels, np.ones(max(2, min(self.n_folds, units))), problem.seed, problem.units)
+        cells = np.empty(n, dtype=np.int64)
+        history = self.history
+        for f in range(folds.max() + 1):
+            self.history = []
+            net = self._train(np.flatnonzero(folds != f), problem.seed)
+            cells[folds == f] = _network_cells(net, problem.X[folds == f])
+        self.history = history
+        return cells
+
+    def _train(self, rows: np.ndarray, seed: int) -> nn.Module:
+        device = choose_device(self.device)
+        problem = self.problem
+        X = torch.as_tensor(problem.X[rows], dtype=torch.float32, device=device)
+        targets, secrets = problem.targets.take(rows), self.secrets.take(rows)
+        keep = [torch.as_tensor(m, dtype=torch.float32, device=device) for m in masses(targets, False)]
+        hide = [torch.as_tensor(m, dtype=torch.float32, device=device) for m in masses(secrets, True)]
+        stack = Stack(lambda: self.make(problem.n_in, self.n_codes), [seed], device)
+        adam = torch.optim.Adam(stack.parameters(), lr=self.rate)
+        # the tables need large batches, or their I(z;s) is mostly bias
+        batches = Batches(len(rows), self.batch_size or int(np.clip(len(rows) // 8, 64, 2048)), [seed])
+        noise = torch.Generator(device=device).manual_seed(seed)
+        weight = torch.tensor([self.weight], device=device)
+        steps = self.epochs * batches.per_epoch
+        first = steps // 3
+        for step in range(steps):
+            now = batches.draw().to(device)
+            logits = stack(X[now])
+            here = [m[now] for m in keep], [m[now] for m in hide]
+            if step < first:
+                loss = _label_only_loss(logits, here[0], self.n_codes)
+            else:
+                done = (step - first) / (steps - first)
+                uniform = torch.rand(logits.shape, generator=noise, device=device).clamp(1e-9, 1 - 1e-7)
+                q = torch.softmax((logits - (-uniform.log()).log()) / 0.3**done, dim=-1)
+                loss = code_loss(q, *here, weight * min(1.0, 2 * done)).sum()
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+            if step % batches.per_epoch == 0:
+                self.history.append({"epoch": step // batches.per_epoch, "loss": loss.item()})
+        return stack.module(0).double()
+
+
+def wide_mlp(n_in: Any, n_out: int) -> nn.Module:
+    return mlp(n_in, n_out, hidden=(128, 128))
+
+
+def _place(features: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    return np.argmax(features @ scores[:-1] + scores[-1], axis=1)
+
+
+def _network_cells(net: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
+    with torch.no_grad():
+        return np.concatenate([net(torch.from_numpy(X[i : i + chunk])).argmax(-1).numpy() for i in range(0, len(X), chunk)])
+
+
+def _label_only_loss(logits: torch.Tensor, keep: list[torch.Tensor], n_codes: int) -> torch.Tensor:
+    """Cross-entropy of the targets where cell z stands for the class z mod m of each target in turn."""
+    logs = torch.log_softmax(logits, dim=-1)
+    loss = logits.new_zeros(())
+    divide = 1
+    for mass in keep:
+        of_class = (torch.arange(n_codes, device=logits.device) // divide) % mass.shape[-1]
+        member = torch.nn.functional.one_hot(of_class, mass.shape[-1]).bool()
+        per_class = torch.stack(
+            [logs[..., member[:, c]].logsumexp(-1) if member[:, c].any() else logs[..., 0] - 20 for c in range(mass.shape[-1])],
+            dim=-1,
+        )
+        loss = loss - (mass * per_class).sum() / mass.sum().clamp_min(1e-9)
+        divide *= mass.shape[-1]
+    return loss
+
+
+def _confidence_cells(widths: Sequence[int], n_codes: int) -> np.ndarray:
+    """Log-probabilities (p, k) of cells "class c, this sure": cell z stands for class z mod m, in turn.
+
+    One cell per class at medium confidence is the label-only code; the cells left over split it.
+    """
+    n_products = int(np.prod(widths))
+    repeat = np.arange(n_codes) // n_products
+    per_class = -(-n_codes // n_products)
+    low, high = (np.log(c / (1 - c)) for c in CONFIDENCE)
+    sure = 1 / (1 + np.exp(-(low + (high - low) * ((repeat + 0.5) / per_class))))
+    blocks, divide = [], 1
+    for m in widths:
+        of_class = (np.arange(n_codes) // divide) % m
+        confidence = np.maximum(sure, (1 + sure) / (m + 1))
+        block = np.tile((1 - confidence) / (m - 1), (m, 1))
+        block[of_class, np.arange(n_codes)] = confidence
+        blocks.append(np.log(block))
+        divide *= m
+    return np.concatenate(blocks)
+
+
+def _clusters(posteriors: np.ndarray, widths: Sequence[int], n_codes: int, seed: int) -> np.ndarray:
+    """Log-probabilities (p, k) of cells around cluster centres, where there are more classes than cells."""
+    some = np.random.default_rng(seed).permutation(len(posteriors))[:5000]
+    n_clusters = min(n_codes, len(np.unique(posteriors[some], axis=0)))
+    centres = KMeans(n_clusters, n_init=1, random_state=seed).fit(posteriors[some]).cluster_centers_.clip(1e-3)
+    centres = centres[np.arange(n_codes) % n_clusters]
+    edges = np.cumsum([0, *widths])
+    blocks = [centres[:, a:b] / centres[:, a:b].sum(1, keepdims=True) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return np.log(np.concatenate(blocks, axis=1)).T

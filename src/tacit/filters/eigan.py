@@ -1,0 +1,316 @@
+"""EIGAN: an encoder that keeps several targets and withholds several sensitive attributes.
+
+Implements eq. 3 of "Can we Generalize and Distribute Private Representation Learning?" (the
+normalised weights per head; eq. 4 is its script form) with Algorithm A1's alternating updates,
+on logits end to end. Beyond the paper: several adversary steps for every encoder step (an adversary
+that lags protects nobody), a class-balanced adversary loss, and noise on the bounded code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.dataset import allot
+from tacit.errors import CollapseWarning, InputError
+from tacit.filters.base import Filter, Knob, Problem
+from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
+from tacit.labels import MISSING, Labels, joint_codes
+from tacit.nets.mlp import mlp
+from tacit.release.noise import keyed_normal, new_key
+
+Factory = Callable[[Any, int], nn.Module]
+
+
+class EIGAN(Filter):
+    """Adversarially learned code: predictive of the targets, uninformative of the sensitive attributes.
+
+    Parameters
+    ----------
+    n_components : size of the code; fewer leak less
+    alpha : the knob, 0..1. Targets weigh alpha/n each, sensitive attributes (1-alpha)/m each
+    target_weights, sensitive_weights : weights per head instead (a list or a mapping by column name);
+        all weights together are normalised to sum to 1, as in eq. 3
+    noise : standard deviation of Gaussian noise on the code (which lies in -1..1), added in training
+        *and* at release; without noise a stronger attacker than the trained one usually sees more
+    adversary_steps : adversary updates for every encoder update
+    encoder, target_head, sensitive_head : factories (n_in, n_out) -> nn.Module; the encoder's output
+        passes through tanh. Default: one hidden layer of 128, heads of 64-64
+    epochs, batch_size, learning_rate : training; batch_size None suits the data
+    head_speed : the heads' learning rate as a multiple of the encoder's
+    random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+
+    Attributes
+    ----------
+    encoder_module_ : the trained encoder
+    history_ : list of dicts: epoch, loss of the encoder, of each target and of each adversary.
+        The adversaries' losses steer training; they say nothing about what leaks. Use `tacit.audit`.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> data = tacit.load_dataset("quadrants", n=400)
+    >>> f = tacit.EIGAN(n_components=2, epochs=2, random_state=0)
+    >>> f.fit(data.X, data.y, sensitive_features=data.sensitive).transform(data.X).shape
+    (400, 2)
+    """
+
+    knob = Knob("alpha", utility_rises=True, values=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9))
+
+    def __init__(
+        self,
+        n_components: int = 8,
+        alpha: float = 0.5,
+        *,
+        target_weights: Sequence[float] | Mapping[str, float] | None = None,
+        sensitive_weights: Sequence[float] | Mapping[str, float] | None = None,
+        noise: float | None = None,
+        adversary_steps: int = 5,
+        encoder: Factory | None = None,
+        target_head: Factory | None = None,
+        sensitive_head: Factory | None = None,
+        epochs: int = 20,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        head_speed: float = 3.0,
+        random_state: Any = None,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.target_weights = target_weights
+        self.sensitive_weights = sensitive_weights
+        self.noise = noise
+        self.adversary_steps = adversary_steps
+        self.encoder = encoder
+        self.target_head = target_head
+        self.sensitive_head = sensitive_head
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.head_speed = head_speed
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def _learn(self, problem: Problem) -> None:
+        self._check_parameters()
+        game = play(self, problem, alphas=[self.alpha], seeds=[problem.seed])
+        self.encoder_module_ = game.encoders.module(0).double()
+        self.history_ = game.history[0]
+        self._n_features_out = self.n_components
+        self._problem = problem
+        self._noise_key = new_key()
+        self._warn_if_collapsed(problem)
+
+    def _release(self, X: np.ndarray) -> np.ndarray:
+        code = _encode(self.encoder_module_, X)
+        # keyed by the record, never by random_state: asking again gives the same draw
+        return code + self.noise * keyed_normal(self._noise_key, X, code.shape[1]) if self.noise else code
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        """Each training row encoded by an encoder that was trained without it (nor its unit).
+
+        The encoders of the folds start alike but end in different coordinates; each is mapped back
+        linearly onto the main encoder's by least squares over its own training rows.
+        """
+        problem = self._problem
+        labels = joint_codes(np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1))
+        n_units = len(labels) if problem.units is None else len(np.unique(problem.units))
+        folds = allot(labels, np.ones(max(2, min(5, n_units))), problem.seed, problem.units)
+        X = problem.X
+        main, code = _encode(self.encoder_module_, X), np.empty((len(X), self.n_components))
+        for f in range(folds.max() + 1):
+            inside, outside = folds == f, folds != f
+            part = Problem(
+                X[outside], problem.targets.take(outside), problem.sensitive.take(outside), None, problem.seed
+            )
+            encoder = play(self, part, [self.alpha], [problem.seed]).encoders.module(0).double()
+            there = np.column_stack([_encode(encoder, X), np.ones(len(X))])
+            back = np.linalg.lstsq(there[outside], main[outside], rcond=None)[0]
+            code[inside] = np.clip(there[inside] @ back, -1, 1)
+        return code + self.noise * keyed_normal(self._noise_key, X, code.shape[1]) if self.noise else code
+
+    def _check_parameters(self) -> None:
+        if not 0 <= self.alpha <= 1:
+            raise InputError(f"alpha must lie between 0 (only privacy) and 1 (only utility); found {self.alpha!r}")
+        for name in ("n_components", "epochs", "adversary_steps"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise InputError(f"{name} must be a whole number of at least 1; found {value!r}")
+        if self.noise is not None and not self.noise >= 0:
+            raise InputError(f"noise must be None or a standard deviation of 0 or more; found {self.noise!r}")
+
+    def _warn_if_collapsed(self, problem: Problem) -> None:
+        code = _encode(self.encoder_module_, problem.X[:5000])
+        if code.std(axis=0).max() < 1e-3:
+            self._note(
+                f"collapsed: the code is (nearly) the same for every record, so the release carries nothing; "
+                f"raise alpha (now {self.alpha}) or epochs (now {self.epochs})",
+                CollapseWarning,
+            )
+            return
+        last = self.history_[-1]
+        for name, codes in zip(problem.targets.names, problem.targets.codes.T, strict=True):
+            known = codes[codes != MISSING]
+            shares = np.bincount(known) / len(known)
+            guess = -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
+            if last[f"target {name}"] > 0.98 * guess and len(known) >= 100:
+                self._note(
+                    f"collapsed: target {name!r} is predicted no better than by its class frequencies "
+                    f"(loss {last[f'target {name}']:.3f}, guessing {guess:.3f}); raise alpha (now {self.alpha}) "
+                    f"or epochs (now {self.epochs}), or check that X tells anything about {name!r}",
+                    CollapseWarning,
+                )
+
+
+class Game:
+    """G games of encoder, allies and adversaries, trained side by side (Algorithm A1)."""
+
+    def __init__(self, f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> None:
+        self.device = choose_device(f.device)
+        self.noise, self.adversary_steps = f.noise or 0.0, f.adversary_steps
+        encoder, target_head, sensitive_head = f.encoder or one_hidden, f.target_head or head, f.sensitive_head or head
+        code = f.n_components
+        self.encoders = Stack(lambda: encoder(problem.n_in, code), seeds, self.device)
+        self.allies = self._heads(target_head, code, problem.targets, seeds)
+        self.adversaries = self._heads(sensitive_head, code, problem.sensitive, seeds)
+        weights = np.array([head_weights(f, problem.targets, problem.sensitive, a) for a in alphas])
+        self.weights = torch.as_tensor(weights.T, dtype=torch.float32, device=self.device)  # (heads, G)
+        self.X = torch.as_tensor(problem.X, dtype=torch.float32, device=self.device)
+        self.y = torch.as_tensor(problem.targets.codes, device=self.device)
+        self.s = torch.as_tensor(problem.sensitive.codes, device=self.device)
+        self.balance = [self._class_weights(c, len(v)) for c, v in zip(problem.sensitive.codes.T, problem.sensitive.classes, strict=True)]
+        rate = f.learning_rate
+        ours = [*self.encoders.parameters(), *(p for a in self.allies for p in a.parameters())]
+        theirs = [p for v in self.adversaries for p in v.parameters()]
+        n_encoder = len(self.encoders.parameters())
+        groups = [{"params": ours[:n_encoder]}, {"params": ours[n_encoder:], "lr": rate * f.head_speed}]
+        self.ours, self.theirs = ours, theirs
+        self.adam = torch.optim.Adam(groups, lr=rate)
+        self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_speed) if theirs else None
+        self.batches = Batches(len(problem.X), choose_batch_size(f.batch_size, len(problem.X)), seeds)
+        self.generator = torch.Generator(device=self.device).manual_seed(int(seeds[0]))
+        self.names = [f"target {n}" for n in problem.targets.names], [f"adversary {n}" for n in problem.sensitive.names]
+        self.history: list[list[dict[str, float]]] = [[] for _ in seeds]
+
+    def _heads(self, make: Factory, code: int, labels: Labels, seeds: Sequence[int]) -> list[Stack]:
+        return [
+            Stack(lambda m=len(classes): make(code, m), [s + 1000 * (i + 1) for s in seeds], self.device)  # type: ignore[misc]
+            for i, classes in enumerate(labels.classes)
+        ]
+
+    def _class_weights(self, codes: np.ndarray, n_classes: int) -> Tensor:
+        counts = np.bincount(codes[codes != MISSING], minlength=n_classes)
+        return torch.as_tensor(counts.sum() / n_classes / np.maximum(counts, 1), dtype=torch.float32, device=self.device)
+
+    def code(self, rows: Tensor) -> Tensor:
+        z = torch.tanh(self.encoders(self.X[rows]))
+        if self.noise:
+            z = z + self.noise * torch.randn(z.shape, generator=self.generator, device=self.device)
+        return z
+
+    def ally_losses(self, z: Tensor, rows: Tensor) -> Tensor:
+        losses = [cross_entropy(ally(z), self.y[rows, i]) for i, ally in enumerate(self.allies)]
+        return torch.stack(losses)
+
+    def adversary_losses(self, z: Tensor, rows: Tensor) -> Tensor:
+        losses = [
+            cross_entropy(adversary(z), self.s[rows, j], self.balance[j]) for j, adversary in enumerate(self.adversaries)
+        ]
+        return torch.stack(losses) if losses else z.new_zeros((0, z.shape[0]))
+
+    def step(self) -> tuple[Tensor, Tensor]:
+        """One round: the adversaries catch up, then the encoder and its allies move (lines 10-14)."""
+        if self.adam_theirs is not None:
+            for _ in range(self.adversary_steps):
+                rows = self.batches.draw().to(self.device)
+                with torch.no_grad():
+                    z = self.code(rows)
+                loss = self.adversary_losses(z, rows).sum()
+                self.adam_theirs.zero_grad()
+                loss.backward()
+                self.adam_theirs.step()
+        rows = self.batches.draw().to(self.device)
+        z = self.code(rows)
+        kept, hidden = self.ally_losses(z, rows), self.adversary_losses(z, rows)
+        # eq. 3: sum_i a_i L_Ai - sum_j a_j L_Vj, summed over the games, which share no parameter
+        loss = (self.weights * torch.cat([kept, -hidden])).sum()
+        for p, g in zip(self.ours, torch.autograd.grad(loss, self.ours), strict=True):
+            p.grad = g
+        self.adam.step()
+        return kept.detach(), hidden.detach()
+
+    def train(self, epochs: int, verbose: bool = False) -> None:
+        steps = max(1, self.batches.per_epoch)
+        for epoch in range(epochs):
+            total = [torch.zeros(len(names), self.encoders.size, device=self.device) for names in self.names]
+            for _ in range(steps):
+                for sum_, now in zip(total, self.step(), strict=True):
+                    sum_ += now / steps
+            losses = torch.cat([total[0], total[1]]).cpu()
+            signed = (self.weights.cpu() * torch.cat([total[0], -total[1]]).cpu()).sum(0)
+            for g, record in enumerate(self.history):
+                named = dict(zip([*self.names[0], *self.names[1]], losses[:, g].tolist(), strict=True))
+                record.append({"epoch": epoch, "encoder": signed[g].item(), **named})
+            if verbose:
+                print(f"epoch {epoch + 1}/{epochs}: " + ", ".join(f"{k} {v:.3f}" for k, v in self.history[0][-1].items() if k != "epoch"))
+
+
+def play(f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> Game:
+    """Train one game per (alpha, seed) pair, all in one stack."""
+    game = Game(f, problem, alphas, seeds)
+    game.train(f.epochs, f.verbose)
+    return game
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> Tensor:
+    """Per game, the mean cross-entropy over the records whose label is known: (G, b, m), (G, b) -> (G,)."""
+    known = labels != MISSING
+    picked = -torch.log_softmax(logits, -1).gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    weight = known.to(logits.dtype) if class_weights is None else class_weights[labels.clamp_min(0)] * known
+    return (weight * picked).sum(-1) / weight.sum(-1).clamp_min(1e-12)
+
+
+def head_weights(f: EIGAN, targets: Labels, sensitive: Labels, alpha: float) -> np.ndarray:
+    """alpha_A and alpha_V of eq. 3, in the order of the columns; they sum to 1."""
+    n, m = len(targets), len(sensitive)
+    keep = _given(f.target_weights, targets, "target_weights")
+    hide = _given(f.sensitive_weights, sensitive, "sensitive_weights")
+    keep = np.full(n, (alpha if m else 1.0) / n) if keep is None else keep
+    hide = np.full(m, (1 - alpha) / m) if hide is None and m else (np.empty(0) if hide is None else hide)
+    weights = np.concatenate([keep, hide])
+    return weights / weights.sum()
+
+
+def _given(weights: Any, labels: Labels, name: str) -> np.ndarray | None:
+    if weights is None:
+        return None
+    if isinstance(weights, Mapping):
+        missing = [c for c in labels.names if c not in weights]
+        if missing or len(weights) != len(labels):
+            raise InputError(f"{name} must name the columns {', '.join(labels.names)}; found {', '.join(weights)}")
+        weights = [weights[c] for c in labels.names]
+    out = np.asarray(weights, dtype=float)
+    if out.shape != (len(labels),) or not (out > 0).all():
+        raise InputError(f"{name} needs one positive number for each of {', '.join(labels.names)}; found {weights!r}")
+    return out
+
+
+def one_hidden(n_in: Any, n_out: int) -> nn.Module:
+    return mlp(n_in, n_out, hidden=(128,))
+
+
+def head(n_in: Any, n_out: int) -> nn.Module:
+    return mlp(n_in, n_out, hidden=(64, 64))
+
+
+def _encode(encoder: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
+    with torch.no_grad():
+        parts = [torch.tanh(encoder(torch.from_numpy(X[i : i + chunk]))).numpy() for i in range(0, len(X), chunk)]
+    return np.concatenate(parts)

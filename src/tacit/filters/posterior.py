@@ -1,0 +1,77 @@
+"""Cross-fitted posteriors p(label | x): all that an optimal release needs to know about a record."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from tacit.dataset import allot
+from tacit.labels import MISSING, Labels, joint_codes
+from tacit.trees import boosted_trees
+
+FEWEST_ROWS = 10  # below this no model is fitted, the class frequencies are used
+
+
+class Posteriors:
+    """Boosted-tree posteriors of several label columns, fitted fold by fold.
+
+    Every training row has posteriors from models that did not see it (nor its unit): `out_of_fold`.
+    New rows get the average over the folds' models.
+    """
+
+    def __init__(self, n_folds: int = 5, make: Any = boosted_trees) -> None:
+        self.n_folds, self.make = n_folds, make
+
+    def fit(self, X: np.ndarray, labels: Labels, units: np.ndarray | None, seed: int) -> Posteriors:
+        X = X.reshape(len(X), -1)
+        n_units = len(X) if units is None else len(np.unique(units))
+        n_folds = max(2, min(self.n_folds, n_units))
+        self.folds = allot(joint_codes(labels.codes), np.ones(n_folds), seed, units)
+        self.models = [
+            [_fit_one(self.make, X[self.folds != f], codes[self.folds != f], m, seed + f) for f in range(n_folds)]
+            for codes, m in zip(labels.codes.T, map(len, labels.classes), strict=True)
+        ]
+        self.out_of_fold = []
+        for models in self.models:
+            p = np.empty((len(X), models[0].n_classes))
+            for f, model in enumerate(models):
+                p[self.folds == f] = model(X[self.folds == f])
+            self.out_of_fold.append(p)
+        return self
+
+    def predict(self, X: np.ndarray) -> list[np.ndarray]:
+        """Per label column, p(class | x) of new rows."""
+        X = X.reshape(len(X), -1)
+        return [np.mean([model(X) for model in models], axis=0) for models in self.models]
+
+
+class _FoldModel:
+    """One classifier that answers for all classes, also those its rows did not have."""
+
+    def __init__(self, model: Any, classes: np.ndarray, prior: np.ndarray) -> None:
+        self.model, self.classes, self.prior = model, classes, prior
+        self.n_classes = len(prior)
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        if self.model is None:
+            return np.tile(self.prior, (len(X), 1))
+        p = np.full((len(X), self.n_classes), 1e-4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # LightGBM asks for names that arrays do not have
+            p[:, self.classes] += self.model.predict_proba(X)
+        return p / p.sum(axis=1, keepdims=True)
+
+
+def _fit_one(make: Any, X: np.ndarray, codes: np.ndarray, n_classes: int, seed: int) -> _FoldModel:
+    known = codes != MISSING
+    X, codes = X[known], codes[known]
+    prior = (np.bincount(codes, minlength=n_classes) + 1) / (len(codes) + n_classes)
+    classes = np.unique(codes)
+    if len(classes) < 2 or len(codes) < FEWEST_ROWS:
+        return _FoldModel(None, classes, prior)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = make(len(classes), seed).fit(X, np.searchsorted(classes, codes))
+    return _FoldModel(model, classes, prior)
