@@ -19,7 +19,9 @@ def boosted_trees(n_classes: int, seed: int, rounds: int = 150) -> Any:
     except ImportError:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        return HistGradientBoostingClassifier(max_iter=used, learning_rate=rate, random_state=seed, early_stopping=False)
+        return HistGradientBoostingClassifier(
+            max_iter=used, learning_rate=rate, random_state=seed, early_stopping=False
+        )
     return LGBMClassifier(
         n_estimators=used,
         learning_rate=rate,

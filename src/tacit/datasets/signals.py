@@ -57,7 +57,9 @@ def uci_har(features: str = "561", subjects: int | None = None) -> Dataset:
     if features not in ("561", "windows"):
         raise InputError(f"uci_har: features must be '561' or 'windows'; found {features!r}")
     name = "uci_har_features561.npz" if features == "561" else "uci_har_inertial.npz"
-    file = np.load(require(f"uci_har/{name}", "the UCI HAR data set (smartphones, v1), packed as the README says"))
+    file = np.load(
+        require(f"uci_har/{name}", "the UCI HAR data set (smartphones, v1), packed as the README says")
+    )
     if features == "561":
         names = [str(c) for c in file["feature_names"]]
         X: pd.DataFrame | np.ndarray = pd.DataFrame(file["features_i16"] / 32767.0)
@@ -100,7 +102,14 @@ def mnist(target: str = "parity", sensitive: str = "digit", flat: bool = True) -
     )
 
 
-@declare("535", "table", "emotion", "speaker, gender", "free for research (TU Berlin)", ("emodb_mfcc/emodb_mfcc.npz",))
+@declare(
+    "535",
+    "table",
+    "emotion",
+    "speaker, gender",
+    "free for research (TU Berlin)",
+    ("emodb_mfcc/emodb_mfcc.npz",),
+)
 def emodb(target: str = "emotion", sensitive: str = "speaker") -> Dataset:
     """Acted German speech, 10 speakers, 7 emotions, as 240 statistics of MFCCs: keep emotion, hide the speaker."""
     file = np.load(require("emodb_mfcc/emodb_mfcc.npz", "EMO-DB of TU Berlin, features as the README says"))
@@ -115,7 +124,9 @@ def emodb(target: str = "emotion", sensitive: str = "speaker") -> Dataset:
         if word not in labels:
             raise InputError(f"emodb has the labels {', '.join(labels)}; found {word!r}")
     X = pd.DataFrame(file["features"].astype(np.float64), columns=[str(c) for c in file["feature_names"]])
-    return Dataset(X, pd.DataFrame({target: labels[target]}), pd.DataFrame({sensitive: labels[sensitive]}), name="emodb")
+    return Dataset(
+        X, pd.DataFrame({target: labels[target]}), pd.DataFrame({sensitive: labels[sensitive]}), name="emodb"
+    )
 
 
 def _parts(n_train: int, n_test: int) -> np.ndarray:

@@ -105,7 +105,13 @@ class CodebookFilter(Filter):
             self._code = PosteriorCode(self.n_codes, weight, self.solver, self.n_folds)
         else:
             self._code = NetworkCode(
-                self.n_codes, weight, self.network, self.n_folds, self.epochs, self.batch_size, self.learning_rate,
+                self.n_codes,
+                weight,
+                self.network,
+                self.n_folds,
+                self.epochs,
+                self.batch_size,
+                self.learning_rate,
                 self.device,
             )
         self._code.fit(problem, secrets)
@@ -128,7 +134,9 @@ class CodebookFilter(Filter):
             "output": ("prototype", "onehot", "code"),
         }.items():
             if getattr(self, name) not in allowed:
-                raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}; found {getattr(self, name)!r}")
+                raise InputError(
+                    f"{name} must be one of {', '.join(map(repr, allowed))}; found {getattr(self, name)!r}"
+                )
         if not isinstance(self.n_codes, (int, np.integer)) or self.n_codes < 2:
             raise InputError(f"n_codes must be a whole number of at least 2; found {self.n_codes!r}")
         if not self.leakage_weight >= 0:
@@ -202,7 +210,9 @@ def _with_product(labels: Labels) -> Labels:
     )
 
 
-def _typical_records(encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells: np.ndarray, n_codes: int) -> Any:
+def _typical_records(
+    encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells: np.ndarray, n_codes: int
+) -> Any:
     """Each cell's typical record in the original format: means of numbers, commonest categories."""
     means = np.tile(X.mean(axis=0), (n_codes, *[1] * (X.ndim - 1)))
     for cell in range(n_codes):

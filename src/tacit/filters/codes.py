@@ -15,7 +15,7 @@ from tacit.filters.base import Problem
 from tacit.filters.posterior import Posteriors
 from tacit.games.exact import closed_code, code_loss, hard_loss, label_mass, learn_linear_codes
 from tacit.games.stack import Batches, Stack, choose_device
-from tacit.labels import MISSING, Labels, joint_codes
+from tacit.labels import Labels, joint_codes
 from tacit.nets.mlp import mlp
 
 VALIDATION = 0.2  # of the training rows, to choose between candidates
@@ -60,7 +60,9 @@ class PosteriorCode:
         if self.solver == "closed":
             self.n_codes, self.start = self.widths[0], "closed, as it is"
         else:
-            part = allot(joint_codes(both.codes), np.array([1 - VALIDATION, VALIDATION]), problem.seed, problem.units)
+            part = allot(
+                joint_codes(both.codes), np.array([1 - VALIDATION, VALIDATION]), problem.seed, problem.units
+            )
             self.start = self._choose(part)
         self.scores = self._train(self.start, np.ones((1, len(problem.X))))[0]
 
@@ -73,7 +75,9 @@ class PosteriorCode:
     def out_of_fold(self) -> np.ndarray:
         """The cell of every training row, by posteriors *and* scores that were fitted without it."""
         folds = self.posteriors.folds
-        learners = self._train(self.start, np.array([folds != f for f in range(folds.max() + 1)], dtype=float))
+        learners = self._train(
+            self.start, np.array([folds != f for f in range(folds.max() + 1)], dtype=float)
+        )
         cells = np.empty(len(folds), dtype=np.int64)
         for f, scores in enumerate(learners):
             cells[folds == f] = _place(self.features[folds == f], scores)
@@ -143,7 +147,9 @@ class PosteriorCode:
             return rules[0]
         inside = rows[some] > 0
         keep, hide = ([m[some][inside] for m in side] for side in (self.keep, self.hide))
-        losses = [hard_loss(_place(self.features[some][inside], r), p, keep, hide, self.weight) for r in rules]
+        losses = [
+            hard_loss(_place(self.features[some][inside], r), p, keep, hide, self.weight) for r in rules
+        ]
         return rules[int(np.argmin(losses))]
 
     def _some_rows(self, most: int = MOST_ROWS) -> np.ndarray:
@@ -244,7 +250,9 @@ def _place(features: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 def _network_cells(net: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
     with torch.no_grad():
-        return np.concatenate([net(torch.from_numpy(X[i : i + chunk])).argmax(-1).numpy() for i in range(0, len(X), chunk)])
+        return np.concatenate(
+            [net(torch.from_numpy(X[i : i + chunk])).argmax(-1).numpy() for i in range(0, len(X), chunk)]
+        )
 
 
 def _label_only_loss(logits: torch.Tensor, keep: list[torch.Tensor], n_codes: int) -> torch.Tensor:
@@ -256,7 +264,10 @@ def _label_only_loss(logits: torch.Tensor, keep: list[torch.Tensor], n_codes: in
         of_class = (torch.arange(n_codes, device=logits.device) // divide) % mass.shape[-1]
         member = torch.nn.functional.one_hot(of_class, mass.shape[-1]).bool()
         per_class = torch.stack(
-            [logs[..., member[:, c]].logsumexp(-1) if member[:, c].any() else logs[..., 0] - 20 for c in range(mass.shape[-1])],
+            [
+                logs[..., member[:, c]].logsumexp(-1) if member[:, c].any() else logs[..., 0] - 20
+                for c in range(mass.shape[-1])
+            ],
             dim=-1,
         )
         loss = loss - (mass * per_class).sum() / mass.sum().clamp_min(1e-9)
@@ -289,8 +300,13 @@ def _clusters(posteriors: np.ndarray, widths: Sequence[int], n_codes: int, seed:
     """Log-probabilities (p, k) of cells around cluster centres, where there are more classes than cells."""
     some = np.random.default_rng(seed).permutation(len(posteriors))[:5000]
     n_clusters = min(n_codes, len(np.unique(posteriors[some], axis=0)))
-    centres = KMeans(n_clusters, n_init=1, random_state=seed).fit(posteriors[some]).cluster_centers_.clip(1e-3)
+    centres = (
+        KMeans(n_clusters, n_init=1, random_state=seed).fit(posteriors[some]).cluster_centers_.clip(1e-3)
+    )
     centres = centres[np.arange(n_codes) % n_clusters]
     edges = np.cumsum([0, *widths])
-    blocks = [centres[:, a:b] / centres[:, a:b].sum(1, keepdims=True) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    blocks = [
+        centres[:, a:b] / centres[:, a:b].sum(1, keepdims=True)
+        for a, b in zip(edges[:-1], edges[1:], strict=True)
+    ]
     return np.log(np.concatenate(blocks, axis=1)).T

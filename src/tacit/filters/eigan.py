@@ -138,7 +138,9 @@ class EIGAN(Filter):
 
     def _check_parameters(self) -> None:
         if not 0 <= self.alpha <= 1:
-            raise InputError(f"alpha must lie between 0 (only privacy) and 1 (only utility); found {self.alpha!r}")
+            raise InputError(
+                f"alpha must lie between 0 (only privacy) and 1 (only utility); found {self.alpha!r}"
+            )
         for name in ("n_components", "epochs", "adversary_steps"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < 1:
@@ -175,7 +177,11 @@ class Game:
     def __init__(self, f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> None:
         self.device = choose_device(f.device)
         self.noise, self.adversary_steps = f.noise or 0.0, f.adversary_steps
-        encoder, target_head, sensitive_head = f.encoder or one_hidden, f.target_head or head, f.sensitive_head or head
+        encoder, target_head, sensitive_head = (
+            f.encoder or one_hidden,
+            f.target_head or head,
+            f.sensitive_head or head,
+        )
         code = f.n_components
         self.encoders = Stack(lambda: encoder(problem.n_in, code), seeds, self.device)
         self.allies = self._heads(target_head, code, problem.targets, seeds)
@@ -185,7 +191,10 @@ class Game:
         self.X = torch.as_tensor(problem.X, dtype=torch.float32, device=self.device)
         self.y = torch.as_tensor(problem.targets.codes, device=self.device)
         self.s = torch.as_tensor(problem.sensitive.codes, device=self.device)
-        self.balance = [self._class_weights(c, len(v)) for c, v in zip(problem.sensitive.codes.T, problem.sensitive.classes, strict=True)]
+        self.balance = [
+            self._class_weights(c, len(v))
+            for c, v in zip(problem.sensitive.codes.T, problem.sensitive.classes, strict=True)
+        ]
         rate = f.learning_rate
         ours = [*self.encoders.parameters(), *(p for a in self.allies for p in a.parameters())]
         theirs = [p for v in self.adversaries for p in v.parameters()]
@@ -196,7 +205,10 @@ class Game:
         self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_speed) if theirs else None
         self.batches = Batches(len(problem.X), choose_batch_size(f.batch_size, len(problem.X)), seeds)
         self.generator = torch.Generator(device=self.device).manual_seed(int(seeds[0]))
-        self.names = [f"target {n}" for n in problem.targets.names], [f"adversary {n}" for n in problem.sensitive.names]
+        self.names = (
+            [f"target {n}" for n in problem.targets.names],
+            [f"adversary {n}" for n in problem.sensitive.names],
+        )
         self.history: list[list[dict[str, float]]] = [[] for _ in seeds]
 
     def _heads(self, make: Factory, code: int, labels: Labels, seeds: Sequence[int]) -> list[Stack]:
@@ -207,7 +219,9 @@ class Game:
 
     def _class_weights(self, codes: np.ndarray, n_classes: int) -> Tensor:
         counts = np.bincount(codes[codes != MISSING], minlength=n_classes)
-        return torch.as_tensor(counts.sum() / n_classes / np.maximum(counts, 1), dtype=torch.float32, device=self.device)
+        return torch.as_tensor(
+            counts.sum() / n_classes / np.maximum(counts, 1), dtype=torch.float32, device=self.device
+        )
 
     def code(self, rows: Tensor) -> Tensor:
         z = torch.tanh(self.encoders(self.X[rows]))
@@ -221,7 +235,8 @@ class Game:
 
     def adversary_losses(self, z: Tensor, rows: Tensor) -> Tensor:
         losses = [
-            cross_entropy(adversary(z), self.s[rows, j], self.balance[j]) for j, adversary in enumerate(self.adversaries)
+            cross_entropy(adversary(z), self.s[rows, j], self.balance[j])
+            for j, adversary in enumerate(self.adversaries)
         ]
         return torch.stack(losses) if losses else z.new_zeros((0, z.shape[0]))
 
@@ -259,7 +274,10 @@ class Game:
                 named = dict(zip([*self.names[0], *self.names[1]], losses[:, g].tolist(), strict=True))
                 record.append({"epoch": epoch, "encoder": signed[g].item(), **named})
             if verbose:
-                print(f"epoch {epoch + 1}/{epochs}: " + ", ".join(f"{k} {v:.3f}" for k, v in self.history[0][-1].items() if k != "epoch"))
+                print(
+                    f"epoch {epoch + 1}/{epochs}: "
+                    + ", ".join(f"{k} {v:.3f}" for k, v in self.history[0][-1].items() if k != "epoch")
+                )
 
 
 def play(f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> Game:
@@ -294,11 +312,15 @@ def _given(weights: Any, labels: Labels, name: str) -> np.ndarray | None:
     if isinstance(weights, Mapping):
         missing = [c for c in labels.names if c not in weights]
         if missing or len(weights) != len(labels):
-            raise InputError(f"{name} must name the columns {', '.join(labels.names)}; found {', '.join(weights)}")
+            raise InputError(
+                f"{name} must name the columns {', '.join(labels.names)}; found {', '.join(weights)}"
+            )
         weights = [weights[c] for c in labels.names]
     out = np.asarray(weights, dtype=float)
     if out.shape != (len(labels),) or not (out > 0).all():
-        raise InputError(f"{name} needs one positive number for each of {', '.join(labels.names)}; found {weights!r}")
+        raise InputError(
+            f"{name} needs one positive number for each of {', '.join(labels.names)}; found {weights!r}"
+        )
     return out
 
 
@@ -312,5 +334,7 @@ def head(n_in: Any, n_out: int) -> nn.Module:
 
 def _encode(encoder: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
     with torch.no_grad():
-        parts = [torch.tanh(encoder(torch.from_numpy(X[i : i + chunk]))).numpy() for i in range(0, len(X), chunk)]
+        parts = [
+            torch.tanh(encoder(torch.from_numpy(X[i : i + chunk]))).numpy() for i in range(0, len(X), chunk)
+        ]
     return np.concatenate(parts)

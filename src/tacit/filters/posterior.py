@@ -30,7 +30,10 @@ class Posteriors:
         n_folds = max(2, min(self.n_folds, n_units))
         self.folds = allot(joint_codes(labels.codes), np.ones(n_folds), seed, units)
         self.models = [
-            [_fit_one(self.make, X[self.folds != f], codes[self.folds != f], m, seed + f) for f in range(n_folds)]
+            [
+                _fit_one(self.make, X[self.folds != f], codes[self.folds != f], m, seed + f)
+                for f in range(n_folds)
+            ]
             for codes, m in zip(labels.codes.T, map(len, labels.classes), strict=True)
         ]
         self.out_of_fold = []

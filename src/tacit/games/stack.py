@@ -67,7 +67,11 @@ class Stack:
         """Game g's network as an ordinary module on the CPU, ready for use."""
         if self.alone is not None:
             return copy.deepcopy(self.alone).cpu().eval()
-        module = copy.deepcopy(self.skeleton).to_empty(device="cpu").to(dtype=next(iter(self.params.values())).dtype)
+        module = (
+            copy.deepcopy(self.skeleton)
+            .to_empty(device="cpu")
+            .to(dtype=next(iter(self.params.values())).dtype)
+        )
         state = {**self.params, **self.buffers}
         module.load_state_dict({name: value[game].detach().cpu() for name, value in state.items()})
         return module.eval()

@@ -24,7 +24,9 @@ def keyed_normal(key: bytes, records: np.ndarray, n_columns: int) -> np.ndarray:
     rows = np.ascontiguousarray(np.asarray(records, dtype=np.float64).reshape(len(records), -1))
     blocks = -(-n_columns // 8)  # a 64-byte digest gives eight numbers
     digests = b"".join(
-        hashlib.blake2b(row, key=key, salt=block.to_bytes(8, "little")).digest() for row in rows for block in range(blocks)
+        hashlib.blake2b(row, key=key, salt=block.to_bytes(8, "little")).digest()
+        for row in rows
+        for block in range(blocks)
     )
     # 53 bits, shifted by a half so that neither 0 nor 1 occurs
     words = np.frombuffer(digests, dtype="<u8").reshape(len(rows), blocks * 8)[:, :n_columns]

@@ -1,0 +1,230 @@
+"""What an audit found: results by attribute, in words, as a table, as JSON, as a page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tacit.audit.certificate import Certificate
+from tacit.audit.stats import Measure
+from tacit.errors import InputError, RequirementNotMet
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """How well one attribute can be read from the release.
+
+    `value` is the headline measure with its interval and what guessing gives: accuracy for a target
+    (utility), balanced accuracy for a sensitive attribute (leakage). The other measures are beside it.
+    """
+
+    attribute: str
+    headline: str  # "accuracy" or "balanced_accuracy"
+    attacker: str
+    accuracy: Measure
+    balanced_accuracy: Measure
+    auc: Measure
+    n: int
+    n_units: int
+    attackers: Mapping[str, Measure] = field(default_factory=dict)
+
+    @property
+    def measure(self) -> Measure:
+        return getattr(self, self.headline)
+
+    @property
+    def value(self) -> float:
+        return self.measure.value
+
+    @property
+    def low(self) -> float:
+        return self.measure.low
+
+    @property
+    def high(self) -> float:
+        return self.measure.high
+
+    @property
+    def guessing(self) -> float:
+        return self.measure.guessing
+
+
+@dataclass(frozen=True)
+class Report:
+    """The audit of one release.
+
+    Attributes
+    ----------
+    utility, leakage : results by target and by sensitive attribute, on rows the filter never saw
+    certificate : by sensitive attribute, a bound on any attacker, or None where none exists
+    in_sample : the same leakage on rows the filter was fitted on, where the data had such rows
+    label_only : leakage of releasing nothing but the predicted targets (the floor)
+    notes : what the reader must know
+    """
+
+    name: str
+    utility: Mapping[str, Result]
+    leakage: Mapping[str, Result]
+    certificate: Mapping[str, Certificate | None]
+    bound: Mapping[str, float | None]  # upper end of the two-sided statement, delta/2 a side
+    in_sample: Mapping[str, Result]
+    label_only: Mapping[str, Result]
+    notes: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+    def status(self, attribute: str) -> str:
+        """ "certified" (a bound on any attacker) or "audited" (what our attackers found)."""
+        return "certified" if self.certificate[attribute] is not None else "audited"
+
+    def sentence(self, attribute: str) -> str:
+        """The headline of one sensitive attribute."""
+        r, bound = self.leakage[attribute], self.bound[attribute]
+        level = f"{self.settings['level']:.0%}".replace("%", " %")
+        if bound is not None:
+            text = f"{attribute}: leakage between {_p(min(r.low, bound))} and {_p(bound)} ({level})"
+        else:
+            text = f"{attribute}: leakage {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] by {r.attacker} ({level})"
+        text += f", guessing {_p(r.guessing)}"
+        if attribute in self.label_only:
+            text += f", label-only {_p(self.label_only[attribute].value)}"
+        return text + (", certified" if bound is not None else ", audited, not certified")
+
+    def __str__(self) -> str:
+        lines = [f"Audit of {self.name}"]
+        for name, r in self.utility.items():
+            lines.append(
+                f"  {name}: accuracy {_p(r.value)} [{_p(r.low)}, {_p(r.high)}], AUC {_p(r.auc.value)}, "
+                f"guessing {_p(r.guessing)}"
+            )
+        lines += [f"  {self.sentence(name)}" for name in self.leakage]
+        for name, r in self.in_sample.items():
+            lines.append(
+                f"  {name}, in-sample: {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] on {r.n:,} rows of the fit"
+            )
+        return "\n".join([*lines, *(f"  note: {n}" for n in self.notes)])
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per attribute and attacker group, every number with its interval and baseline."""
+        rows = []
+        groups = (
+            ("utility", self.utility),
+            ("leakage", self.leakage),
+            ("leakage, in-sample", self.in_sample),
+            ("leakage, label-only", self.label_only),
+        )
+        for role, results in groups:
+            for name, r in results.items():
+                certificate = self.certificate.get(name) if role == "leakage" else None
+                rows.append(
+                    {
+                        "release": self.name,
+                        "role": role,
+                        "attribute": name,
+                        "measure": r.headline.replace("_", " "),
+                        "value": r.value,
+                        "low": r.low,
+                        "high": r.high,
+                        "guessing": r.guessing,
+                        "attacker": r.attacker,
+                        "accuracy": r.accuracy.value,
+                        "balanced accuracy": r.balanced_accuracy.value,
+                        "AUC": r.auc.value,
+                        "rows": r.n,
+                        "units": r.n_units,
+                        "certified": certificate.bound if certificate else None,
+                    }
+                )
+        return pd.DataFrame(rows)
+
+    def require(
+        self,
+        leakage: Mapping[str, float] | None = None,
+        utility: Mapping[str, float] | None = None,
+        certified: bool = False,
+    ) -> Report:
+        """Raise unless every leakage is at most, and every utility at least, what is asked.
+
+        Leakage is compared by its upper end: the certificate's bound where there is one (and only
+        there with ``certified=True``), else the upper end of the attacker's interval.
+        """
+        problems = []
+        for name, most in (leakage or {}).items():
+            self._known(name, self.leakage)
+            found = self.certificate[name]
+            if found is None and certified:
+                problems.append(f"{name}: no certificate exists for this release, only an audit")
+                continue
+            upper = found.bound if found is not None else self.leakage[name].high
+            if upper > most:
+                problems.append(
+                    f"{name}: leakage may be as high as {upper:.3f} ({self.status(name)}), allowed {most:.3f}"
+                )
+        for name, least in (utility or {}).items():
+            self._known(name, self.utility)
+            if self.utility[name].low < least:
+                problems.append(
+                    f"{name}: accuracy may be as low as {self.utility[name].low:.3f}, required {least:.3f}"
+                )
+        if problems:
+            raise RequirementNotMet("; ".join(problems))
+        return self
+
+    @staticmethod
+    def _known(name: str, results: Mapping[str, Result]) -> None:
+        if name not in results:
+            raise InputError(f"the audit has no attribute {name!r}; it has {', '.join(results)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, with a schema number."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, Measure):
+                return value._asdict()
+            if isinstance(value, Mapping):
+                return {k: plain(v) for k, v in value.items()}
+            if isinstance(value, Result):
+                return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+            if isinstance(value, Certificate):
+                return dataclasses.asdict(value)
+            return list(value) if isinstance(value, tuple) else value
+
+        return {"schema": SCHEMA, **{f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}}
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The same as JSON; written whole or not at all when a path is given."""
+        text = json.dumps(self.to_dict(), indent=1)
+        if path is not None:
+            write_whole(path, text)
+        return text
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the report as one self-contained page."""
+        from tacit.report import write_page
+
+        return write_page([self], path, title=f"Audit of {self.name}")
+
+
+def write_whole(path: str | Path, text: str) -> Path:
+    """Write a file that is either complete or not there."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def _p(value: float) -> str:
+    """Three digits without the leading zero, as in the papers: .571"""
+    text = f"{value:.3f}"
+    return text[1:] if text.startswith("0.") else text

@@ -1,0 +1,74 @@
+"""LabelOnly: release nothing but the predicted target. The floor under every other release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from tacit.errors import InputError
+from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.posterior import Posteriors
+from tacit.trees import boosted_trees
+
+
+class LabelOnly(Filter):
+    """Predict each target and release the prediction, one column per target.
+
+    A filter that leaks more than this without being more useful is no use.
+
+    Parameters
+    ----------
+    classifier : any scikit-learn classifier with ``predict_proba``; boosted trees by default.
+        It is given the encoded numbers, not the raw table
+    n_folds : models per target; their probabilities are averaged, training rows get the model
+        that did not see them
+
+    Attributes
+    ----------
+    classes_ : per target, the class values; a released number is a position in them
+
+    Examples
+    --------
+    >>> import tacit
+    >>> data = tacit.load_dataset("quadrants", n=300)
+    >>> f = tacit.baselines.LabelOnly(random_state=0).fit(data.X, data.y)
+    >>> sorted(set(f.transform(data.X).ravel().tolist()))
+    [0.0, 1.0]
+    """
+
+    knob = Knob("n_folds", utility_rises=True, values=(5,))
+
+    def __init__(self, classifier: Any = None, *, n_folds: int = 5, random_state: Any = None) -> None:
+        self.classifier = classifier
+        self.n_folds = n_folds
+        self.random_state = random_state
+
+    def _learn(self, problem: Problem) -> None:
+        if self.classifier is not None and not hasattr(self.classifier, "predict_proba"):
+            raise InputError(
+                f"classifier {self.classifier!r} has no predict_proba; wrap it in CalibratedClassifierCV"
+            )
+        make = boosted_trees if self.classifier is None else _Cloner(self.classifier)
+        self.posteriors_ = Posteriors(self.n_folds, make).fit(
+            problem.X, problem.targets, problem.units, problem.seed
+        )
+        self.classes_ = problem.targets.classes
+        self._n_features_out = len(problem.targets)
+
+    def _release(self, X: np.ndarray) -> np.ndarray:
+        return np.column_stack([p.argmax(axis=1) for p in self.posteriors_.predict(X)]).astype(np.float64)
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        return np.column_stack([p.argmax(axis=1) for p in self.posteriors_.out_of_fold]).astype(np.float64)
+
+
+class _Cloner:
+    """Makes copies of the user's classifier, as the posteriors ask for them."""
+
+    def __init__(self, classifier: Any) -> None:
+        self.classifier = classifier
+
+    def __call__(self, n_classes: int, seed: int) -> Any:
+        return clone(self.classifier)

@@ -1,0 +1,107 @@
+"""The command line: thin; every command is a few calls that a Python user could make."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tacit.errors import TacitError
+
+app = typer.Typer(
+    name="tacit",
+    help="Private representation learning: keep what the task needs, withhold the rest, measure what leaks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+console = Console()
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("tacit-demo"),
+    seed: Annotated[int, typer.Option(help="Same seed, same figures.")] = 0,
+) -> None:
+    """Filters, floors and attackers on handwritten digits, in under a minute. No network."""
+    from tacit.cli.demo import run
+
+    run(console, out, seed)
+
+
+@app.command()
+def fit(
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
+    sensitive: Annotated[
+        list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")
+    ],
+    unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Column that is no input (repeat for several).")
+    ] = None,
+    bins: Annotated[
+        int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")
+    ] = None,
+    filter_name: Annotated[str, typer.Option("--filter", help="codebook or eigan.")] = "codebook",
+    weight: Annotated[
+        float | None, typer.Option(help="The knob: leakage_weight (codebook) or alpha (eigan).")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for release.parquet, report.html and audit.json.")] = Path(
+        "tacit-out"
+    ),
+    seed: Annotated[int, typer.Option(help="Same seed, same split and filter.")] = 0,
+) -> None:
+    """Learn a filter for a table, audit it, and release every row by parts that never saw it."""
+    from tacit.cli.fit import run
+
+    run(console, table, target, sensitive, unit, drop or [], bins, filter_name, weight, out, seed)
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """All data sets: rows, targets, sensitive attributes, licence, and whether they are here."""
+    from tacit.datasets import declarations
+
+    shown = Table(box=None, pad_edge=False)
+    for head in ("name", "rows", "kind", "target", "sensitive", "licence", "here"):
+        shown.add_column(head, overflow="fold")
+    for d in sorted(declarations().values(), key=lambda d: (bool(d.files), d.name)):
+        here = "built in" if not d.files else ("yes" if d.present else "no")
+        shown.add_row(d.name, d.rows, d.modality, d.target, d.sensitive, d.licence, here)
+    console.print(shown)
+    console.print(
+        "[dim]Sets marked 'no': tacit data show NAME says where to get them. TACIT_DATA names the folder.[/dim]"
+    )
+
+
+@data_app.command("show")
+def data_show(name: Annotated[str, typer.Argument(help="A name from `tacit data list`.")]) -> None:
+    """Load one data set and describe it, or say where to get it."""
+    from tacit.datasets import declarations, load_dataset
+
+    data = load_dataset(name)
+    console.print((declarations()[name].load.__doc__ or "").strip(), highlight=False)
+    console.print(repr(data), highlight=False)
+    for side, frame in (("target", data.y), ("sensitive", data.sensitive)):
+        for column in frame:
+            counts = frame[column].value_counts().head(8)
+            shares = ", ".join(f"{k} {v / len(data):.1%}" for k, v in counts.items())
+            console.print(f"  {side} {column}: {shares}", highlight=False)
+
+
+def main() -> None:
+    """Run the command line; errors of the user's input are one line, not a traceback."""
+    warnings.simplefilter("default")
+    try:
+        app()
+    except TacitError as error:
+        Console(stderr=True).print(f"[bold red]error:[/bold red] {error}", highlight=False)
+        sys.exit(2)

@@ -1,0 +1,83 @@
+"""`tacit fit`: the main job for a data engineer: a table in, an audited release out."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+import tacit
+from tacit.cli.tables import comparison, progress
+from tacit.errors import InputError
+from tacit.report import write_page
+
+
+def run(
+    console: Console,
+    path: Path,
+    target: list[str],
+    sensitive: list[str],
+    unit: str | None,
+    drop: list[str],
+    bins: int | None,
+    filter_name: str,
+    weight: float | None,
+    out: Path,
+    seed: int,
+) -> None:
+    data = tacit.read_table(path, target, sensitive, unit, drop, bins)
+    train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
+    chosen = _filter(filter_name, weight, seed)
+    with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", tacit.TacitWarning)
+        task = bar.add_task(f"fitting {filter_name} on {len(train):,} rows", total=5)
+        label = tacit.baselines.LabelOnly(random_state=seed)
+        for f in (chosen, label):
+            f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
+            bar.advance(task)
+        reports = []
+        for name, release in (("raw data", None), ("label-only", label), (filter_name, chosen)):
+            bar.update(task, description=f"attacking {name}")
+            reports.append(tacit.audit(release, attack, test, floor=False, name=name, seed=seed))
+            bar.advance(task)
+    for warning in {str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}:
+        console.print(f"[yellow]note:[/yellow] {warning}", highlight=False)
+    console.print(comparison(reports))
+    for name in reports[-1].leakage:
+        console.print(reports[-1].sentence(name), highlight=False)
+    page = write_page(reports, out / "report.html", f"{path.name}: {filter_name}")
+    reports[-1].to_json(out / "audit.json")
+    released = _release_every_row(chosen, data, train)
+    _write_parquet(released, out / "release.parquet")
+    console.print(
+        f"Released {len(released):,} rows, in the order of {path.name}: [bold]{out / 'release.parquet'}[/bold] "
+        f"(rows of the fit by parts that did not see them)\nReport: [bold]{page}[/bold]",
+        highlight=False,
+    )
+
+
+def _filter(name: str, weight: float | None, seed: int) -> Any:
+    knob = {} if weight is None else {"leakage_weight" if name == "codebook" else "alpha": weight}
+    if name == "codebook":
+        return tacit.CodebookFilter(random_state=seed, **knob)
+    if name == "eigan":
+        return tacit.EIGAN(noise=0.3, random_state=seed, **knob)
+    raise InputError(f"no filter is called {name!r}; the names are codebook, eigan")
+
+
+def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -> pd.DataFrame:
+    """Training rows out of fold, the others by the filter, in the order of the file."""
+    Z = np.asarray(chosen.transform(data.X))
+    Z[train.rows] = np.asarray(chosen.release_training_rows())
+    return pd.DataFrame(Z, columns=chosen.get_feature_names_out())
+
+
+def _write_parquet(table: pd.DataFrame, path: Path) -> None:
+    partial = path.with_name(path.name + ".part")
+    table.to_parquet(partial, index=False)
+    os.replace(partial, path)

@@ -1,0 +1,81 @@
+"""Pages people want to read: one self-contained HTML file per audit or comparison."""
+
+from __future__ import annotations
+
+import datetime
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+
+from tacit import __version__
+from tacit.audit.report import Report, _p, write_whole
+
+DOES_NOT_PROTECT = (
+    "Several releases of the same person, or a release combined with other columns, give away more than one.",
+    "Attributes that were not declared sensitive were not tested.",
+    "Other populations: the figures hold for records like those audited.",
+    "An audit is a lower bound: a stronger attacker may find more. Only a certificate bounds every attacker.",
+)
+
+
+def write_page(reports: Sequence[Report], path: str | Path, title: str, introduction: str = "") -> Path:
+    """Write one or several audits of the same data as one page, with the utility-leakage figure."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["p"] = _p
+    text = environment.get_template("page.html.j2").render(
+        title=title,
+        introduction=introduction,
+        reports=reports,
+        secrets=list(reports[0].leakage),
+        targets=list(reports[0].utility),
+        figures=[(s, figure(reports, s)) for s in reports[0].leakage if reports[0].utility],
+        limits=DOES_NOT_PROTECT,
+        version=__version__,
+        when=datetime.datetime.now().strftime("%Y-%m-%d %H:%M"),
+    )
+    return write_whole(path, text)
+
+
+def figure(reports: Sequence[Report], secret: str) -> str:
+    """Utility against leakage of every release, with intervals and certificates, as inline SVG."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    target = next(iter(reports[0].utility))
+    fig = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = fig.subplots()
+    guessing = reports[0].leakage[secret].guessing
+    axes.axvline(guessing, color="#888888", linestyle=":", linewidth=1)
+    axes.axhline(reports[0].utility[target].guessing, color="#888888", linestyle=":", linewidth=1)
+    for i, report in enumerate(reports):
+        u, v = report.utility[target], report.leakage[secret]
+        colour = f"C{i}"
+        axes.errorbar(
+            v.value,
+            u.value,
+            xerr=[[max(0.0, v.value - v.low)], [max(0.0, v.high - v.value)]],
+            yerr=[[u.value - u.low], [u.high - u.value]],
+            fmt="o",
+            color=colour,
+            capsize=2,
+            linewidth=1,
+            label=report.name,
+        )
+        certificate = report.certificate[secret]
+        if certificate is not None:
+            axes.plot(
+                [certificate.bound], [u.value], marker="|", markersize=16, color=colour, markeredgewidth=2
+            )
+    axes.set_xlabel(f"leakage of {secret} (balanced accuracy of the best attacker; | certified bound)")
+    axes.set_ylabel(f"utility: accuracy of {target}")
+    axes.set_title("Better is up and to the left; dotted lines are guessing", fontsize=9, loc="left")
+    axes.legend(fontsize=8, frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    out = io.StringIO()
+    FigureCanvasSVG(fig).print_svg(out, metadata={"Date": None})
+    drawn = out.getvalue()
+    return drawn[drawn.index("<svg") :]
