@@ -113,13 +113,9 @@ class Dataset:
             return self._official_parts(parts)
         fractions = np.asarray(parts, dtype=float)
         if fractions.ndim != 1 or len(fractions) < 1 or not (fractions > 0).all():
-            raise InputError(
-                f"split needs positive fractions, one per part, such as (.5, .2, .3); found {parts!r}"
-            )
+            raise InputError(f"split needs positive fractions, one per part, such as (.5, .2, .3); found {parts!r}")
         labels = joint_codes(
-            np.column_stack(
-                [pd.factorize(c)[0] for _, c in pd.concat([self.y, self.sensitive], axis=1).items()]
-            )
+            np.column_stack([pd.factorize(c)[0] for _, c in pd.concat([self.y, self.sensitive], axis=1).items()])
             if self.y.shape[1] + self.sensitive.shape[1]
             else np.zeros((len(self), 1), dtype=int)
         )
@@ -130,17 +126,13 @@ class Dataset:
         if word != "official":
             raise InputError(f"split takes fractions or 'official'; found {word!r}")
         if self.official is None:
-            raise InputError(
-                f"data set {self.name} has no official split; pass fractions such as (.5, .2, .3)"
-            )
+            raise InputError(f"data set {self.name} has no official split; pass fractions such as (.5, .2, .3)")
         usual = ["train", "validation", "test"]
         names = sorted(pd.unique(self.official), key=lambda n: usual.index(n) if n in usual else len(usual))
         return tuple(self.take(self.official == name) for name in names)
 
 
-def allot(
-    labels: np.ndarray, fractions: np.ndarray, seed: int, units: np.ndarray | None = None
-) -> np.ndarray:
+def allot(labels: np.ndarray, fractions: np.ndarray, seed: int, units: np.ndarray | None = None) -> np.ndarray:
     """Give every record a part number: shuffled, by whole units, labels spread over the parts.
 
     Units are visited label by label; each goes to the part that is furthest behind its share.
@@ -150,9 +142,7 @@ def allot(
     unit = np.arange(len(labels)) if units is None else pd.factorize(np.asarray(units))[0]
     n_units = int(unit.max()) + 1
     if n_units < len(fractions):
-        raise InputError(
-            f"cannot cut {n_units} units into {len(fractions)} parts; pass more units or fewer parts"
-        )
+        raise InputError(f"cannot cut {n_units} units into {len(fractions)} parts; pass more units or fewer parts")
     size = np.bincount(unit, minlength=n_units)
     first = np.full(n_units, -1)
     first[unit[::-1]] = labels[::-1]  # a unit's label is that of its first record
@@ -209,15 +199,11 @@ def read_table(
                     f"column {column!r} of {path.name} is numeric with {table[column].nunique()} distinct values; "
                     f"say how many classes to cut it into, for example bins={{{column!r}: 4}}, or store it as text"
                 )
-            table[column] = (
-                pd.qcut(table[column], count, duplicates="drop").astype(str).where(table[column].notna())
-            )
+            table[column] = pd.qcut(table[column], count, duplicates="drop").astype(str).where(table[column].notna())
     out = {*targets, *drop, *([unit] if unit else []), *([] if keep_sensitive else secrets)}
     X = table[[c for c in table.columns if c not in out]]
     if X.shape[1] == 0:
-        raise InputError(
-            f"{path.name} has no input column left; every column is a target, sensitive or dropped"
-        )
+        raise InputError(f"{path.name} has no input column left; every column is a target, sensitive or dropped")
     units = table[unit].to_numpy() if unit else None
     return Dataset(X, table[targets], table[secrets], units, name=path.stem.split(".")[0], modality="table")
 
@@ -232,9 +218,7 @@ def _read_file(path: Path) -> pd.DataFrame:
             return pd.read_csv(path, sep="\t" if ".tsv" in path.suffixes else ",", skipinitialspace=True)
     except Exception as error:
         raise InputError(f"{path.name} could not be read: {error}") from error
-    raise InputError(
-        f"{path.name} is neither CSV nor Parquet; expected a name ending in .csv, .csv.gz or .parquet"
-    )
+    raise InputError(f"{path.name} is neither CSV nor Parquet; expected a name ending in .csv, .csv.gz or .parquet")
 
 
 def _check_length(found: int, expected: int, what: str) -> None:
@@ -254,8 +238,6 @@ def _unit_columns(units: Any, n: int) -> dict[str, np.ndarray] | None:
         array = np.asarray(values)
         missing = pd.isna(array)
         if missing.any():
-            raise InputError(
-                f"units, row {int(np.flatnonzero(missing)[0])}: missing; every record needs its unit"
-            )
+            raise InputError(f"units, row {int(np.flatnonzero(missing)[0])}: missing; every record needs its unit")
         out[name] = array
     return out

@@ -59,9 +59,7 @@ def label_frame(values: Any, what: str) -> pd.DataFrame:
     if array.ndim == 2:
         names = [what] if array.shape[1] == 1 else [f"{what}{i}" for i in range(array.shape[1])]
         return pd.DataFrame(array, columns=names)
-    raise InputError(
-        f"{what} has {array.ndim} dimensions; pass one label per row, or a table of label columns"
-    )
+    raise InputError(f"{what} has {array.ndim} dimensions; pass one label per row, or a table of label columns")
 
 
 def looks_continuous(column: pd.Series) -> bool:

@@ -119,9 +119,7 @@ def array_to_frame(X: np.ndarray, names: list[str]) -> pd.DataFrame:
     for name in names:
         column = table[name]
         if column.dtype == object:
-            bad = column[
-                [not isinstance(v, (str, bytes, int, float, np.number, bool, type(None))) for v in column]
-            ]
+            bad = column[[not isinstance(v, (str, bytes, int, float, np.number, bool, type(None))) for v in column]]
             if len(bad):
                 raise InputTypeError(
                     f"column {name!r}, row {bad.index[0]}: found a {type(bad.iloc[0]).__name__}; "
@@ -181,9 +179,7 @@ def _as_number(values: pd.Series, name: str) -> np.ndarray:
         ) from None
     if np.isinf(number).any():
         row = int(np.flatnonzero(np.isinf(number))[0])
-        raise InputError(
-            f"column {name!r}, row {row}: infinity; replace it by a number, or by NaN for unknown"
-        )
+        raise InputError(f"column {name!r}, row {row}: infinity; replace it by a number, or by NaN for unknown")
     return number
 
 

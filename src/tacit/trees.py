@@ -6,11 +6,11 @@ import os
 from typing import Any
 
 
-def boosted_trees(n_classes: int, seed: int, rounds: int = 150) -> Any:
+def boosted_trees(n_rows: int, n_classes: int, seed: int, rounds: int = 150) -> Any:
     """A boosted-tree classifier: LightGBM, or scikit-learn's where LightGBM is not installed.
 
     With many classes each round grows one tree per class; the number of rounds is cut so that the
-    time does not grow with the classes, and the rate is raised in step.
+    time does not grow with the classes, and the rate is raised in step. Few rows get smaller leaves.
     """
     used = max(30, min(rounds, 10 * rounds // max(n_classes, 2)))
     rate = min(0.3, 0.06 * rounds / used)
@@ -26,7 +26,7 @@ def boosted_trees(n_classes: int, seed: int, rounds: int = 150) -> Any:
         n_estimators=used,
         learning_rate=rate,
         num_leaves=31,
-        min_child_samples=20,
+        min_child_samples=max(3, min(20, n_rows // 25)),
         colsample_bytree=0.7,
         max_bin=127,
         random_state=seed,

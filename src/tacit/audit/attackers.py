@@ -22,7 +22,7 @@ def _logistic(n_rows: int, n_classes: int, seed: int) -> Any:
 
 
 def _trees(n_rows: int, n_classes: int, seed: int) -> Any:
-    return boosted_trees(n_classes, seed, rounds=100)
+    return boosted_trees(n_rows, n_classes, seed, rounds=100)
 
 
 def _mlp(n_rows: int, n_classes: int, seed: int) -> Any:
@@ -85,7 +85,5 @@ def resolve(attackers: str | Sequence[Any]) -> dict[str, Maker]:
         elif hasattr(attacker, "predict_proba"):
             makers[type(attacker).__name__] = lambda n, m, seed, a=attacker: clone(a)  # type: ignore[misc]
         else:
-            raise InputError(
-                f"{attacker!r} cannot attack: it has no predict_proba; wrap it in CalibratedClassifierCV"
-            )
+            raise InputError(f"{attacker!r} cannot attack: it has no predict_proba; wrap it in CalibratedClassifierCV")
     return makers

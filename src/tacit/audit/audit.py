@@ -80,18 +80,14 @@ def audit(
         fresh_a, fresh_t, fresh = ~seen_a, ~seen_t, True
         count = int(seen_a.sum() + seen_t.sum())
         if count:
-            notes.append(
-                f"{count:,} rows of `attack` and `test` were used to fit the filter; they are reported apart"
-            )
+            notes.append(f"{count:,} rows of `attack` and `test` were used to fit the filter; they are reported apart")
     part_a, part_t = attack.take(fresh_a), test.take(fresh_t)
     Za_fresh, Zt_fresh = _rows(Za, fresh_a), _rows(Zt, fresh_t)
 
     utility = bench.run(Za_fresh, part_a, Zt_fresh, part_t, "y", "accuracy")
     leakage = bench.run(Za_fresh, part_a, Zt_fresh, part_t, "sensitive", "balanced_accuracy")
     if fresh:
-        in_sample = _in_sample(
-            bench, release, [(Za, attack, seen_a), (Zt, test, seen_t)], train, alongside, notes
-        )
+        in_sample = _in_sample(bench, release, [(Za, attack, seen_a), (Zt, test, seen_t)], train, alongside, notes)
     certificate, bound = _certificates(Za_fresh, part_a, Zt_fresh, part_t, fresh, level, notes)
     label_only = _floor(bench, part_a, part_t, seed) if floor and len(part_a.y.columns) else {}
     notes += getattr(release, "notes_", [])
@@ -122,9 +118,7 @@ class _Bench:
     def __init__(self, makers: Mapping[str, Maker], level: float, seed: int) -> None:
         self.makers, self.level, self.seed = makers, level, seed
 
-    def run(
-        self, Za: Any, attack: Dataset, Zt: Any, test: Dataset, side: str, headline: str
-    ) -> dict[str, Result]:
+    def run(self, Za: Any, attack: Dataset, Zt: Any, test: Dataset, side: str, headline: str) -> dict[str, Result]:
         """Attack every column of `y` or of `sensitive`."""
         encoder = make_encoder(_plain(Za))
         Xa, Xt = (encoder.transform(_plain(Z)).reshape(len(Z), -1) for Z in (Za, Zt))
@@ -137,12 +131,10 @@ class _Bench:
             ka, kt = ya != MISSING, yt != MISSING
             if len(np.unique(ya[ka])) < 2 or kt.sum() < 2:
                 raise InputError(
-                    f"{column!r} has {len(np.unique(ya[ka]))} classes in `attack` and {kt.sum()} known labels in `test`; "
-                    f"attackers need two classes and two rows: use larger parts"
+                    f"{column!r} has {len(np.unique(ya[ka]))} classes in `attack` and {kt.sum()} known labels "
+                    f"in `test`; attackers need two classes and two rows: use larger parts"
                 )
-            units = [
-                None if (u := d.units_of(column)) is None else u[k] for d, k in ((attack, ka), (test, kt))
-            ]
+            units = [None if (u := d.units_of(column)) is None else u[k] for d, k in ((attack, ka), (test, kt))]
             results[column] = self._one(
                 column, Xa[ka], ya[ka], units[0], Xt[kt], yt[kt], units[1], len(classes[0]), headline, finite
             )
@@ -166,9 +158,7 @@ class _Bench:
             some = np.random.default_rng(self.seed).permutation(len(Xa))[:MOST_ROWS]
             Xa, ya, ua = Xa[some], ya[some], None if ua is None else ua[some]
         n_units = len(Xa) if ua is None else len(np.unique(ua))
-        check = (
-            allot(ya, np.array([1 - VALIDATION, VALIDATION]), self.seed, ua) == 1 if n_units > 3 else ya < 0
-        )
+        check = allot(ya, np.array([1 - VALIDATION, VALIDATION]), self.seed, ua) == 1 if n_units > 3 else ya < 0
         chosen, best = "", -1.0
         outcomes = {}
         for name, make in makers.items():
@@ -193,9 +183,7 @@ class _Bench:
             attackers=shown,
         )
 
-    def _probabilities(
-        self, make: Maker, Xa: np.ndarray, ya: np.ndarray, X: np.ndarray, n_classes: int
-    ) -> np.ndarray:
+    def _probabilities(self, make: Maker, Xa: np.ndarray, ya: np.ndarray, X: np.ndarray, n_classes: int) -> np.ndarray:
         classes = np.unique(ya)
         p = np.zeros((len(X), n_classes))
         if len(classes) < 2:
@@ -235,9 +223,7 @@ def _certificates(
     encoded = np.column_stack([pd.factorize(both[c])[0] for c in both.columns]).astype(np.int64)
     cells = release_cells(encoded)
     if cells is None:
-        notes.append(
-            "no certificate exists for a release that is not finite; these figures are audited, not certified"
-        )
+        notes.append("no certificate exists for a release that is not finite; these figures are audited, not certified")
     if cells is None or not fresh:
         return certificate, bound
     delta = (1 - level) / max(1, len(names))  # the statements hold together
@@ -266,7 +252,8 @@ def _in_sample(
     if train is not None:
         if not hasattr(release, "transform"):
             raise InputError("train= needs a filter to release the rows; a pair of released arrays has none")
-        Z, data = _side(release.transform(train.X), train, alongside), train
+        Z: Any = _side(release.transform(train.X), train, alongside)
+        data: Dataset | None = train
     else:
         Z = _stack([_rows(Z, seen) for Z, _, seen in parts])
         data = _join([d.take(seen) for _, d, seen in parts if seen.any()])
@@ -274,9 +261,7 @@ def _in_sample(
         return {}
     part = allot(np.zeros(len(data), dtype=int), np.array([0.5, 0.5]), bench.seed, data.units_of())
     one, two = part == 0, part == 1
-    return bench.run(
-        _rows(Z, one), data.take(one), _rows(Z, two), data.take(two), "sensitive", "balanced_accuracy"
-    )
+    return bench.run(_rows(Z, one), data.take(one), _rows(Z, two), data.take(two), "sensitive", "balanced_accuracy")
 
 
 def _floor(bench: _Bench, attack: Dataset, test: Dataset, seed: int) -> dict[str, Result]:
@@ -303,9 +288,7 @@ def _floor(bench: _Bench, attack: Dataset, test: Dataset, seed: int) -> dict[str
 # -- releases and rows --------------------------------------------------------------------------
 
 
-def _released(
-    release: Any, attack: Dataset, test: Dataset, alongside: Sequence[str] | None
-) -> tuple[Any, Any]:
+def _released(release: Any, attack: Dataset, test: Dataset, alongside: Sequence[str] | None) -> tuple[Any, Any]:
     if release is None:
         Z = attack.X, test.X
     elif isinstance(release, (tuple, list)):
@@ -369,18 +352,14 @@ def _rows(Z: Any, rows: np.ndarray) -> Any:
 
 
 def _stack(parts: list[Any]) -> Any:
-    return (
-        pd.concat(parts, ignore_index=True) if isinstance(parts[0], pd.DataFrame) else np.concatenate(parts)
-    )
+    return pd.concat(parts, ignore_index=True) if isinstance(parts[0], pd.DataFrame) else np.concatenate(parts)
 
 
 def _join(parts: list[Dataset]) -> Dataset | None:
     if not parts:
         return None
     first = parts[0]
-    units = (
-        None if first.units is None else {k: np.concatenate([p.units[k] for p in parts]) for k in first.units}
-    )
+    units = None if first.units is None else {k: np.concatenate([p.units[k] for p in parts]) for k in first.units}
     return Dataset(
         _stack([p.X for p in parts]),
         pd.concat([p.y for p in parts]),
@@ -400,9 +379,7 @@ def _check_pair(attack: Dataset, test: Dataset) -> None:
     for side in ("y", "sensitive"):
         a, t = list(getattr(attack, side).columns), list(getattr(test, side).columns)
         if a != t:
-            raise InputError(
-                f"`attack` has the {side} columns {a} but `test` has {t}; use parts of one data set"
-            )
+            raise InputError(f"`attack` has the {side} columns {a} but `test` has {t}; use parts of one data set")
 
 
 def _name(release: Any) -> str:

@@ -99,8 +99,8 @@ def _square_shares(secret: np.ndarray, units: np.ndarray | None) -> float:
 def release_cells(Z: np.ndarray) -> np.ndarray | None:
     """The number of each record's release among the distinct ones; None when there are too many to count."""
     flat = np.ascontiguousarray(Z.reshape(len(Z), -1))
-    cells = np.unique(
-        flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel(), return_inverse=True
-    )[1]
+    cells = np.unique(flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel(), return_inverse=True)[
+        1
+    ]
     n_cells = int(cells.max()) + 1
     return cells if n_cells <= MOST_CELLS and n_cells <= max(2, len(Z) / 2) else None

@@ -107,9 +107,7 @@ class Report:
             )
         lines += [f"  {self.sentence(name)}" for name in self.leakage]
         for name, r in self.in_sample.items():
-            lines.append(
-                f"  {name}, in-sample: {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] on {r.n:,} rows of the fit"
-            )
+            lines.append(f"  {name}, in-sample: {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] on {r.n:,} rows of the fit")
         return "\n".join([*lines, *(f"  note: {n}" for n in self.notes)])
 
     @property
@@ -172,9 +170,7 @@ class Report:
         for name, least in (utility or {}).items():
             self._known(name, self.utility)
             if self.utility[name].low < least:
-                problems.append(
-                    f"{name}: accuracy may be as low as {self.utility[name].low:.3f}, required {least:.3f}"
-                )
+                problems.append(f"{name}: accuracy may be as low as {self.utility[name].low:.3f}, required {least:.3f}")
         if problems:
             raise RequirementNotMet("; ".join(problems))
         return self

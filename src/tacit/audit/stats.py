@@ -22,9 +22,7 @@ class Measure(NamedTuple):
     guessing: float
 
 
-def accuracy(
-    truth: np.ndarray, guess: np.ndarray, units: np.ndarray | None = None, level: float = 0.95
-) -> Measure:
+def accuracy(truth: np.ndarray, guess: np.ndarray, units: np.ndarray | None = None, level: float = 0.95) -> Measure:
     """Share of right answers; guessing always names the commonest class."""
     right = (truth == guess).astype(float)
     value = float(right.mean())
@@ -53,14 +51,10 @@ def balanced_accuracy(
     if units is None:
         return Measure(value, *interval(value, least, level), 1 / m)
     influence = (right - recall[truth]) / counts[truth] / m
-    return Measure(
-        value, *interval(value, max(least, influence_variance(influence, units, value)), level), 1 / m
-    )
+    return Measure(value, *interval(value, max(least, influence_variance(influence, units, value)), level), 1 / m)
 
 
-def macro_auc(
-    truth: np.ndarray, scores: np.ndarray, units: np.ndarray | None = None, level: float = 0.95
-) -> Measure:
+def macro_auc(truth: np.ndarray, scores: np.ndarray, units: np.ndarray | None = None, level: float = 0.95) -> Measure:
     """Area under the ROC curve, one class against the rest, averaged over classes; guessing is .5."""
     n = len(truth)
     present = [c for c in range(scores.shape[1]) if 0 < np.count_nonzero(truth == c) < n]

@@ -47,13 +47,9 @@ class LabelOnly(Filter):
 
     def _learn(self, problem: Problem) -> None:
         if self.classifier is not None and not hasattr(self.classifier, "predict_proba"):
-            raise InputError(
-                f"classifier {self.classifier!r} has no predict_proba; wrap it in CalibratedClassifierCV"
-            )
+            raise InputError(f"classifier {self.classifier!r} has no predict_proba; wrap it in CalibratedClassifierCV")
         make = boosted_trees if self.classifier is None else _Cloner(self.classifier)
-        self.posteriors_ = Posteriors(self.n_folds, make).fit(
-            problem.X, problem.targets, problem.units, problem.seed
-        )
+        self.posteriors_ = Posteriors(self.n_folds, make).fit(problem.X, problem.targets, problem.units, problem.seed)
         self.classes_ = problem.targets.classes
         self._n_features_out = len(problem.targets)
 
@@ -70,5 +66,5 @@ class _Cloner:
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier
 
-    def __call__(self, n_classes: int, seed: int) -> Any:
+    def __call__(self, n_rows: int, n_classes: int, seed: int) -> Any:
         return clone(self.classifier)

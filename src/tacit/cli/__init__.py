@@ -40,20 +40,12 @@ def demo(
 def fit(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
     target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
-    sensitive: Annotated[
-        list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")
-    ],
+    sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")],
     unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Column that is no input (repeat for several).")
-    ] = None,
-    bins: Annotated[
-        int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")
-    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is no input (repeat for several).")] = None,
+    bins: Annotated[int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")] = None,
     filter_name: Annotated[str, typer.Option("--filter", help="codebook or eigan.")] = "codebook",
-    weight: Annotated[
-        float | None, typer.Option(help="The knob: leakage_weight (codebook) or alpha (eigan).")
-    ] = None,
+    weight: Annotated[float | None, typer.Option(help="The knob: leakage_weight (codebook) or alpha (eigan).")] = None,
     out: Annotated[Path, typer.Option(help="Folder for release.parquet, report.html and audit.json.")] = Path(
         "tacit-out"
     ),

@@ -33,9 +33,7 @@ def run(console: Console, out: Path, seed: int) -> None:
     console.print(f"{INTRODUCTION}\n", highlight=False)
     reports = []
     with progress(console) as bar, warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # the one warning, that parity is a function of the digit, is said above
+        warnings.simplefilter("ignore")  # the one warning, that parity is a function of the digit, is said above
         task = bar.add_task("", total=2 * len(releases))
         for name, release in releases.items():
             bar.update(task, description=f"fitting {name}")

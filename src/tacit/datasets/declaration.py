@@ -36,9 +36,7 @@ def declare(
     """Register the decorated function as the loader of the data set that bears its name."""
 
     def register(load: Callable[..., Dataset]) -> Callable[..., Dataset]:
-        REGISTRY[load.__name__] = Declaration(
-            load.__name__, load, rows, modality, target, sensitive, licence, files
-        )
+        REGISTRY[load.__name__] = Declaration(load.__name__, load, rows, modality, target, sensitive, licence, files)
         return load
 
     return register

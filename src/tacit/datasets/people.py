@@ -14,7 +14,23 @@ from tacit.datasets.declaration import declare
 from tacit.datasets.store import cache_folder, download, locate, require
 from tacit.errors import InputError
 
-ADULT_COLUMNS = ["age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income"]
+ADULT_COLUMNS = [
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+    "native-country",
+    "income",
+]
 ADULT_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
 
@@ -23,17 +39,13 @@ def adult(sensitive: str | Sequence[str] = "sex", keep_sensitive: bool = False) 
     """US census 1994: keep income above 50K, hide sex (or race, or both); official train/test split."""
     path = locate("adult/adult.csv.gz") or _download_adult()
     table = pd.read_csv(path, na_values="?")
-    return _people(
-        table, "income", sensitive, keep_sensitive, "adult", drop=["split"], official=table["split"]
-    )
+    return _people(table, "income", sensitive, keep_sensitive, "adult", drop=["split"], official=table["split"])
 
 
 @declare("891", "table", "Survived", "Sex, Pclass", "facts, public domain", ("titanic/titanic.csv.gz",))
 def titanic(sensitive: str | Sequence[str] = "Sex", keep_sensitive: bool = False) -> Dataset:
     """Titanic passengers: keep survival, hide sex (or class). Names, tickets and cabins are identifiers: dropped."""
-    path = require(
-        "titanic/titanic.csv.gz", "titanic.csv of the public Kaggle passenger list, compressed with gzip"
-    )
+    path = require("titanic/titanic.csv.gz", "titanic.csv of the public Kaggle passenger list, compressed with gzip")
     table = pd.read_csv(path)
     drop = ["PassengerId", "Name", "Ticket", "Cabin"]
     return _people(table, "Survived", sensitive, keep_sensitive, "titanic", [c for c in drop if c in table])
@@ -49,9 +61,7 @@ def titanic(sensitive: str | Sequence[str] = "Sex", keep_sensitive: bool = False
 )
 def mimic_demo(sensitive: str | Sequence[str] = "GENDER", keep_sensitive: bool = False) -> Dataset:
     """MIMIC-III demo: 129 admissions of 100 patients; the patient is the unit. A smoke test, not a benchmark."""
-    path = require(
-        "mimic3_demo/admissions_table.csv.gz", "the MIMIC-III demo v1.4 of PhysioNet, one row per admission"
-    )
+    path = require("mimic3_demo/admissions_table.csv.gz", "the MIMIC-III demo v1.4 of PhysioNet, one row per admission")
     table = pd.read_csv(path)
     drop = [c for c in ("SUBJECT_ID", "HADM_ID") if c in table]
     units = table["SUBJECT_ID"].to_numpy() if "SUBJECT_ID" in table else None

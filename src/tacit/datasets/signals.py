@@ -57,9 +57,7 @@ def uci_har(features: str = "561", subjects: int | None = None) -> Dataset:
     if features not in ("561", "windows"):
         raise InputError(f"uci_har: features must be '561' or 'windows'; found {features!r}")
     name = "uci_har_features561.npz" if features == "561" else "uci_har_inertial.npz"
-    file = np.load(
-        require(f"uci_har/{name}", "the UCI HAR data set (smartphones, v1), packed as the README says")
-    )
+    file = np.load(require(f"uci_har/{name}", "the UCI HAR data set (smartphones, v1), packed as the README says"))
     if features == "561":
         names = [str(c) for c in file["feature_names"]]
         X: pd.DataFrame | np.ndarray = pd.DataFrame(file["features_i16"] / 32767.0)
@@ -137,10 +135,10 @@ def _download_mnist() -> str:
     arrays = {}
     for key, (name, checksum) in MNIST_FILES.items():
         path = download(MNIST_URL + name, f"md5:{checksum}", "mnist")
-        arrays[key] = read_idx(gzip.open(path).read())
+        arrays[key] = read_idx(gzip.decompress(path.read_bytes()))
     out = cache_folder() / "mnist" / "mnist.npz"
     partial = out.with_name("partial.npz")
-    np.savez_compressed(partial, **arrays)
+    np.savez_compressed(partial, allow_pickle=False, **arrays)
     os.replace(partial, out)
     return str(out)
 

@@ -39,11 +39,7 @@ def require(relative: str, where_to_get: str) -> Path:
 def download(url: str, checksum: str, folder: str) -> Path:
     """Fetch one file of a publisher into the cache and check it; a partial file is never kept."""
     try:
-        return Path(
-            pooch.retrieve(
-                url, known_hash=checksum, path=cache_folder() / folder, fname=url.rsplit("/", 1)[1]
-            )
-        )
+        return Path(pooch.retrieve(url, known_hash=checksum, path=cache_folder() / folder, fname=url.rsplit("/", 1)[1]))
     except Exception as error:
         raise InputError(
             f"{url} could not be downloaded ({error}); check the network, or set TACIT_DATA to a folder with a copy"

@@ -68,12 +68,10 @@ def gaussians(
     deviation : read the numbers as standard deviations, as the authors' script does
     """
     rng = np.random.default_rng(seed)
-    across, along = (variance, adversary_variance) if np.isscalar(variance) else tuple(variance)  # type: ignore[misc, arg-type]
+    across, along = (variance, adversary_variance) if np.isscalar(variance) else tuple(variance)  # type: ignore[arg-type]
     both = np.array([across, across if along is None else along], dtype=float)
     if not (both > 0).all() or n_nodes < 1 or n < 1:
-        raise InputError(
-            f"gaussians needs n, n_nodes and variance above 0; found {n}, {n_nodes}, {both.tolist()}"
-        )
+        raise InputError(f"gaussians needs n, n_nodes and variance above 0; found {n}, {n_nodes}, {both.tolist()}")
     node = np.repeat(np.arange(1, n_nodes + 1), n)
     corner = rng.integers(2, size=(len(node), 2))
     spread = np.outer(np.ones_like(node) if iid else node, both)

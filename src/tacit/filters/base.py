@@ -53,6 +53,8 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     __metadata_request__fit = {"sensitive_features": True, "units": True}
 
     knob: ClassVar[Knob]
+    encoder_: Any  # set by fit
+    random_state: Any
 
     @property
     def frontier_parameter(self) -> str:
@@ -162,9 +164,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if reset:
                 self._record_shape = checked.shape[1:]
             elif checked.shape[1:] != self._record_shape:
-                raise InputError(
-                    f"a record has shape {checked.shape[1:]}, but the filter knows {self._record_shape}"
-                )
+                raise InputError(f"a record has shape {checked.shape[1:]}, but the filter knows {self._record_shape}")
             return checked if reset or not self._fitted_on_table else self._as_fitted_table(checked)
         except TacitError:
             raise
@@ -175,9 +175,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _check_frame(self, X: pd.DataFrame, reset: bool) -> pd.DataFrame | np.ndarray:
         if len(X) < (2 if reset else 1) or X.shape[1] == 0:
-            validate_data(
-                self, X.to_numpy(dtype=object), reset=reset, dtype=None, ensure_min_samples=2 if reset else 1
-            )
+            validate_data(self, X.to_numpy(dtype=object), reset=reset, dtype=None, ensure_min_samples=2 if reset else 1)
         validate_data(self, X, reset=reset, skip_check_array=True)
         if reset:
             if X.columns.has_duplicates:
@@ -191,9 +189,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return numbers
 
     def _check_objects(self, X: np.ndarray, reset: bool) -> pd.DataFrame:
-        validate_data(
-            self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=2 if reset else 1
-        )
+        validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=2 if reset else 1)
         if reset:
             self._record_shape = X.shape[1:]
         return array_to_frame(X, [f"x{i}" for i in range(X.shape[1])])
@@ -252,9 +248,7 @@ def dependence(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     entropies = [_entropy(table.sum(1)), _entropy(table.sum(0)), _entropy(table.ravel())]
     bias = (np.count_nonzero(table.sum(1)) - 1) * (np.count_nonzero(table.sum(0)) - 1) / (2 * n)
     shared = max(0.0, entropies[0] + entropies[1] - entropies[2] - bias)
-    return tuple(
-        min(1.0, (shared + bias * (shared > 0)) / h) if h > 0 and bias < h / 4 else 0.0 for h in entropies[:2]
-    )  # type: ignore[return-value]
+    return tuple(min(1.0, (shared + bias * (shared > 0)) / h) if h > 0 and bias < h / 4 else 0.0 for h in entropies[:2])  # type: ignore[return-value]
 
 
 def _entropy(p: np.ndarray) -> float:

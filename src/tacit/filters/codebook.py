@@ -121,9 +121,13 @@ class CodebookFilter(Filter):
         self._set_prototypes(problem, cells)
         self._n_features_out = len(np.ravel(self.prototypes_[0])) if self.output != "code" else 1
         if np.unique(cells).size == 1:
+            remedy = (
+                f"lower leakage_weight (now {self.leakage_weight})"
+                if len(secrets)
+                else "check that X tells anything about y, or pass more rows"
+            )
             self._note(
-                f"collapsed: every record falls into one cell, so the release carries nothing; "
-                f"lower leakage_weight (now {self.leakage_weight})",
+                f"collapsed: every record falls into one cell, so the release carries nothing; {remedy}",
                 CollapseWarning,
             )
 
@@ -210,9 +214,7 @@ def _with_product(labels: Labels) -> Labels:
     )
 
 
-def _typical_records(
-    encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells: np.ndarray, n_codes: int
-) -> Any:
+def _typical_records(encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells: np.ndarray, n_codes: int) -> Any:
     """Each cell's typical record in the original format: means of numbers, commonest categories."""
     means = np.tile(X.mean(axis=0), (n_codes, *[1] * (X.ndim - 1)))
     for cell in range(n_codes):

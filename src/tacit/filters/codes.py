@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,7 @@ class PosteriorCode:
         if self.solver == "closed":
             self.n_codes, self.start = self.widths[0], "closed, as it is"
         else:
-            part = allot(
-                joint_codes(both.codes), np.array([1 - VALIDATION, VALIDATION]), problem.seed, problem.units
-            )
+            part = allot(joint_codes(both.codes), np.array([1 - VALIDATION, VALIDATION]), problem.seed, problem.units)
             self.start = self._choose(part)
         self.scores = self._train(self.start, np.ones((1, len(problem.X))))[0]
 
@@ -75,9 +74,7 @@ class PosteriorCode:
     def out_of_fold(self) -> np.ndarray:
         """The cell of every training row, by posteriors *and* scores that were fitted without it."""
         folds = self.posteriors.folds
-        learners = self._train(
-            self.start, np.array([folds != f for f in range(folds.max() + 1)], dtype=float)
-        )
+        learners = self._train(self.start, np.array([folds != f for f in range(folds.max() + 1)], dtype=float))
         cells = np.empty(len(folds), dtype=np.int64)
         for f, scores in enumerate(learners):
             cells[folds == f] = _place(self.features[folds == f], scores)
@@ -138,7 +135,7 @@ class PosteriorCode:
         some = self._some_rows(10_000)
         p = self.widths[0]
         edges = p + np.cumsum([0, *map(len, self.priors)])
-        secrets = [self.features[some, a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        secrets = [self.features[some, a:b] for a, b in pairwise(edges)]
         rules = [
             closed_code(self.features[some, :p], secrets, slope, rows=rows[some])
             for slope in ((self.weight,) if self.solver == "closed" else SLOPES)
@@ -147,9 +144,7 @@ class PosteriorCode:
             return rules[0]
         inside = rows[some] > 0
         keep, hide = ([m[some][inside] for m in side] for side in (self.keep, self.hide))
-        losses = [
-            hard_loss(_place(self.features[some][inside], r), p, keep, hide, self.weight) for r in rules
-        ]
+        losses = [hard_loss(_place(self.features[some][inside], r), p, keep, hide, self.weight) for r in rules]
         return rules[int(np.argmin(losses))]
 
     def _some_rows(self, most: int = MOST_ROWS) -> np.ndarray:
@@ -300,13 +295,8 @@ def _clusters(posteriors: np.ndarray, widths: Sequence[int], n_codes: int, seed:
     """Log-probabilities (p, k) of cells around cluster centres, where there are more classes than cells."""
     some = np.random.default_rng(seed).permutation(len(posteriors))[:5000]
     n_clusters = min(n_codes, len(np.unique(posteriors[some], axis=0)))
-    centres = (
-        KMeans(n_clusters, n_init=1, random_state=seed).fit(posteriors[some]).cluster_centers_.clip(1e-3)
-    )
+    centres = KMeans(n_clusters, n_init=1, random_state=seed).fit(posteriors[some]).cluster_centers_.clip(1e-3)
     centres = centres[np.arange(n_codes) % n_clusters]
     edges = np.cumsum([0, *widths])
-    blocks = [
-        centres[:, a:b] / centres[:, a:b].sum(1, keepdims=True)
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    blocks = [centres[:, a:b] / centres[:, a:b].sum(1, keepdims=True) for a, b in pairwise(edges)]
     return np.log(np.concatenate(blocks, axis=1)).T

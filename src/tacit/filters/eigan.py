@@ -138,9 +138,7 @@ class EIGAN(Filter):
 
     def _check_parameters(self) -> None:
         if not 0 <= self.alpha <= 1:
-            raise InputError(
-                f"alpha must lie between 0 (only privacy) and 1 (only utility); found {self.alpha!r}"
-            )
+            raise InputError(f"alpha must lie between 0 (only privacy) and 1 (only utility); found {self.alpha!r}")
         for name in ("n_components", "epochs", "adversary_steps"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < 1:
@@ -199,7 +197,10 @@ class Game:
         ours = [*self.encoders.parameters(), *(p for a in self.allies for p in a.parameters())]
         theirs = [p for v in self.adversaries for p in v.parameters()]
         n_encoder = len(self.encoders.parameters())
-        groups = [{"params": ours[:n_encoder]}, {"params": ours[n_encoder:], "lr": rate * f.head_speed}]
+        groups: list[dict[str, Any]] = [
+            {"params": ours[:n_encoder]},
+            {"params": ours[n_encoder:], "lr": rate * f.head_speed},
+        ]
         self.ours, self.theirs = ours, theirs
         self.adam = torch.optim.Adam(groups, lr=rate)
         self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_speed) if theirs else None
@@ -212,10 +213,10 @@ class Game:
         self.history: list[list[dict[str, float]]] = [[] for _ in seeds]
 
     def _heads(self, make: Factory, code: int, labels: Labels, seeds: Sequence[int]) -> list[Stack]:
-        return [
-            Stack(lambda m=len(classes): make(code, m), [s + 1000 * (i + 1) for s in seeds], self.device)  # type: ignore[misc]
-            for i, classes in enumerate(labels.classes)
-        ]
+        def stack(i: int) -> Stack:
+            return Stack(lambda: make(code, labels.n_classes(i)), [s + 1000 * (i + 1) for s in seeds], self.device)
+
+        return [stack(i) for i in range(len(labels))]
 
     def _class_weights(self, codes: np.ndarray, n_classes: int) -> Tensor:
         counts = np.bincount(codes[codes != MISSING], minlength=n_classes)
@@ -312,15 +313,11 @@ def _given(weights: Any, labels: Labels, name: str) -> np.ndarray | None:
     if isinstance(weights, Mapping):
         missing = [c for c in labels.names if c not in weights]
         if missing or len(weights) != len(labels):
-            raise InputError(
-                f"{name} must name the columns {', '.join(labels.names)}; found {', '.join(weights)}"
-            )
+            raise InputError(f"{name} must name the columns {', '.join(labels.names)}; found {', '.join(weights)}")
         weights = [weights[c] for c in labels.names]
     out = np.asarray(weights, dtype=float)
     if out.shape != (len(labels),) or not (out > 0).all():
-        raise InputError(
-            f"{name} needs one positive number for each of {', '.join(labels.names)}; found {weights!r}"
-        )
+        raise InputError(f"{name} needs one positive number for each of {', '.join(labels.names)}; found {weights!r}")
     return out
 
 
@@ -334,7 +331,5 @@ def head(n_in: Any, n_out: int) -> nn.Module:
 
 def _encode(encoder: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
     with torch.no_grad():
-        parts = [
-            torch.tanh(encoder(torch.from_numpy(X[i : i + chunk]))).numpy() for i in range(0, len(X), chunk)
-        ]
+        parts = [torch.tanh(encoder(torch.from_numpy(X[i : i + chunk]))).numpy() for i in range(0, len(X), chunk)]
     return np.concatenate(parts)

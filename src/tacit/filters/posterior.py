@@ -30,10 +30,7 @@ class Posteriors:
         n_folds = max(2, min(self.n_folds, n_units))
         self.folds = allot(joint_codes(labels.codes), np.ones(n_folds), seed, units)
         self.models = [
-            [
-                _fit_one(self.make, X[self.folds != f], codes[self.folds != f], m, seed + f)
-                for f in range(n_folds)
-            ]
+            [_fit_one(self.make, X[self.folds != f], codes[self.folds != f], m, seed + f) for f in range(n_folds)]
             for codes, m in zip(labels.codes.T, map(len, labels.classes), strict=True)
         ]
         self.out_of_fold = []
@@ -76,5 +73,5 @@ def _fit_one(make: Any, X: np.ndarray, codes: np.ndarray, n_classes: int, seed: 
         return _FoldModel(None, classes, prior)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = make(len(classes), seed).fit(X, np.searchsorted(classes, codes))
+        model = make(len(codes), len(classes), seed).fit(X, np.searchsorted(classes, codes))
     return _FoldModel(model, classes, prior)

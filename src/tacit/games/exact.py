@@ -38,11 +38,10 @@ def label_mass(codes: np.ndarray, n_classes: int, balanced: bool) -> np.ndarray:
     mass = np.zeros((len(codes), n_classes))
     known = codes != MISSING
     counts = np.bincount(codes[known], minlength=n_classes)
-    share = (
-        1 / np.maximum(counts, 1) / max(1, np.count_nonzero(counts))
-        if balanced
-        else np.full(n_classes, 1 / known.sum())
-    )
+    if balanced:
+        share = 1 / np.maximum(counts, 1) / max(1, int(np.count_nonzero(counts)))
+    else:
+        share = np.full(n_classes, 1 / max(1, int(known.sum())))
     mass[np.flatnonzero(known), codes[known]] = share[codes[known]]
     return mass
 
@@ -59,9 +58,7 @@ def code_loss(q: Tensor, keep: Sequence[Tensor], hide: Sequence[Tensor], weight:
         loss = loss + (ERROR_WEIGHT * error - (table * logs).sum(dim=(-1, -2))) / len(keep)
     for mass in hide:
         table = cells @ mass
-        table = (
-            table / table.sum(-2, keepdim=True).clamp_min(TINY) / mass.shape[-1]
-        )  # uniform prior, batch by batch
+        table = table / table.sum(-2, keepdim=True).clamp_min(TINY) / mass.shape[-1]  # uniform prior, batch by batch
         logs = table.clamp_min(TINY).log() - table.sum(-1, keepdim=True).clamp_min(TINY).log()
         information = (table * (logs - (table.sum(-2, keepdim=True).clamp_min(TINY)).log())).sum(dim=(-1, -2))
         loss = loss + weight * information
@@ -73,8 +70,8 @@ def hard_loss(
 ) -> float:
     """The same loss of a hard code, counted."""
     q = torch.nn.functional.one_hot(torch.from_numpy(cells), n_codes).double()[None]
-    as_tensors = [[torch.from_numpy(m) for m in masses] for masses in (keep, hide)]
-    return float(code_loss(q, *as_tensors, weight=torch.tensor([float(weight)], dtype=torch.float64)))
+    kept, hidden = ([torch.from_numpy(m) for m in masses] for masses in (keep, hide))
+    return float(code_loss(q, kept, hidden, torch.tensor([float(weight)], dtype=torch.float64)))
 
 
 def learn_linear_codes(

@@ -44,7 +44,7 @@ class Stack:
         self.size = len(modules)
         self.alone = modules[0] if self.size == 1 else None  # one game needs no stacking: any module will do
         if self.alone is None:
-            self.params, self.buffers = stack_module_state(modules)  # type: ignore[arg-type]
+            self.params, self.buffers = stack_module_state(modules)
             self.skeleton = copy.deepcopy(modules[0]).to("meta")
 
     def parameters(self) -> list[Tensor]:
@@ -67,11 +67,7 @@ class Stack:
         """Game g's network as an ordinary module on the CPU, ready for use."""
         if self.alone is not None:
             return copy.deepcopy(self.alone).cpu().eval()
-        module = (
-            copy.deepcopy(self.skeleton)
-            .to_empty(device="cpu")
-            .to(dtype=next(iter(self.params.values())).dtype)
-        )
+        module = copy.deepcopy(self.skeleton).to_empty(device="cpu").to(dtype=next(iter(self.params.values())).dtype)
         state = {**self.params, **self.buffers}
         module.load_state_dict({name: value[game].detach().cpu() for name, value in state.items()})
         return module.eval()

@@ -67,9 +67,7 @@ def figure(reports: Sequence[Report], secret: str) -> str:
         )
         certificate = report.certificate[secret]
         if certificate is not None:
-            axes.plot(
-                [certificate.bound], [u.value], marker="|", markersize=16, color=colour, markeredgewidth=2
-            )
+            axes.plot([certificate.bound], [u.value], marker="|", markersize=16, color=colour, markeredgewidth=2)
     axes.set_xlabel(f"leakage of {secret} (balanced accuracy of the best attacker; | certified bound)")
     axes.set_ylabel(f"utility: accuracy of {target}")
     axes.set_title("Better is up and to the left; dotted lines are guessing", fontsize=9, loc="left")

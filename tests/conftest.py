@@ -1,0 +1,33 @@
+"""Shared pieces of the tests: one thread, seeded data, and real data where it is present."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # so that scikit-learn runs its array-API check too
+
+import pytest
+import torch
+
+import tacit
+from tacit.datasets import declarations
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def real():
+    """Load a real data set, or skip with a message where it is not on this machine."""
+
+    def load(name: str, **options):
+        if not declarations()[name].present:
+            pytest.skip(f"data set {name} is not here; set TACIT_DATA to the folder that has it")
+        return tacit.load_dataset(name, **options)
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def digits():
+    return tacit.load_dataset("digits").split((0.5, 0.2, 0.3), seed=0)

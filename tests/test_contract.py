@@ -1,0 +1,233 @@
+"""Every public table filter keeps scikit-learn's contract: one suite that a new filter joins for free."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import tacit
+
+FILTERS = [tacit.CodebookFilter(), tacit.EIGAN(), tacit.baselines.LabelOnly()]
+
+
+@parametrize_with_checks(FILTERS)
+def test_check_estimator(estimator, check):
+    check(estimator)
+
+
+SMALL = [
+    tacit.CodebookFilter(n_codes=4, random_state=0),
+    tacit.CodebookFilter(n_codes=4, features="raw", epochs=3, random_state=0),
+    tacit.CodebookFilter(solver="closed", leakage_weight=0.1, random_state=0),
+    tacit.EIGAN(n_components=2, epochs=2, random_state=0),
+    tacit.EIGAN(n_components=2, epochs=2, noise=0.2, random_state=0),
+    tacit.baselines.LabelOnly(random_state=0),
+]
+every_filter = pytest.mark.parametrize("f", SMALL, ids=lambda f: f"{type(f).__name__}-{SMALL.index(f)}")
+
+
+@pytest.fixture(scope="module")
+def plane():
+    return tacit.load_dataset("quadrants", n=300, seed=1)
+
+
+def fit(f, data, **kwargs):
+    return clone(f).fit(data.X, data.y, sensitive_features=data.sensitive, **kwargs)
+
+
+@every_filter
+def test_same_seed_same_bits_other_seed_another_result(f, plane):
+    weights = []
+    for seed in (0, 0, 1):
+        g = fit(clone(f).set_params(random_state=seed), plane)
+        noiseless = g.set_params(noise=None) if "noise" in g.get_params() else g
+        weights.append((noiseless.transform(plane.X), _parameters(g)))
+    assert np.array_equal(weights[0][0], weights[1][0])
+    assert np.array_equal(weights[0][1], weights[1][1])
+    assert not np.array_equal(weights[0][1], weights[2][1])
+
+
+def _parameters(g):
+    """Everything numeric that was learned, as one vector."""
+    if isinstance(g, tacit.EIGAN):
+        return np.concatenate([p.detach().numpy().ravel() for p in g.encoder_module_.parameters()])
+    if isinstance(g, tacit.baselines.LabelOnly):
+        return np.concatenate([p.ravel() for p in g.posteriors_.out_of_fold])
+    if hasattr(g._code, "net"):
+        return np.concatenate([p.detach().numpy().ravel() for p in g._code.net.parameters()])
+    return np.concatenate([g._code.scores.ravel(), g._code.features.ravel()])
+
+
+@every_filter
+def test_the_constructor_stores_and_clone_copies(f):
+    assert clone(f).get_params() == f.get_params()
+    assert f.frontier_parameter in f.get_params()
+
+
+@every_filter
+def test_pipeline_passes_the_sensitive_labels_on(f, plane):
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipe = Pipeline([("filter", clone(f)), ("analyst", LogisticRegression())])
+        pipe.fit(plane.X, plane.y["colour"], sensitive_features=plane.sensitive)
+        assert pipe.score(plane.X, plane.y["colour"]) > 0.5
+
+
+@every_filter
+def test_pandas_output_has_names(f, plane):
+    g = clone(f).set_output(transform="pandas")
+    Z = g.fit(plane.X, plane.y, sensitive_features=plane.sensitive).transform(plane.X)
+    assert isinstance(Z, pd.DataFrame)
+    assert list(Z.columns) == list(g.get_feature_names_out())
+
+
+def test_grid_search_with_metadata_routing(plane):
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipe = Pipeline([("filter", tacit.CodebookFilter(random_state=0)), ("analyst", LogisticRegression())])
+        search = GridSearchCV(pipe, {"filter__n_codes": [2, 4]}, cv=2)
+        search.fit(plane.X, plane.y["colour"].to_numpy(), sensitive_features=plane.sensitive["shape"].to_numpy())
+        assert search.best_score_ > 0.9
+
+
+@pytest.fixture(scope="module")
+def people():
+    """A table with text, booleans, integers, floats and gaps."""
+    rng = np.random.default_rng(0)
+    n = 400
+    sex = rng.integers(2, size=n)
+    rich = rng.integers(2, size=n)
+    job = np.where(rich + 0.5 * rng.standard_normal(n) > 0.5, "lawyer", np.where(sex == 1, "nurse", "cook"))
+    X = pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, n),
+            "height": 165 + 12 * sex + 7 * rng.standard_normal(n),
+            "job": job,
+            "owner": rng.random(n) < 0.3,
+            "hours": np.where(rng.random(n) < 0.2, np.nan, 30 + 10 * rich + rng.standard_normal(n)),
+            "town": rng.choice(["north", "south", None], n),
+        }
+    )
+    return tacit.Dataset(X, pd.DataFrame({"rich": rich}), pd.DataFrame({"sex": sex}))
+
+
+@every_filter
+def test_tables_with_text_and_gaps(f, people):
+    g = fit(f, people)
+    fresh = people.X.copy()
+    fresh.loc[0, "job"] = "astronaut"  # unseen: "other"
+    fresh.loc[1, "age"] = np.nan
+    fresh.loc[2, "town"] = None
+    assert np.isfinite(np.asarray(g.transform(fresh), dtype=float)).all()
+
+
+@every_filter
+def test_wrong_tables_are_named(f, people):
+    g = fit(f, people)
+    with pytest.raises(tacit.TacitError, match="hours"):
+        g.transform(people.X.drop(columns="hours"))
+    wrong = people.X.astype({"age": object})
+    wrong.loc[3, "age"] = "old"
+    with pytest.raises(tacit.TacitError, match=r"'age', row 3: 'old'.*NaN for unknown"):
+        g.transform(wrong)
+    with pytest.raises(tacit.TacitError, match=r"'job'.*text"):
+        g.transform(people.X.assign(job=1.0))
+    infinite = people.X.assign(height=people.X["height"].where(people.X.index != 7, np.inf))
+    with pytest.raises(tacit.TacitError, match=r"'height', row 7: infinity"):
+        g.transform(infinite)
+
+
+BAD = {
+    "NaN": (lambda X, y, s: (np.where(np.arange(X.size).reshape(X.shape) == 5, np.nan, X), y, s), "row 2, column 1"),
+    "inf": (lambda X, y, s: (np.where(np.arange(X.size).reshape(X.shape) == 4, np.inf, X), y, s), "row 2, column 0"),
+    "empty": (lambda X, y, s: (X[:0], y[:0], s[:0]), "0 sample"),
+    "one row": (lambda X, y, s: (X[:1], y[:1], s[:1]), "1 sample"),
+    "one class": (lambda X, y, s: (X, np.zeros(len(X)), s), "one class"),
+    "one secret class": (lambda X, y, s: (X, y, np.ones(len(X))), "sensitive_features.*one class"),
+    "lengths": (lambda X, y, s: (X, y[:-3], s), "y has 297 rows but X has 300"),
+    "secret lengths": (lambda X, y, s: (X, y, s[:-1]), "sensitive_features has 299 rows but X has 300.*NaN"),
+    "continuous": (lambda X, y, s: (X, X[:, 0], s), "300 distinct values.*bin"),
+    "no target": (lambda X, y, s: (X, None, s), "y"),
+    "text in numbers": (lambda X, y, s: (np.array([[{}, 1.0]] * len(X), dtype=object), y, s), "dict"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+@every_filter
+def test_bad_input_is_a_tacit_error_that_says_where(f, what, plane):
+    change, message = BAD[what]
+    X, y, s = change(plane.X, plane.y["colour"].to_numpy(), plane.sensitive["shape"].to_numpy())
+    with pytest.raises(tacit.TacitError, match=message):
+        clone(f).fit(X, y, sensitive_features=s)
+
+
+@every_filter
+def test_missing_labels_do_not_take_part(f, plane):
+    y, s = plane.y.astype(object), plane.sensitive.astype(object)
+    y.iloc[:40], s.iloc[30:80] = None, None
+    g = clone(f).fit(plane.X, y, sensitive_features=s)
+    assert len(g.transform(plane.X)) == len(plane)
+
+
+@every_filter
+def test_minus_one_is_an_ordinary_class(f, plane):
+    y = np.where(plane.y["colour"] == "red", -1, 1)
+    g = clone(f).fit(plane.X, y, sensitive_features=plane.sensitive)
+    Z = np.asarray(g.transform(plane.X))
+    assert LogisticRegression().fit(Z, y).score(Z, y) > 0.7
+
+
+@every_filter
+def test_seen_rows_are_known(f, plane):
+    g = fit(f, plane.take(np.arange(200)))
+    assert g.seen(plane.X).tolist() == [True] * 200 + [False] * 100
+
+
+@every_filter
+def test_a_sensitive_input_is_reported(f, people):
+    X = people.X.assign(female=np.where(people.sensitive["sex"] == 1, "m", "f"))
+    with pytest.warns(tacit.TacitWarning, match="'sex' is also among the inputs.*'female'"):
+        clone(f).fit(X, people.y, sensitive_features=people.sensitive)
+
+
+@every_filter
+def test_a_target_that_is_a_function_of_the_secret_is_reported(f, digits):
+    train = digits[0].take(np.arange(200))
+    with pytest.warns(tacit.TacitWarning, match="'parity' is .nearly. a function of sensitive 'digit'.*100%"):
+        fit(f, train)
+
+
+@every_filter
+def test_independent_labels_are_not_reported(f, plane, recwarn):
+    fit(f, plane)
+    assert not [w for w in recwarn if issubclass(w.category, tacit.TacitWarning)]
+
+
+def test_several_targets_and_secrets():
+    data = tacit.load_dataset("octants", n=600, allies=1)
+    two = tacit.load_dataset("octants", n=600, allies=2)
+    for f in (tacit.CodebookFilter(8, random_state=0, joint=True), tacit.EIGAN(3, epochs=3, random_state=0)):
+        for d in (data, two):
+            assert len(fit(f, d).transform(d.X)) == 600
+    with pytest.raises(tacit.TacitError, match=r"closed.*one target.*y has 2"):
+        fit(tacit.CodebookFilter(solver="closed"), two)
+
+
+def test_wrong_parameters_say_what_is_allowed(plane):
+    for f, message in (
+        (tacit.EIGAN(alpha=1.5), "alpha must lie between 0"),
+        (tacit.EIGAN(noise=-1), "noise"),
+        (tacit.EIGAN(n_components=0), "n_components"),
+        (tacit.EIGAN(target_weights={"color": 1}), "colour"),
+        (tacit.CodebookFilter(n_codes=1), "n_codes"),
+        (tacit.CodebookFilter(features="magic"), "'posterior'"),
+        (tacit.CodebookFilter(leakage_weight=-1), "leakage_weight"),
+        (tacit.CodebookFilter(decode=True, output="code"), "decode"),
+    ):
+        with pytest.raises(tacit.TacitError, match=message):
+            fit(f, plane)
