@@ -52,7 +52,13 @@ def main() -> None:
         runs = [one_run(template, knob, seed, train, attack, test, certified) for seed in range(chosen.seeds)]
         median = {key: float(np.median([r[key] for r in runs])) for key in runs[0]}
         met = median["income"] >= needed and median["sex"] <= bound and median["auc"] >= needed_auc
-        results[name] = {"knob": knob, "runs": runs, "median": median, "needed": [needed, bound, needed_auc], "met": met}
+        results[name] = {
+            "knob": knob,
+            "runs": runs,
+            "median": median,
+            "needed": [needed, bound, needed_auc],
+            "met": met,
+        }
         print(
             f"{name:16s} {template.frontier_parameter}={knob:<5g} income {median['income']:.4f} (>= {needed}), "
             f"AUC {median['auc']:.4f}{f' (>= {needed_auc})' if needed_auc else ''}, sex "

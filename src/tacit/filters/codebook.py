@@ -119,7 +119,7 @@ class CodebookFilter(Filter):
         self.start_, self.history_ = self._code.start, self._code.history
         cells = self._code.training_cells()
         self._set_prototypes(problem, cells)
-        self._n_features_out = len(np.ravel(self.prototypes_[0])) if self.output != "code" else 1
+        self._n_features_out = int(np.prod(np.shape(self.prototypes_)[1:])) if self.output != "code" else 1
         if np.unique(cells).size == 1:
             remedy = (
                 f"lower leakage_weight (now {self.leakage_weight})"

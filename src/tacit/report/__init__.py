@@ -74,6 +74,6 @@ def figure(reports: Sequence[Report], secret: str) -> str:
     axes.legend(fontsize=8, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     out = io.StringIO()
-    FigureCanvasSVG(fig).print_svg(out, metadata={"Date": None})
+    FigureCanvasSVG(fig).print_svg(out, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     drawn = out.getvalue()
     return drawn[drawn.index("<svg") :]

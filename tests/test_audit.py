@@ -1,0 +1,186 @@
+"""The audit finds what leaks, does not find what does not, and keeps seen rows apart."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
+
+import tacit
+from tacit.audit.attackers import ATTACKERS
+from tacit.dataset import Dataset
+from tacit.errors import RequirementNotMet
+
+
+def make(n=900, seed=0, leak=0.0, units=None):
+    """x tells y; the secret is independent of x but for `leak`."""
+    rng = np.random.default_rng(seed)
+    y, s = rng.integers(2, size=(2, n))
+    X = np.column_stack([y + 0.5 * rng.standard_normal(n), leak * s + rng.standard_normal(n)])
+    return Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s}), units=units)
+
+
+class Planted:
+    """A release that copies the secret into one coordinate."""
+
+    def __init__(self, data):
+        self.secret = {X.tobytes(): s for X, s in zip(data.X, data.sensitive["s"], strict=True)}
+
+    def transform(self, X):
+        return np.column_stack([X[:, 0], [self.secret[x.tobytes()] for x in np.ascontiguousarray(X)]])
+
+
+@pytest.mark.parametrize("attacker", sorted(ATTACKERS))
+def test_every_attacker_finds_a_planted_leak(attacker):
+    data = make()
+    attack, test = data.split((0.5, 0.5))
+    report = tacit.audit(Planted(data), attack, test, attackers=[attacker], floor=False)
+    assert report.leakage["s"].value >= 0.99
+
+
+@pytest.mark.parametrize("attacker", sorted(ATTACKERS))
+def test_every_attacker_is_at_guessing_on_an_independent_secret(attacker):
+    """20 runs at nominal 95 %: four or more misses would be a 1-in-60 event; the seed is fixed."""
+    missed = 0
+    for seed in range(20):
+        attack, test = make(400, seed).split((0.5, 0.5), seed=seed)
+        r = tacit.audit(None, attack, test, attackers=[attacker], floor=False, seed=seed).leakage["s"]
+        missed += not r.low <= r.guessing <= r.high
+    assert missed <= 3
+
+
+def test_headline_of_several_attackers_is_calibrated():
+    missed = 0
+    for seed in range(20):
+        attack, test = make(400, 100 + seed).split((0.5, 0.5), seed=seed)
+        r = tacit.audit(None, attack, test, attackers=["logistic", "neighbours"], floor=False, seed=seed).leakage["s"]
+        missed += not r.low <= r.guessing <= r.high
+    assert missed <= 3
+
+
+def test_the_attacker_is_chosen_without_the_test_rows():
+    attack, test = make(600, leak=1.0).split((0.5, 0.5))
+    flipped = Dataset(test.X, test.y, 1 - test.sensitive)
+    one, two = (tacit.audit(None, attack, t, floor=False).leakage["s"].attacker for t in (test, flipped))
+    assert one == two
+
+
+def test_a_code_is_certified_and_a_continuous_release_is_not(digits):
+    train, attack, test = digits
+    code = tacit.baselines.LabelOnly(random_state=0)
+    code.fit(train.X, train.y)
+    report = tacit.audit(code, attack, test)
+    certificate = report.certificate["digit"]
+    assert certificate is not None
+    assert 0.19 <= certificate.plugin <= certificate.bound < 0.3
+    assert certificate.n == len(attack) + len(test)
+    assert report.leakage["digit"].high <= report.bound["digit"] + 0.05
+    assert "certified" in str(report)
+    assert report.label_only["digit"].value == pytest.approx(0.2, abs=0.03)
+    other = tacit.audit(PCA(3, random_state=0).fit(train.X), attack, test, attackers="logistic", floor=False)
+    assert other.certificate["digit"] is None
+    assert "audited, not certified" in str(other)
+
+
+def test_require_is_a_gate(digits):
+    train, attack, test = digits
+    code = tacit.baselines.LabelOnly(random_state=0).fit(train.X, train.y)
+    report = tacit.audit(code, attack, test, attackers="logistic", floor=False)
+    assert report.require(leakage={"digit": 0.3}, utility={"parity": 0.9}, certified=True) is report
+    with pytest.raises(RequirementNotMet, match=r"digit: leakage may be as high as .* allowed 0.150"):
+        report.require(leakage={"digit": 0.15})
+    with pytest.raises(RequirementNotMet, match=r"required 0\.999"):
+        report.require(utility={"parity": 0.999})
+    with pytest.raises(tacit.TacitError, match="no attribute 'gender'"):
+        report.require(leakage={"gender": 0.6})
+    raw = tacit.audit(None, attack, test, attackers="logistic", floor=False)
+    with pytest.raises(RequirementNotMet, match="no certificate exists"):
+        raw.require(leakage={"digit": 1.0}, certified=True)
+
+
+def test_seen_rows_are_reported_apart():
+    data = make(800, leak=0.3)
+    train, attack, test = data.split((0.4, 0.3, 0.3))
+    f = tacit.CodebookFilter(4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
+    mixed = data.take(np.concatenate([test.rows, train.rows]))
+    report = tacit.audit(f, attack, mixed, attackers="logistic", floor=False)
+    assert report.leakage["s"].n == len(test)
+    assert report.in_sample["s"].n == pytest.approx(len(train) / 2, abs=1)
+    assert any("were used to fit" in n for n in report.notes)
+    asked = tacit.audit(f, attack, test, attackers="logistic", floor=False, train=train)
+    assert asked.in_sample["s"].n > 0
+    assert asked.leakage["s"].n == len(test)
+    all_seen = tacit.audit(f, train, train, attackers="logistic", floor=False)
+    assert any("in-sample: every row" in n for n in all_seen.notes)
+    assert all_seen.certificate["s"] is None
+
+
+def test_alongside_columns_count():
+    rng = np.random.default_rng(0)
+    n = 1000
+    y, s = rng.integers(2, size=(2, n))
+    X = pd.DataFrame(
+        {"a": y + 0.3 * rng.standard_normal(n), "job": np.where(rng.random(n) < 0.9, s, 1 - s).astype(str)}
+    )
+    train, attack, test = Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s})).split()
+    f = tacit.baselines.LabelOnly(random_state=0).fit(train.X, train.y)
+    alone = tacit.audit(f, attack, test, attackers="logistic", floor=False)
+    beside = tacit.audit(f, attack, test, attackers="logistic", floor=False, alongside=["job"])
+    assert alone.leakage["s"].value < 0.6 < 0.85 < beside.leakage["s"].value
+    assert beside.certificate["s"].bound > 0.85
+    with pytest.raises(tacit.TacitError, match="'town', which is no column"):
+        tacit.audit(f, attack, test, alongside=["town"])
+
+
+def test_anything_with_transform_and_any_classifier():
+    attack, test = make(400, leak=2.0).split((0.5, 0.5))
+    forest = RandomForestClassifier(20, random_state=0)
+    report = tacit.audit(PCA(2).fit(attack.X), attack, test, attackers=[forest, "logistic"], floor=False)
+    assert set(report.leakage["s"].attackers) == {"RandomForestClassifier", "logistic"}
+    pair = tacit.audit((attack.X[:, 1], test.X[:, 1]), attack, test, attackers="logistic", floor=False)
+    assert pair.leakage["s"].value > 0.7
+
+
+def test_bad_input_is_explained():
+    attack, test = make(200).split((0.5, 0.5))
+    for release, message in (
+        ((attack.X, test.X[:-1]), "release of `test` has 99 rows but the data has 100"),
+        ((attack.X,), "pair"),
+        (3, "no transform"),
+        ((attack.X, test.X * np.nan), "NaN or infinity in row 0"),
+    ):
+        with pytest.raises(tacit.TacitError, match=message):
+            tacit.audit(release, attack, test, floor=False)
+    with pytest.raises(tacit.TacitError, match="no attackers are called 'strongest'"):
+        tacit.audit(None, attack, test, attackers="strongest")
+    with pytest.raises(tacit.TacitError, match="use parts of one data set"):
+        tacit.audit(None, attack, Dataset(test.X, test.y, test.sensitive.set_axis(["t"], axis=1)))
+    one_class = attack.take(attack.sensitive["s"].to_numpy() == 0)
+    with pytest.raises(tacit.TacitError, match="1 classes in `attack`"):
+        tacit.audit(None, one_class, test, attackers="logistic", floor=False)
+
+
+def test_constant_and_one_dimensional_releases():
+    attack, test = make(300).split((0.5, 0.5))
+    report = tacit.audit((np.zeros(150), np.zeros(150)), attack, test, floor=False)
+    assert report.leakage["s"].value == pytest.approx(0.5)
+    assert report.certificate["s"].plugin == pytest.approx(0.5)
+
+
+def test_json_table_and_page(tmp_path, digits):
+    train, attack, test = digits
+    report = tacit.audit(PCA(2, random_state=0).fit(train.X), attack, test, attackers="logistic")
+    plain = json.loads(report.to_json(tmp_path / "a.json"))
+    assert plain["schema"] == 1
+    assert plain["leakage"]["digit"]["balanced_accuracy"]["value"] == report.leakage["digit"].value
+    assert set(report.table["role"]) == {"utility", "leakage", "leakage, label-only"}
+    page = report.to_html(tmp_path / "r.html").read_text()
+    assert "<svg" in page
+    assert f"{report.leakage['digit'].value:.3f}"[1:] in page
+    assert not re.search(r"(src|href)=.?.?https?:|url\(http|@import", page)  # works offline
+    assert not list(tmp_path.glob("*.part"))

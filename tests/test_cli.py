@@ -1,0 +1,94 @@
+"""The command line as a user runs it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+def tacit_command(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "tacit", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "80", **environment},
+        check=False,
+        timeout=300,
+    )
+
+
+def test_help_lists_the_commands():
+    out = tacit_command("--help")
+    assert out.returncode == 0
+    for word in ("demo", "fit", "data"):
+        assert word in out.stdout
+
+
+def test_data_list_and_show(tmp_path):
+    out = tacit_command("data", "list", TACIT_DATA=str(tmp_path), TACIT_CACHE=str(tmp_path))
+    assert out.returncode == 0
+    assert "digits" in out.stdout
+    assert "built in" in out.stdout
+    assert all(len(line) <= 80 for line in out.stdout.splitlines())
+    assert "even 49" in tacit_command("data", "show", "digits").stdout
+    unknown = tacit_command("data", "show", "digit")
+    assert unknown.returncode == 2
+    assert "did you mean 'digits'" in unknown.stderr
+    assert "Traceback" not in unknown.stderr
+
+
+def test_fit_a_table(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 600
+    y, s = rng.integers(2, size=(2, n))
+    pd.DataFrame({"a": y + 0.4 * rng.standard_normal(n), "b": s + 0.4 * rng.standard_normal(n), "y": y, "s": s}).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    out = tacit_command(
+        "fit", str(tmp_path / "t.csv"), "--target", "y", "--sensitive", "s", "--out", str(tmp_path / "o")
+    )
+    assert out.returncode == 0, out.stderr
+    assert "certified" in out.stdout
+    released = pd.read_parquet(tmp_path / "o" / "release.parquet")
+    assert len(released) == n
+    audit = json.loads((tmp_path / "o" / "audit.json").read_text())
+    assert audit["leakage"]["s"]["balanced_accuracy"]["value"] < 0.65
+    assert (tmp_path / "o" / "report.html").exists()
+
+
+def test_fit_refuses_with_one_line(tmp_path):
+    pd.DataFrame({"a": [1.0, 2.0], "y": [0, 1], "s": [0, 1]}).to_csv(tmp_path / "t.csv", index=False)
+    out = tacit_command("fit", str(tmp_path / "t.csv"), "--target", "wealth", "--sensitive", "s")
+    assert out.returncode == 2
+    assert "no column 'wealth'" in out.stderr.replace("\n", " ")
+    assert "Traceback" not in out.stderr
+
+
+def test_demo(tmp_path):
+    out = tacit_command("demo", "--out", str(tmp_path / "demo"))
+    assert out.returncode == 0, out.stderr
+    for word in ("raw data", "label-only", "PCA", "EIGAN", "CodebookFilter", "guessing", "certified", "audited"):
+        assert word in out.stdout
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert "<svg" in page
+    assert all(len(line) <= 80 for line in out.stdout.splitlines())
+
+
+def test_import_is_quick_and_light():
+    """`import tacit` loads none of the heavy libraries (its time is in benchmarks/)."""
+    code = "import sys, tacit; print([m for m in ('torch', 'sklearn', 'pandas', 'numpy') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "order", ["import tacit.audit.stats, tacit", "import tacit; tacit.audit; import tacit.audit.stats"]
+)
+def test_the_verb_audit_survives_imports_of_its_folder(order):
+    subprocess.run([sys.executable, "-c", f"{order}; assert callable(tacit.audit)"], check=True)

@@ -1,0 +1,183 @@
+"""What each filter promises, with a control that could have failed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import tacit
+from tacit.dataset import Dataset
+from tacit.filters.posterior import Posteriors
+from tacit.labels import encode_labels
+from tacit.release.noise import keyed_normal, new_key
+
+
+def fit(f, data, **kwargs):
+    return f.fit(data.X, data.y, sensitive_features=data.sensitive, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def tilted():
+    """Two correlated directions: one tells y, the other s; each helps to guess the other."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    u = rng.standard_normal(n)
+    v = 0.5 * u + np.sqrt(0.75) * rng.standard_normal(n)
+    X = np.column_stack([u, v, rng.standard_normal((n, 3))])
+    y, s = (rng.random((2, n)) < 1 / (1 + np.exp(-3 * np.array([u, v])))).astype(int)
+    return Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s})).split((0.5, 0.2, 0.3))
+
+
+@pytest.mark.parametrize(
+    "private",
+    [
+        tacit.CodebookFilter(8, leakage_weight=5, random_state=0),
+        tacit.CodebookFilter(8, leakage_weight=8, features="raw", random_state=0),
+        tacit.CodebookFilter(solver="closed", leakage_weight=0.3, random_state=0),
+        tacit.EIGAN(4, alpha=0.25, noise=0.3, random_state=0),
+    ],
+    ids=["learned", "raw", "closed", "EIGAN"],
+)
+def test_a_filter_withholds_what_the_raw_data_gives(private, tilted):
+    train, attack, test = tilted
+    report = tacit.audit(fit(private, train), attack, test, attackers=["logistic", "trees"], floor=False)
+    raw = tacit.audit(None, attack, test, attackers="logistic", floor=False)
+    assert raw.leakage["s"].value > 0.75  # the control
+    assert report.leakage["s"].value < 0.62
+    assert report.utility["y"].value > 0.68
+
+
+def test_the_knobs_turn_the_right_way(tilted):
+    train, attack, test = tilted
+    for make, values in (
+        (lambda v: tacit.CodebookFilter(8, leakage_weight=v, random_state=0), (0.0, 5.0)),
+        (lambda v: tacit.CodebookFilter(solver="closed", leakage_weight=v, random_state=0), (0.0, 0.3)),
+        (lambda v: tacit.EIGAN(4, alpha=v, noise=0.3, epochs=10, random_state=0), (0.95, 0.15)),
+    ):
+        open_, shut = (tacit.audit(fit(make(v), train), attack, test, attackers="trees", floor=False) for v in values)
+        assert shut.leakage["s"].value < open_.leakage["s"].value - 0.02
+        knob = make(values[0]).knob
+        assert knob.utility_rises == (values[0] > values[1])
+
+
+def test_the_learned_code_keeps_the_ranking_that_two_cells_lose(tilted):
+    train, attack, test = tilted
+    learned = fit(tacit.CodebookFilter(16, leakage_weight=1, random_state=0), train)
+    label = tacit.baselines.LabelOnly(random_state=0).fit(train.X, train.y)
+    codes, labels = (
+        tacit.audit(f, attack, test, attackers="logistic", floor=False).utility["y"] for f in (learned, label)
+    )
+    assert codes.auc.value > labels.auc.value + 0.02
+    assert codes.value > labels.value - 0.02
+
+
+def test_out_of_fold_release_of_training_rows(tilted):
+    train = tilted[0]
+    for f in (
+        tacit.CodebookFilter(8, random_state=0),
+        tacit.CodebookFilter(8, features="raw", epochs=6, random_state=0),
+        tacit.EIGAN(3, epochs=5, random_state=0),
+        tacit.baselines.LabelOnly(random_state=0),
+    ):
+        Z = np.asarray(fit(f, train).release_training_rows())
+        assert Z.shape == np.asarray(f.transform(train.X)).shape
+        y = train.y["y"]
+        both = LogisticRegression().fit(f.transform(train.X), y)
+        assert both.score(Z, y) > 0.7  # still useful, and in the same coordinates
+
+
+class Memory:
+    """A classifier that remembers its rows: sure of those it has seen, undecided about others."""
+
+    def fit(self, X, y):
+        self.rows = {x.tobytes() for x in np.ascontiguousarray(X)}
+        return self
+
+    def predict_proba(self, X):
+        seen = np.array([x.tobytes() in self.rows for x in np.ascontiguousarray(X)])
+        return np.column_stack([seen, ~seen]).astype(float)
+
+
+def test_out_of_fold_models_did_not_see_the_row_nor_its_unit():
+    X = np.arange(400.0).reshape(200, 2)
+    units = np.arange(200) // 4
+    labels = encode_labels(np.arange(200) % 2, "y", 200)
+    posteriors = Posteriors(5, lambda n, m, seed: Memory()).fit(X, labels, units, seed=0)
+    assert posteriors.out_of_fold[0][:, 0].max() < 0.01  # no row was recognised
+    assert posteriors.predict(X)[0][:, 0] == pytest.approx(0.8, abs=0.01)  # the control: four of five know it
+    for u in range(50):
+        assert len(set(posteriors.folds[units == u])) == 1
+
+
+def test_outputs_of_the_codebook():
+    data = tacit.load_dataset("quadrants", n=300)
+    shapes = {"code": 1, "onehot": 6, "prototype": 2}
+    for output, width in shapes.items():
+        f = fit(tacit.CodebookFilter(6, output=output, random_state=0), data)
+        Z = f.transform(data.X)
+        assert Z.shape == (300, width)
+        assert len(np.unique(Z, axis=0)) == len(np.unique(f.codes(data.X)))
+
+
+def test_decoded_prototypes_have_the_original_format():
+    table = pd.DataFrame({"age": np.arange(200.0), "job": np.where(np.arange(200) < 100, "cook", "nurse")})
+    y = np.where(np.arange(200) < 100, "young", "old")
+    f = tacit.CodebookFilter(2, decode=True, random_state=0).fit(table, y)
+    Z = f.transform(table)
+    assert list(Z.columns) == ["age", "job"]
+    assert set(Z["job"]) == {"cook", "nurse"}
+    assert len(Z.drop_duplicates()) == 2
+    assert Z["age"].between(0, 199).all()
+    windows = np.random.default_rng(0).standard_normal((60, 2, 8)) + (np.arange(60) % 2)[:, None, None]
+    g = tacit.CodebookFilter(2, decode=True, features="raw", epochs=5, random_state=0).fit(windows, np.arange(60) % 2)
+    assert g.transform(windows).shape == windows.shape
+
+
+def test_a_collapse_is_said():
+    data = tacit.load_dataset("quadrants", n=300)
+    rng = np.random.default_rng(0)
+    blind = Dataset(rng.standard_normal((300, 2)), data.y, data.sensitive)
+    with pytest.warns(tacit.TacitWarning, match="collapsed: target 'colour'.*raise alpha"):
+        fit(tacit.EIGAN(2, alpha=0.05, epochs=3, learning_rate=1e-5, random_state=0), blind)
+
+
+def test_noise_is_keyed_and_has_the_stated_variance():
+    data = tacit.load_dataset("quadrants", n=4000)
+    f = fit(tacit.EIGAN(3, epochs=1, noise=0.3, random_state=0), data)
+    once, again = f.transform(data.X), f.transform(data.X[::-1])[::-1]
+    assert np.array_equal(once, again)  # the same record gets the same draw: averaging gains nothing
+    noise = once - f.set_params(noise=None).transform(data.X)
+    assert noise.mean(axis=0) == pytest.approx(0, abs=0.02)
+    assert noise.std(axis=0) == pytest.approx(0.3, rel=0.05)  # 4,000 draws: 1 % standard error
+    other = fit(tacit.EIGAN(3, epochs=1, noise=0.3, random_state=0), data).transform(data.X)
+    assert not np.array_equal(once, other)  # random_state does not seed the noise of a release
+
+
+def test_keyed_normal():
+    rows = np.random.default_rng(0).standard_normal((2000, 3))
+    key = new_key()
+    z = keyed_normal(key, rows, 10)
+    assert z.shape == (2000, 10)
+    assert np.array_equal(z, keyed_normal(key, rows, 10))
+    assert not np.array_equal(z, keyed_normal(new_key(), rows, 10))
+    assert np.abs(np.corrcoef(z.T) - np.eye(10)).max() < 0.12
+    assert z.std() == pytest.approx(1, rel=0.03)
+
+
+def test_a_network_of_the_users_own():
+    from torch import nn
+
+    def conv(n_in, n_out):
+        channels, length = n_in
+        return nn.Sequential(nn.Conv1d(channels, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * (length - 2), n_out))
+
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=(2, 200))
+    windows = rng.standard_normal((200, 2, 16)) + y[:, None, None]
+    f = tacit.EIGAN(2, epochs=5, encoder=conv, random_state=0).fit(windows, y, sensitive_features=s)
+    Z = f.transform(windows)
+    assert LogisticRegression().fit(Z, y).score(Z, y) > 0.8
+    with pytest.raises(tacit.TacitError, match="a record has shape"):
+        f.transform(windows[:, :, :10])

@@ -1,0 +1,169 @@
+"""Stacked games train as they would alone; the exact game's loss, closed rule and code keep their promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.filters.eigan import Game, cross_entropy, head_weights
+from tacit.games.exact import closed_code, code_loss, hard_loss, label_mass, learn_linear_codes
+from tacit.games.stack import Batches, Stack
+from tacit.labels import MISSING
+from tacit.nets.mlp import mlp
+
+
+@pytest.fixture(scope="module")
+def problem():
+    data = tacit.load_dataset("octants", n=300, allies=2)
+    return tacit.EIGAN(random_state=0)._prepare(data.X, data.y, data.sensitive, None)
+
+
+def test_a_stack_of_games_trains_like_games_one_by_one(problem):
+    """Max weight difference below 1e-4 after 50 rounds in float32."""
+    f = tacit.EIGAN(3, epochs=1, batch_size=64)
+    alphas, seeds = [0.2, 0.5, 0.8], [11, 12, 13]
+    together = Game(f, problem, alphas, seeds)
+    alone = [Game(f, problem, [a], [s]) for a, s in zip(alphas, seeds, strict=True)]
+    for _ in range(50):
+        for game in (together, *alone):
+            game.step()
+    for g, game in enumerate(alone):
+        for a, b in zip(together.encoders.module(g).parameters(), game.encoders.module(0).parameters(), strict=True):
+            assert (a - b).abs().max() < 1e-4
+    first, second = (next(iter(together.encoders.module(g).parameters())) for g in (0, 1))
+    assert (first - second).abs().max() > 1e-2  # the control: the games differ
+
+
+def test_games_of_the_same_seed_see_the_same_batches():
+    batches = Batches(100, 10, [1, 1, 2])
+    rows = torch.cat([batches.draw() for _ in range(10)], dim=1)
+    assert torch.equal(rows[0], rows[1])
+    assert not torch.equal(rows[0], rows[2])
+    assert sorted(rows[0].tolist()) == list(range(100))
+
+
+def test_a_stack_runs_each_network_on_its_own_input():
+    stack = Stack(lambda: mlp(3, 2), seeds=[0, 1])
+    x = torch.randn(2, 5, 3)
+    out = stack(x)
+    for g in range(2):
+        assert torch.allclose(out[g], stack.module(g)(x[g]), atol=1e-6)
+
+
+def test_cross_entropy_leaves_missing_labels_out():
+    logits = torch.randn(2, 6, 3)
+    labels = torch.tensor([[0, 1, 2, MISSING, 1, 0], [2, MISSING, MISSING, 0, 0, 1]])
+    for g in range(2):
+        known = labels[g] != MISSING
+        plain = torch.nn.functional.cross_entropy(logits[g][known], labels[g][known])
+        assert cross_entropy(logits, labels)[g] == pytest.approx(plain.item(), abs=1e-6)
+
+
+def test_head_weights_follow_equation_3(problem):
+    def weights(**parameters):
+        return head_weights(tacit.EIGAN(**parameters), problem.targets, problem.sensitive, 0.25)
+
+    assert weights() == pytest.approx([0.125, 0.125, 0.75])
+    given = weights(target_weights={"x": 3, "y": 1}, sensitive_weights=[4])
+    assert given == pytest.approx([0.375, 0.125, 0.5])
+
+
+# -- the exact game -----------------------------------------------------------------------------
+
+
+@given(st.integers(0, 200), st.integers(2, 6), st.integers(2, 4))
+@settings(max_examples=40, deadline=None)
+def test_the_loss_of_a_hard_code_is_its_counted_entropies(seed, k, m):
+    rng = np.random.default_rng(seed)
+    n = 200
+    cells, y, s = rng.integers(k, size=n), rng.integers(2, size=n), np.arange(n) % m
+    loss = hard_loss(cells, k, [label_mass(y, 2, False)], [label_mass(s, m, True)], 2.0)
+    slow = 0.0
+    for z in range(k):
+        inside = cells == z
+        if inside.any():
+            p = np.bincount(y[inside], minlength=2) / inside.sum()
+            slow -= inside.mean() * (p[p > 0] * np.log(p[p > 0])).sum()
+            slow += 0.5 * inside.mean() * (1 - p.max())
+    law = np.array([np.bincount(cells[s == c], minlength=k) / (s == c).sum() for c in range(m)])
+    mean = law.mean(axis=0)
+    ratio = np.divide(law, mean, out=np.ones_like(law), where=law > 0)
+    slow += 2.0 * (law * np.log(ratio)).sum() / m
+    assert loss == pytest.approx(slow, abs=1e-6)
+
+
+def _toy(n=4000, seed=0):
+    """Posteriors of a problem that is known exactly: u tells y, v tells s, and they are correlated."""
+    rng = np.random.default_rng(seed)
+    u = rng.standard_normal(n)
+    v = 0.6 * u + 0.8 * rng.standard_normal(n)
+    p, q = 1 / (1 + np.exp(-2 * u)), 1 / (1 + np.exp(-2 * v))
+    y, s = (rng.random(n) < p).astype(int), (rng.random(n) < q).astype(int)
+    prior = np.bincount(s) / n
+    return np.column_stack([1 - p, p]), np.column_stack([1 - q, q]) / prior / 2, y, s
+
+
+def _leak(cells, s):
+    law = [np.bincount(cells[s == c], minlength=cells.max() + 1) / (s == c).sum() for c in (0, 1)]
+    return np.maximum(*law).sum() / 2
+
+
+def _place(features, scores):
+    return np.argmax(features @ scores[:-1] + scores[-1], axis=1)
+
+
+def test_the_closed_rule_is_the_threshold_rule_and_stops_at_zero_leak():
+    p, a, y, s = _toy()
+    features = np.column_stack([p, a])
+    leaks, right = [], []
+    for slope in (0.0, 0.05, 0.1, 0.3, 1.0):
+        cells = _place(features, closed_code(p, [a], slope))
+        if slope in (0.05, 0.1):  # before the leak is gone the best attacker is pure: the rule of the notes
+            rule = p[:, 1] - 0.5 - slope * 2 * (a[:, 1] - a[:, 0]) > 0
+            assert (cells == rule).mean() > 0.995
+        leaks.append(_leak(cells, s))
+        right.append((cells == y).mean())
+    assert (np.diff(leaks[:4]) < 0).all()
+    assert leaks[-1] < 0.53  # past zero it does not grow again
+    assert right[0] == max(right)
+
+
+def test_the_learned_code_beats_its_start():
+    p, a, y, s = _toy()
+    features = np.column_stack([p, a])
+    keep, hide = [label_mass(y, 2, False)], [label_mass(s, 2, True)]
+    start = np.zeros((5, 4))
+    start[:2] = np.log([[0.9, 0.7, 0.3, 0.1], [0.1, 0.3, 0.7, 0.9]])
+    learned = learn_linear_codes(features, keep, hide, start[None], np.array([2.0]))[0]
+    before, after = (hard_loss(_place(features, w), 4, keep, hide, 2.0) for w in (start, learned))
+    assert after < before - 0.02
+
+
+def test_codes_in_one_stack_learn_as_they_would_alone():
+    p, a, y, s = _toy(1000)
+    features, keep, hide = np.column_stack([p, a]), [label_mass(y, 2, False)], [label_mass(s, 2, True)]
+    starts = np.random.default_rng(0).standard_normal((2, 5, 4))
+    rows = np.array([np.arange(1000) < 500, np.arange(1000) >= 500], dtype=float)
+    both = learn_linear_codes(features, keep, hide, starts, np.array([0.5, 3.0]), rows, steps=50)
+    for g in range(2):
+        one = learn_linear_codes(
+            features, keep, hide, starts[g : g + 1], np.array([[0.5, 3.0][g]]), rows[g : g + 1], steps=50
+        )
+        assert np.abs(both[g] - one[0]).max() < 1e-3
+
+
+def test_a_balanced_mass_gives_every_class_the_same_share():
+    mass = label_mass(np.array([0, 0, 0, 1, MISSING]), 2, balanced=True)
+    assert mass.sum(axis=0) == pytest.approx([0.5, 0.5])
+    assert mass[4].sum() == 0
+
+
+def test_no_leak_no_information():
+    q = torch.full((1, 100, 4), 0.25)
+    mass = torch.from_numpy(label_mass(np.arange(100) % 2, 2, True)).float()
+    none, some = (code_loss(q, [mass], [mass], torch.tensor([w])) for w in (0.0, 100.0))
+    assert some.item() == pytest.approx(none.item(), abs=1e-4)
