@@ -29,10 +29,11 @@ CLAIMS = {
     "learned, .526": (tacit.CodebookFilter(16, features="posterior"), (8, 10, 12, 16, 20), 0.526, 0.839, 0.88),
     "closed, .546": (tacit.CodebookFilter(solver="closed"), (0.06, 0.08, 0.09, 0.1, 0.11), 0.546, 0.856, 0.0),
     "raw, .550": (tacit.CodebookFilter(16, features="raw"), (2, 3, 4, 6, 8), 0.550, 0.832, 0.0),
-    "EIGAN, .57": (tacit.EIGAN(8, noise=0.3), (0.3, 0.4, 0.5), 0.57, 0.835, 0.0),
+    "EIGAN, .57": (tacit.EIGAN(4, noise=0.3), (0.2, 0.25, 0.3, 0.35), 0.57, 0.835, 0.0),
 }
 SLACK = 0.0102  # of a certificate on the 16,281 test rows at 95 %
 MARGIN = 0.002  # the leak on validation is an estimate
+ATTACK_MARGIN = 0.01  # and an attacker's is a noisier one
 
 
 def main() -> None:
@@ -69,12 +70,15 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak memory of this process {peak:.2f} GB")
     results["peak_gb"] = peak
-    Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=1))
+    out = Path(__file__).with_suffix(".json")
+    earlier = json.loads(out.read_text()) if out.exists() else {}
+    out.write_text(json.dumps({**earlier, **results}, indent=1))
 
 
 def fix_knob(template, grid, bound, train, certified) -> float:
     """The most useful value that keeps the bound on validation rows; the most private one if none does."""
-    fit_part, a, b = train.split((0.8, 0.1, 0.1), seed=0)
+    # attackers grow with their rows, so they get as many here as they will have on the test rows
+    fit_part, a, b = train.split((0.8, 0.1, 0.1) if certified else (0.5, 0.25, 0.25), seed=0)
     best, best_income = None, -1.0
     for value in grid:
         f = fitted(template, value, 0, fit_part)
@@ -82,7 +86,7 @@ def fix_knob(template, grid, bound, train, certified) -> float:
         sex = report.certificate["sex"].plugin + SLACK if certified else report.leakage["sex"].value
         income = report.utility["income"].value
         print(f"   validation {template.frontier_parameter}={value}: income {income:.4f}, sex {sex:.4f}", flush=True)
-        if sex <= bound - MARGIN and income > best_income:
+        if sex <= bound - (MARGIN if certified else ATTACK_MARGIN) and income > best_income:
             best, best_income = value, income
     return best if best is not None else (min(grid) if template.knob.utility_rises else max(grid))
 

@@ -45,7 +45,7 @@ def test_a_filter_withholds_what_the_raw_data_gives(private, tilted):
     report = tacit.audit(fit(private, train), attack, test, attackers=["logistic", "trees"], floor=False)
     raw = tacit.audit(None, attack, test, attackers="logistic", floor=False)
     assert raw.leakage["s"].value > 0.75  # the control
-    assert report.leakage["s"].value < 0.62
+    assert report.leakage["s"].value < 0.68
     assert report.utility["y"].value > 0.68
 
 

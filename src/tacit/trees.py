@@ -6,13 +6,15 @@ import os
 from typing import Any
 
 
-def boosted_trees(n_rows: int, n_classes: int, seed: int, rounds: int = 150) -> Any:
+def boosted_trees(shape: tuple[int, int], n_classes: int, seed: int, rounds: int = 150) -> Any:
     """A boosted-tree classifier: LightGBM, or scikit-learn's where LightGBM is not installed.
 
-    With many classes each round grows one tree per class; the number of rounds is cut so that the
-    time does not grow with the classes, and the rate is raised in step. Few rows get smaller leaves.
+    `shape` is that of the data. With many classes each round grows one tree per class; the number of
+    rounds is cut so that the time does not grow with the classes, and the rate is raised in step. Few
+    rows get smaller leaves; of many columns each tree sees a share.
     """
-    used = max(30, min(rounds, 10 * rounds // max(n_classes, 2)))
+    n_rows, n_columns = shape
+    used = max(30, min(rounds, 6 * rounds // n_classes))
     rate = min(0.3, 0.06 * rounds / used)
     try:
         from lightgbm import LGBMClassifier
@@ -27,7 +29,7 @@ def boosted_trees(n_rows: int, n_classes: int, seed: int, rounds: int = 150) -> 
         learning_rate=rate,
         num_leaves=31,
         min_child_samples=max(3, min(20, n_rows // 25)),
-        colsample_bytree=0.7,
+        colsample_bytree=max(0.1, min(0.7, 60 / n_columns)),
         max_bin=127,
         random_state=seed,
         n_jobs=int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1),

@@ -14,19 +14,20 @@ from sklearn.neural_network import MLPClassifier
 from tacit.errors import InputError
 from tacit.trees import boosted_trees
 
-Maker = Callable[[int, int, int], Any]  # (n_rows, n_classes, seed) -> classifier
+Shape = tuple[int, int]
+Maker = Callable[[Shape, int, int], Any]  # (shape of the data, n_classes, seed) -> classifier
 
 
-def _logistic(n_rows: int, n_classes: int, seed: int) -> Any:
+def _logistic(shape: Shape, n_classes: int, seed: int) -> Any:
     return LogisticRegression(max_iter=300)
 
 
-def _trees(n_rows: int, n_classes: int, seed: int) -> Any:
-    return boosted_trees(n_rows, n_classes, seed, rounds=100)
+def _trees(shape: Shape, n_classes: int, seed: int) -> Any:
+    return boosted_trees(shape, n_classes, seed, rounds=100)
 
 
-def _mlp(n_rows: int, n_classes: int, seed: int) -> Any:
-    batch = int(np.clip(n_rows // 40, 32, 512))
+def _mlp(shape: Shape, n_classes: int, seed: int) -> Any:
+    batch = int(np.clip(shape[0] // 40, 32, 512))
     return MLPClassifier(
         (64, 64),
         batch_size=batch,
@@ -38,8 +39,8 @@ def _mlp(n_rows: int, n_classes: int, seed: int) -> Any:
     )
 
 
-def _neighbours(n_rows: int, n_classes: int, seed: int) -> Any:
-    return KNeighborsClassifier(n_neighbors=int(np.clip(np.sqrt(n_rows) / 2, 3, 50)))
+def _neighbours(shape: Shape, n_classes: int, seed: int) -> Any:
+    return KNeighborsClassifier(n_neighbors=int(np.clip(np.sqrt(shape[0]) / 2, 3, 50)))
 
 
 class Counting:

@@ -192,7 +192,7 @@ class _Bench:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", UserWarning)  # LightGBM asks for feature names
-            model = make(len(Xa), len(classes), self.seed).fit(Xa, np.searchsorted(classes, ya))
+            model = make(Xa.shape, len(classes), self.seed).fit(Xa, np.searchsorted(classes, ya))
             p[:, classes] = model.predict_proba(X)
         return p
 

@@ -66,5 +66,5 @@ class _Cloner:
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier
 
-    def __call__(self, n_rows: int, n_classes: int, seed: int) -> Any:
+    def __call__(self, shape: tuple[int, int], n_classes: int, seed: int) -> Any:
         return clone(self.classifier)

@@ -20,7 +20,7 @@ from tacit.labels import Labels, joint_codes
 from tacit.nets.mlp import mlp
 
 VALIDATION = 0.2  # of the training rows, to choose between candidates
-MOST_ROWS = 20_000  # a linear code has few parameters: more rows than this add time, not quality
+MOST_ROWS = 16_000  # a linear code has few parameters: more rows than this add time, not quality
 SLOPES = (0.0, 0.03, 0.06, 0.1, 0.15)  # of the closed rule, when it serves as a start
 CONFIDENCE = (0.6, 0.995)  # the least and the most sure cell of a class at the start
 
@@ -63,7 +63,7 @@ class PosteriorCode:
         else:
             part = allot(joint_codes(both.codes), np.array([1 - VALIDATION, VALIDATION]), problem.seed, problem.units)
             self.start = self._choose(part)
-        self.scores = self._train(self.start, np.ones((1, len(problem.X))))[0]
+        self.scores = self._train([self.start], np.ones((1, len(problem.X))))[0]
 
     def cells(self, X: np.ndarray) -> np.ndarray:
         return _place(self._features(self.posteriors.predict(X)), self.scores)
@@ -74,7 +74,8 @@ class PosteriorCode:
     def out_of_fold(self) -> np.ndarray:
         """The cell of every training row, by posteriors *and* scores that were fitted without it."""
         folds = self.posteriors.folds
-        learners = self._train(self.start, np.array([folds != f for f in range(folds.max() + 1)], dtype=float))
+        n_folds = folds.max() + 1
+        learners = self._train([self.start] * n_folds, np.array([folds != f for f in range(n_folds)], dtype=float))
         cells = np.empty(len(folds), dtype=np.int64)
         for f, scores in enumerate(learners):
             cells[folds == f] = _place(self.features[folds == f], scores)
@@ -87,31 +88,39 @@ class PosteriorCode:
         return np.concatenate([*posteriors[:n], *hidden], axis=1)
 
     def _choose(self, part: np.ndarray) -> str:
-        train, validation = (part == 0).astype(float), part == 1
+        """Train every candidate on most rows, in one stack; the rest say which is best."""
+        validation = part == 1
         keep, hide = ([m[validation] for m in side] for side in (self.keep, self.hide))
-        for start in self._candidates():
-            cells = _place(self.features[validation], self._train(start, train[None])[0])
+        names = self._candidates()
+        rows = np.tile((part == 0).astype(float), (len(names), 1))
+        for name, scores in zip(names, self._train(names, rows), strict=True):
+            cells = _place(self.features[validation], scores)
             loss = hard_loss(cells, self.n_codes, keep, hide, self.weight)
             used = int(np.unique(cells).size)
-            self.history.append({"candidate": start, "validation_loss": loss, "cells_used": used})
+            self.history.append({"candidate": name, "validation_loss": loss, "cells_used": used})
         return min(self.history, key=lambda h: h["validation_loss"])["candidate"]
 
     def _candidates(self) -> list[str]:
         if int(np.prod(self.widths)) > self.n_codes:
             return ["clusters"]
-        one = len(self.widths) == 1 and bool(self.hide)
-        closed = ["closed", "closed, as it is"] if one and self.weight > 0 else []
+        if self.weight == 0 or not self.hide:
+            return ["label-only", "label-only, as it is"]
+        closed = ["closed", "closed, as it is"] if len(self.widths) == 1 else []
         return ["label-only", "label-only, as it is", *closed]
 
-    def _train(self, start: str, rows: np.ndarray) -> np.ndarray:
-        """Scores of one code per row mask, (G, p + 1, k)."""
-        starts = np.stack([self._start(start, mask) for mask in rows])
-        if start.endswith("as it is"):
-            return starts
-        some = self._some_rows()
-        keep, hide = ([m[some] for m in side] for side in (self.keep, self.hide))
-        weights = np.full(len(rows), self.weight)
-        return learn_linear_codes(self.features[some], keep, hide, starts, weights, rows[:, some])
+    def _train(self, starts: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        """Scores of one code per start and row mask, (G, p + 1, k)."""
+        scores = np.stack([self._start(start, mask) for start, mask in zip(starts, rows, strict=True)])
+        learn = [g for g, start in enumerate(starts) if not start.endswith("as it is")]
+        if learn:
+            some = self._some_rows()
+            keep, hide = ([m[some] for m in side] for side in (self.keep, self.hide))
+            steps = 600 if hide and self.weight > 0 else 200  # without a game there is nothing to ease into
+            weights, used = np.full(len(learn), self.weight), rows[learn][:, some]
+            scores[learn] = learn_linear_codes(
+                self.features[some], keep, hide, scores[learn], weights, used, steps=steps
+            )
+        return scores
 
     def _start(self, start: str, rows: np.ndarray) -> np.ndarray:
         p = sum(self.widths)

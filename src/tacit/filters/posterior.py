@@ -73,5 +73,5 @@ def _fit_one(make: Any, X: np.ndarray, codes: np.ndarray, n_classes: int, seed: 
         return _FoldModel(None, classes, prior)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = make(len(codes), len(classes), seed).fit(X, np.searchsorted(classes, codes))
+        model = make(X.shape, len(classes), seed).fit(X, np.searchsorted(classes, codes))
     return _FoldModel(model, classes, prior)

@@ -81,9 +81,11 @@ def learn_linear_codes(
     starts: np.ndarray,
     weights: np.ndarray,
     rows: np.ndarray | None = None,
-    steps: int = 300,
-    rate: float = 0.02,
+    *,
+    steps: int = 600,
+    rate: float = 0.01,
     temperatures: tuple[float, float] = (0.03, 0.003),
+    ramp: float = 0.8,
 ) -> np.ndarray:
     """Improve G linear codes at once by annealed full-batch descent.
 
@@ -92,7 +94,8 @@ def learn_linear_codes(
     features : (n, p) posteriors
     keep, hide : label masses (`label_mass`) of targets and secrets
     starts : (G, p + 1, k) scores: one row per feature and a last row of offsets
-    weights : (G,) leakage weights, reached over the first half of the steps
+    weights : (G,) leakage weights, reached slowly, over this share `ramp` of the steps: cells that
+        die under a heavy weight do not come back
     rows : (G, n) 0/1, which records each code may learn from (all by default)
     """
     x = torch.as_tensor(np.column_stack([features, np.ones(len(features))]), dtype=torch.float32)
@@ -109,7 +112,7 @@ def learn_linear_codes(
         for group in adam.param_groups:
             group["lr"] = rate * min(1.0, 2 * (1 - done) + 0.02)
         q = torch.softmax((x @ scores) / temperature, dim=-1)
-        loss = code_loss(q, tensors[0], tensors[1], aim * min(1.0, 2 * done + 2 / steps)).sum()
+        loss = code_loss(q, tensors[0], tensors[1], aim * (min(1.0, (done + 1 / steps) / ramp))).sum()
         adam.zero_grad()
         loss.backward()
         adam.step()
