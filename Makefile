@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Data sets that are not embedded: the folder beside this checkout, when it is there.
 export TACIT_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint bench figures clean
 
 .venv/demo: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -33,6 +33,14 @@ test-all: lint
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/adult.py
+	$(BIN)/python benchmarks/floor.py
+	$(BIN)/python benchmarks/training_rows.py
+	$(BIN)/python benchmarks/start.py
+
+# The figure of the README.
+figures: .venv/demo
+	$(BIN)/tacit demo
+	cp tacit-demo/figure.svg docs/demo.svg
 
 clean:
 	rm -rf .venv build dist *.egg-info src/*.egg-info tacit-demo

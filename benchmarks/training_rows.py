@@ -47,10 +47,11 @@ def main() -> None:
             mean = {k: tuple(np.mean(v, axis=0)) for k, v in rows.items()}
             inside = mean["training, out of fold"][0] <= mean["fresh"][2]
             results[f"{n} rows, {name}"] = rows
+            fresh_leak, low, high = mean["fresh"]
             print(
-                f"{n:5d} rows, {name:20s} fresh {mean['fresh'][0]:.3f} [{mean['fresh'][1]:.3f}, {mean['fresh'][2]:.3f}]  "
+                f"{n:5d} rows, {name:20s} fresh {fresh_leak:.3f} [{low:.3f}, {high:.3f}]  "
                 f"training rows by transform {mean['training, transform'][0]:.3f}, out of fold "
-                f"{mean['training, out of fold'][0]:.3f}: {'no more than fresh rows' if inside else 'MORE THAN FRESH ROWS'}",
+                f"{mean['training, out of fold'][0]:.3f}: {'no more than fresh' if inside else 'MORE THAN FRESH'}",
                 flush=True,
             )
     Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=1))
