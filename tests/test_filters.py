@@ -111,6 +111,18 @@ def test_out_of_fold_models_did_not_see_the_row_nor_its_unit():
         assert len(set(posteriors.folds[units == u])) == 1
 
 
+def test_the_cell_of_a_training_row_does_not_depend_on_its_own_label():
+    """Flipping the labels of one fold moves no row of that fold: its scores were learned without them."""
+    data = tacit.load_dataset("gaussians", n=400, variance=0.4)
+    code = fit(tacit.CodebookFilter(8, leakage_weight=1, random_state=0), data)._code
+    before, fold = code.out_of_fold(), code.posteriors.folds == 2
+    code.hide[0][fold] = code.hide[0][fold][:, ::-1]
+    code.keep[0][fold] = code.keep[0][fold][:, ::-1]
+    after = code.out_of_fold()
+    assert np.array_equal(before[fold], after[fold])
+    assert not np.array_equal(before[~fold], after[~fold])  # the control: the others did learn from them
+
+
 def test_outputs_of_the_codebook():
     data = tacit.load_dataset("quadrants", n=300)
     shapes = {"code": 1, "onehot": 6, "prototype": 2}

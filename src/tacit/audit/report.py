@@ -90,7 +90,7 @@ class Report:
         r, bound = self.leakage[attribute], self.bound[attribute]
         level = f"{self.settings['level']:.0%}".replace("%", " %")
         if bound is not None:
-            text = f"{attribute}: leakage between {_p(min(r.low, bound))} and {_p(bound)} ({level})"
+            text = f"{attribute}: leakage between {_p(min(max(r.low, r.guessing), bound))} and {_p(bound)} ({level})"
         else:
             text = f"{attribute}: leakage {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] by {r.attacker} ({level})"
         text += f", guessing {_p(r.guessing)}"

@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 
 import tacit
 from tacit.audit.report import write_whole
-from tacit.cli.tables import comparison, progress
+from tacit.cli.tables import print_comparison, progress
 from tacit.report import figure, write_page
 
 INTRODUCTION = (
@@ -46,7 +46,7 @@ def run(console: Console, out: Path, seed: int) -> None:
             bar.update(task, description=f"attacking {name}")
             reports.append(tacit.audit(release, attack, test, floor=False, name=name))
             bar.advance(task)
-    console.print(comparison(reports))
+    print_comparison(console, reports)
     write_whole(out / "figure.svg", figure(reports, "digit"))
     page = write_page(reports, out / "report.html", "Tacit demo: digits", INTRODUCTION)
     console.print(

@@ -12,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 
 import tacit
-from tacit.cli.tables import comparison, progress
+from tacit.cli.tables import print_comparison, progress
 from tacit.errors import InputError
 from tacit.report import write_page
 
@@ -47,7 +47,7 @@ def run(
             bar.advance(task)
     for warning in {str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}:
         console.print(f"[yellow]note:[/yellow] {warning}", highlight=False)
-    console.print(comparison(reports))
+    print_comparison(console, reports)
     for name in reports[-1].leakage:
         console.print(reports[-1].sentence(name), highlight=False)
     page = write_page(reports, out / "report.html", f"{path.name}: {filter_name}")

@@ -23,21 +23,18 @@ def progress(console: Console) -> Progress:
     )
 
 
-def comparison(reports: Sequence[Report]) -> Table:
-    """One row per release: utility, best attacker with its interval, guessing, certified or not."""
-    target, secret = next(iter(reports[0].utility)), next(iter(reports[0].leakage))
-    shown = Table(box=None, pad_edge=False)
-    shown.add_column("release", no_wrap=True)
-    for head in (
-        f"{target} accuracy",
-        f"{secret} best attacker",
-        "95 % interval",
-        "guessing",
-        "any attacker",
-    ):
-        shown.add_column(head, justify="right")
-    for r in reports:
-        u, v, c = r.utility[target], r.leakage[secret], r.certificate[secret]
-        status = f"[green]certified ≤ {_p(c.bound)}[/green]" if c is not None else "[dim]audited only[/dim]"
-        shown.add_row(r.name, _p(u.value), _p(v.value), f"{_p(v.low)}–{_p(v.high)}", _p(v.guessing), status)
-    return shown
+def print_comparison(console: Console, reports: Sequence[Report]) -> None:
+    """Per secret one table, per release one row: utility, best attacker, guessing, certified or not."""
+    for secret in reports[0].leakage:
+        shown = Table(box=None, pad_edge=False)
+        shown.add_column("release", no_wrap=True)
+        heads = [*(f"{target} accuracy" for target in reports[0].utility), f"{secret} best attacker"]
+        for head in (*heads, "95 % interval", "guessing"):
+            shown.add_column(head, justify="right")
+        shown.add_column("any attacker", no_wrap=True)
+        for r in reports:
+            v, c = r.leakage[secret], r.certificate[secret]
+            utility = [_p(u.value) for u in r.utility.values()]
+            status = f"[green]certified ≤ {_p(c.bound)}[/green]" if c is not None else "[dim]audited only[/dim]"
+            shown.add_row(r.name, *utility, _p(v.value), f"{_p(v.low)}–{_p(v.high)}", _p(v.guessing), status)
+        console.print(shown)
