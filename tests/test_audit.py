@@ -10,6 +10,9 @@ import pandas as pd
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import tacit
 from tacit.audit.attackers import ATTACKERS
@@ -111,13 +114,103 @@ def test_seen_rows_are_reported_apart():
     report = tacit.audit(f, attack, mixed, attackers="logistic", floor=False)
     assert report.leakage["s"].n == len(test)
     assert report.in_sample["s"].n == pytest.approx(len(train) / 2, abs=1)
-    assert any("were used to fit" in n for n in report.notes)
+    assert any("equal rows of the fit" in n for n in report.notes)
     asked = tacit.audit(f, attack, test, attackers="logistic", floor=False, train=train)
     assert asked.in_sample["s"].n > 0
     assert asked.leakage["s"].n == len(test)
     all_seen = tacit.audit(f, train, train, attackers="logistic", floor=False)
     assert any("in-sample: every row" in n for n in all_seen.notes)
     assert all_seen.certificate["s"] is None
+
+
+def test_in_sample_figures_pass_no_gate():
+    data = make(400)
+    f = tacit.EIGAN(2, epochs=1, random_state=0).fit(data.X, data.y, sensitive_features=data.sensitive)
+    report = tacit.audit(f, *data.split((0.5, 0.5)), attackers="logistic", floor=False)
+    with pytest.raises(RequirementNotMet, match="in-sample"):
+        report.require(leakage={"s": 1.0})
+
+
+def test_people_who_equal_people_of_the_fit_stay_in_the_certificate():
+    """Common records are shared by chance: taking them out would certify the rare ones only."""
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        s, y = rng.integers(2, size=(2, n))
+        X = np.column_stack([np.where(rng.random(n) < 0.5, s, 5 + rng.random(n)), y])
+        return Dataset(X, pd.DataFrame({"y": y, "t": s}), pd.DataFrame({"s": s}))
+
+    train, attack, test = draw(1000), draw(1000), draw(1000)
+    f = tacit.CodebookFilter(8, leakage_weight=0, random_state=0).fit(train.X, train.y)
+    fresh = draw(20000)
+    cells, s = f.codes(fresh.X), fresh.sensitive["s"].to_numpy()
+    truth = sum(max(np.mean(cells[s == c] == z) for c in (0, 1)) for z in range(8)) / 2
+    report = tacit.audit(f, attack, test, attackers="logistic", floor=False)
+    assert truth > 0.7  # there is something to find
+    assert report.certificate["s"].bound >= truth
+
+
+def test_a_pipeline_is_asked_through_its_filter():
+    data = make(400)
+    pipe = Pipeline([("scale", StandardScaler()), ("filter", tacit.CodebookFilter(4, random_state=0))])
+    pipe.fit(data.X, data.y["y"])
+    report = tacit.audit(pipe, *data.split((0.5, 0.5)), attackers="logistic", floor=False)
+    assert not report.fresh
+    other = tacit.audit(PCA(1).fit(data.X), *data.split((0.5, 0.5)), attackers="logistic", floor=False)
+    assert any("cannot tell which rows" in n for n in other.notes)
+
+
+def test_units_are_taken_seriously():
+    person = np.repeat(np.arange(60), 10)
+    data = make(600, units=person)
+    attack, test = data.split((0.5, 0.5))
+    constant = np.zeros(len(attack)), np.zeros(len(test))
+    report = tacit.audit(constant, attack, test, attackers="logistic", floor=False)
+    assert report.certificate["s"].n_units == 60
+    random_rows = np.random.default_rng(0).permutation(600)
+    crossed = [data.take(random_rows[:300]), data.take(random_rows[300:])]
+    report = tacit.audit((np.zeros(300), np.zeros(300)), *crossed, attackers="logistic", floor=False)
+    assert report.certificate["s"] is None
+    assert any("60 units are in both" in n for n in report.notes)
+    with pytest.raises(tacit.TacitError, match="only one of `attack` and `test` has units"):
+        tacit.audit(constant, attack, Dataset(test.X, test.y, test.sensitive), attackers="logistic")
+    few = data.take(person < 4)
+    report = tacit.audit((np.zeros(20), np.zeros(20)), *few.split((0.5, 0.5)), attackers="logistic", floor=False)
+    assert report.certificate["s"] is None
+    assert any("too few units to certify" in n for n in report.notes)
+    f = tacit.CodebookFilter(4, random_state=0).fit(attack.X, attack.y, units=attack.units)
+    assert f.seen(attack.X + 1, attack.units_of()).all()  # other windows of the same people
+    assert not f.seen(test.X, test.units_of()).any()
+
+
+def test_seen_rows_that_cannot_be_attacked_are_a_note():
+    rng = np.random.default_rng(0)
+    data = make(900)
+    X = data.X.copy()
+    X[(data.sensitive["s"] == 1) & (rng.random(900) < 0.6)] = 0  # a default row that only one class has
+    train, attack, test = Dataset(X, data.y, data.sensitive).split()
+    f = tacit.CodebookFilter(4, random_state=0).fit(train.X, train.y)
+    report = tacit.audit(f, attack, test, attackers="logistic", floor=False)
+    assert report.in_sample == {}
+    assert any("could not be measured" in n for n in report.notes)
+
+
+def test_two_secrets_are_certified_together_and_the_joint_is_said_not_to_be():
+    data = make(800)
+    both = Dataset(data.X, data.y, data.sensitive.assign(t=np.random.default_rng(1).integers(2, size=800)))
+    attack, test = both.split((0.5, 0.5))
+    one, two = (
+        tacit.audit((np.zeros(400), np.zeros(400)), attack, test, attackers="logistic", floor=False),
+        tacit.audit(
+            (np.zeros(400), np.zeros(400)),
+            Dataset(attack.X, attack.y, attack.sensitive[["s"]]),
+            Dataset(test.X, test.y, test.sensitive[["s"]]),
+            attackers="logistic",
+            floor=False,
+        ),
+    )
+    assert one.certificate["s"].bound > two.certificate["s"].bound
+    assert any("combination is not covered" in n for n in one.notes)
 
 
 def test_alongside_columns_count():
@@ -142,6 +235,11 @@ def test_anything_with_transform_and_any_classifier():
     forest = RandomForestClassifier(20, random_state=0)
     report = tacit.audit(PCA(2).fit(attack.X), attack, test, attackers=[forest, "logistic"], floor=False)
     assert set(report.leakage["s"].attackers) == {"RandomForestClassifier", "logistic"}
+    twice = tacit.audit(None, attack, test, attackers=[LogisticRegression(C=1e-9), LogisticRegression()], floor=False)
+    assert set(twice.leakage["s"].attackers) == {"LogisticRegression", "LogisticRegression-2"}
+    sparse = OneHotEncoder(handle_unknown="ignore").fit(attack.X.round())
+    released = sparse.transform(attack.X.round()), sparse.transform(test.X.round())
+    assert tacit.audit(released, attack, test, attackers="logistic", floor=False).leakage["s"].value > 0.6
     pair = tacit.audit((attack.X[:, 1], test.X[:, 1]), attack, test, attackers="logistic", floor=False)
     assert pair.leakage["s"].value > 0.7
 
@@ -156,6 +254,10 @@ def test_bad_input_is_explained():
     ):
         with pytest.raises(tacit.TacitError, match=message):
             tacit.audit(release, attack, test, floor=False)
+    with pytest.raises(tacit.TacitError, match="`attack` is a ndarray"):
+        tacit.audit(None, attack.X, test.X)
+    with pytest.raises(tacit.TacitError, match="level must lie between 0 and 1"):
+        tacit.audit(None, attack, test, level=95)
     with pytest.raises(tacit.TacitError, match="no attackers are called 'strongest'"):
         tacit.audit(None, attack, test, attackers="strongest")
     with pytest.raises(tacit.TacitError, match="use parts of one data set"):

@@ -152,6 +152,12 @@ BAD = {
     "lengths": (lambda X, y, s: (X, y[:-3], s), "y has 297 rows but X has 300"),
     "secret lengths": (lambda X, y, s: (X, y, s[:-1]), "sensitive_features has 299 rows but X has 300.*NaN"),
     "continuous": (lambda X, y, s: (X, X[:, 0], s), "300 distinct values.*bin"),
+    "empty target": (lambda X, y, s: (X, pd.DataFrame(index=range(len(X))), s), "y has no column"),
+    "two names": (
+        lambda X, y, s: (X, pd.DataFrame({0: y, 1: y}).set_axis(["a", "a"], axis=1), s),
+        "two columns called",
+    ),
+    "lists": (lambda X, y, s: (X, pd.Series([[1]] * len(X)), s), "holds lists"),
     "no target": (lambda X, y, s: (X, None, s), "y"),
     "text in numbers": (lambda X, y, s: (np.array([[{}, 1.0]] * len(X), dtype=object), y, s), "dict"),
 }
@@ -186,6 +192,18 @@ def test_minus_one_is_an_ordinary_class(f, plane):
 def test_seen_rows_are_known(f, plane):
     g = fit(f, plane.take(np.arange(200)))
     assert g.seen(plane.X).tolist() == [True] * 200 + [False] * 100
+    assert g.seen(pd.DataFrame(plane.X)).tolist() == [True] * 200 + [False] * 100
+
+
+@every_filter
+def test_bad_units_are_refused(f, plane):
+    for units, message in (
+        ([None] * 300, "units, row 0"),
+        (np.zeros((300, 2)), "one label per record"),
+        ([1, 2], "2 rows"),
+    ):
+        with pytest.raises(tacit.TacitError, match=message):
+            fit(f, plane, units=units)
 
 
 @every_filter
@@ -220,7 +238,14 @@ def test_several_targets_and_secrets():
 
 def test_wrong_parameters_say_what_is_allowed(plane):
     for f, message in (
-        (tacit.EIGAN(alpha=1.5), "alpha must lie between 0"),
+        (tacit.EIGAN(alpha=1.5), "alpha must be a number between 0 and 1"),
+        (tacit.EIGAN(alpha="a"), "alpha"),
+        (tacit.EIGAN(noise=float("inf")), "noise"),
+        (tacit.EIGAN(batch_size=0), "batch_size"),
+        (tacit.EIGAN(device="gpu"), "'auto', 'cpu' or 'cuda'"),
+        (tacit.EIGAN(learning_rate=-1), "learning_rate"),
+        (tacit.CodebookFilter(leakage_weight=float("inf")), "leakage_weight"),
+        (tacit.CodebookFilter(features="raw", epochs=0), "epochs"),
         (tacit.EIGAN(noise=-1), "noise"),
         (tacit.EIGAN(n_components=0), "n_components"),
         (tacit.EIGAN(target_weights={"color": 1}), "colour"),

@@ -93,8 +93,15 @@ def test_wrong_data_sets_are_refused():
         Dataset(X, y, y, units=[0, 0, 1, 1]).split()
     with pytest.raises(tacit.TacitError, match="no official split"):
         Dataset(X, y, y).split("official")
-    with pytest.raises(tacit.TacitError, match="positive fractions"):
-        Dataset(X, y, y).split((0.5, -0.5))
+    for parts in ((0.5, -0.5), ("a",), ()):
+        with pytest.raises(tacit.TacitError, match="positive fractions"):
+            Dataset(X, y, y).split(parts)
+    with pytest.raises(tacit.TacitError, match="different lengths"):
+        Dataset(X, {"a": y, "b": y[:2]}, y)
+    with pytest.raises(tacit.TacitError, match="0 dimensions"):
+        Dataset(3, y, y)
+    shifted = Dataset(X, {"y": pd.Series(y, index=[5, 6, 7, 8])}, y)
+    assert shifted.split((0.5, 0.5))[0].y["y"].notna().all()
 
 
 def test_an_unknown_name_suggests_the_nearest():
@@ -125,6 +132,15 @@ def test_read_table(tmp_path):
         tacit.read_table(path, target="rich", sensitive="age")
     binned = tacit.read_table(path, target="rich", sensitive="age", bins={"age": 4})
     assert binned.sensitive["age"].nunique() == 4
+    assert tacit.read_table(path, target="rich", sensitive="age", bins=5).sensitive["age"].nunique() == 5
+    for bins, message in (
+        ({"agee": 4}, "'agee'"),
+        ({"age": 1}, "at least 2"),
+        (0, "at least 2"),
+        ({"sex": 3}, "no numeric"),
+    ):
+        with pytest.raises(tacit.TacitError, match=message):
+            tacit.read_table(path, target="rich", sensitive=["age", "sex"], bins=bins)
     with pytest.raises(tacit.TacitError, match=r"no column 'wealth' \(target\); its columns are age, job"):
         tacit.read_table(path, target="wealth", sensitive="sex")
     with pytest.raises(tacit.TacitError, match="check the path"):

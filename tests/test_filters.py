@@ -123,6 +123,14 @@ def test_the_cell_of_a_training_row_does_not_depend_on_its_own_label():
     assert not np.array_equal(before[~fold], after[~fold])  # the control: the others did learn from them
 
 
+def test_missing_secrets_do_not_turn_the_knob():
+    data = tacit.load_dataset("gaussians", n=2000, variance=0.4)
+    some = data.sensitive.astype(object).where(np.random.default_rng(9).random((2000, 1)) < 0.3)
+    for s in (data.sensitive, some):
+        code = tacit.CodebookFilter(solver="closed", random_state=0).fit(data.X, data.y, sensitive_features=s)._code
+        assert code.priors[0] == pytest.approx([0.5, 0.5], abs=0.06)
+
+
 def test_outputs_of_the_codebook():
     data = tacit.load_dataset("quadrants", n=300)
     shapes = {"code": 1, "onehot": 6, "prototype": 2}
@@ -134,11 +142,15 @@ def test_outputs_of_the_codebook():
 
 
 def test_decoded_prototypes_have_the_original_format():
-    table = pd.DataFrame({"age": np.arange(200.0), "job": np.where(np.arange(200) < 100, "cook", "nurse")})
+    table = pd.DataFrame(
+        {"age": np.arange(200), "owner": np.arange(200) % 3 > 0, "job": np.where(np.arange(200) < 100, "cook", "nurse")}
+    )
     y = np.where(np.arange(200) < 100, "young", "old")
     f = tacit.CodebookFilter(2, decode=True, random_state=0).fit(table, y)
     Z = f.transform(table)
-    assert list(Z.columns) == ["age", "job"]
+    assert list(Z.columns) == ["age", "owner", "job"]
+    assert Z.dtypes["age"] == np.int64
+    assert Z["owner"].dtype.kind == "b"
     assert set(Z["job"]) == {"cook", "nurse"}
     assert len(Z.drop_duplicates()) == 2
     assert Z["age"].between(0, 199).all()

@@ -68,6 +68,7 @@ def test_head_weights_follow_equation_3(problem):
         return head_weights(tacit.EIGAN(**parameters), problem.targets, problem.sensitive, 0.25)
 
     assert weights() == pytest.approx([0.125, 0.125, 0.75])
+    assert weights(target_weights=[3, 1]) == pytest.approx([0.1875, 0.0625, 0.75])  # alone: shares out alpha
     given = weights(target_weights={"x": 3, "y": 1}, sensitive_weights=[4])
     assert given == pytest.approx([0.375, 0.125, 0.5])
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats as sps
 from sklearn import metrics
 
 from tacit.audit.certificate import certify, release_cells
@@ -70,9 +71,46 @@ def test_cluster_interval_covers():
     assert naive < 400  # the control: records counted as if they were people
 
 
+def test_a_perfect_attack_has_a_high_lower_end():
+    for n in (20, 100, 1000):
+        y = np.arange(n) % 2
+        assert balanced_accuracy(y, y, 2).low > 1 - 5 / n
+        assert accuracy(y, y).low > 1 - 4 / n
+        assert macro_auc(y, np.eye(2)[y]).low > 1 - 12 / n
+    person = np.repeat(np.arange(30), 50)
+    y = person % 2
+    assert balanced_accuracy(y, y, 2, units=person).low == pytest.approx(0.88, abs=0.03)  # thirty people, not 1,500
+
+
+def test_auc_of_a_rare_class_covers():
+    """Eight positives among 600, truth .856; nominal 95 %, at least 91 % of 300 runs."""
+    rng = np.random.default_rng(6)
+    y = (np.arange(600) < 8).astype(int)
+    covered = 0
+    for _ in range(300):
+        score = rng.standard_normal(600) + 1.5 * y
+        m = macro_auc(y, np.column_stack([-score, score]))
+        covered += m.low <= sps.norm.cdf(1.5 / np.sqrt(2)) <= m.high
+    assert covered >= 273
+
+
+def test_few_units_still_cover():
+    """Eight people of 50 records; nominal 95 %, at least 90 % of 400 runs."""
+    rng = np.random.default_rng(7)
+    person = np.repeat(np.arange(8), 50)
+    covered = 0
+    for _ in range(400):
+        skill = np.repeat(rng.beta(7, 3, 8), 50)
+        y = rng.integers(2, size=400)
+        guess = np.where(rng.random(400) < skill, y, 1 - y)
+        m = balanced_accuracy(y, guess, 2, units=person)
+        covered += m.low <= 0.7 <= m.high
+    assert covered >= 360
+
+
 def test_binomial_interval_is_exact():
-    assert binomial_interval(0, 20)[1] == pytest.approx(0.1684, abs=1e-4)
-    assert binomial_interval(7, 20) == pytest.approx((0.1539, 0.5922), abs=1e-4)
+    assert binomial_interval(0.0, 20)[1] == pytest.approx(0.1684, abs=1e-4)
+    assert binomial_interval(7 / 20, 20) == pytest.approx((0.1539, 0.5922), abs=1e-4)
 
 
 # -- the certificate ----------------------------------------------------------------------------

@@ -49,6 +49,8 @@ class Dataset:
 
     def __post_init__(self) -> None:
         X = self.X.reset_index(drop=True) if isinstance(self.X, pd.DataFrame) else np.asarray(self.X)
+        if X.ndim < 2:
+            raise InputError(f"X has {X.ndim} dimensions; pass rows (n, columns), windows or images")
         n = len(X)
         if n == 0:
             raise InputError(f"data set {self.name or ''!s} has no record; pass at least one row")
@@ -58,7 +60,7 @@ class Dataset:
             frame = pd.DataFrame(index=range(n)) if given is None else label_frame(given, what)
             _check_length(len(frame), n, field)
             object.__setattr__(self, field, frame)
-        object.__setattr__(self, "units", _unit_columns(self.units, n))
+        object.__setattr__(self, "units", unit_columns(self.units, n))
         if self.official is not None:
             _check_length(len(self.official), n, "official")
             object.__setattr__(self, "official", np.asarray(self.official))
@@ -111,7 +113,10 @@ class Dataset:
         """
         if isinstance(parts, str):
             return self._official_parts(parts)
-        fractions = np.asarray(parts, dtype=float)
+        try:
+            fractions = np.asarray(parts, dtype=float)
+        except (TypeError, ValueError):
+            fractions = np.empty(0)
         if fractions.ndim != 1 or len(fractions) < 1 or not (fractions > 0).all():
             raise InputError(f"split needs positive fractions, one per part, such as (.5, .2, .3); found {parts!r}")
         labels = joint_codes(
@@ -175,8 +180,8 @@ def read_table(
     target, sensitive : column names
     unit : column that says which records belong together (a person, a household); not an input
     drop : columns that are no inputs (names, identifiers)
-    bins : cut numeric target and sensitive columns into this many classes of equal size;
-        one number for all, or a mapping from column to number
+    bins : cut numeric target and sensitive columns into this many classes of equal size; a mapping from
+        column to number, or one number for all that have more values than that
     keep_sensitive : leave the sensitive columns among the inputs as well
     """
     path = Path(path)
@@ -191,21 +196,35 @@ def read_table(
             raise InputError(
                 f"{path.name} has no column {column!r} ({role}); its columns are {', '.join(map(str, table.columns))}"
             )
-    for column in [*targets, *secrets]:
-        count = bins.get(column) if isinstance(bins, Mapping) else bins
-        if looks_continuous(table[column]):
-            if count is None:
-                raise InputError(
-                    f"column {column!r} of {path.name} is numeric with {table[column].nunique()} distinct values; "
-                    f"say how many classes to cut it into, for example bins={{{column!r}: 4}}, or store it as text"
-                )
-            table[column] = pd.qcut(table[column], count, duplicates="drop").astype(str).where(table[column].notna())
+    _bin(table, [*targets, *secrets], bins, path.name)
     out = {*targets, *drop, *([unit] if unit else []), *([] if keep_sensitive else secrets)}
     X = table[[c for c in table.columns if c not in out]]
     if X.shape[1] == 0:
         raise InputError(f"{path.name} has no input column left; every column is a target, sensitive or dropped")
     units = table[unit].to_numpy() if unit else None
     return Dataset(X, table[targets], table[secrets], units, name=path.stem.split(".")[0], modality="table")
+
+
+def _bin(table: pd.DataFrame, columns: list[str], bins: Mapping[str, int] | int | None, file: str) -> None:
+    """Cut the numeric ones of these columns into classes, as asked; refuse a measurement that was not cut."""
+    named = bins if isinstance(bins, Mapping) else {}
+    for column, count in [*named.items(), *([("bins", bins)] if isinstance(bins, int) else [])]:
+        if not isinstance(count, int) or count < 2:
+            raise InputError(f"bins must be whole numbers of at least 2; found {count!r} for {column!r}")
+        if column in named and (column not in columns or not pd.api.types.is_numeric_dtype(table[column])):
+            raise InputError(f"bins names {column!r}, which is no numeric target or sensitive column of {file}")
+    for column in columns:
+        values = table[column]
+        numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+        every = bins if isinstance(bins, int) and numeric and values.nunique() > bins else None
+        classes = named.get(column) or every
+        if classes is not None:
+            table[column] = pd.qcut(values, classes, duplicates="drop").astype(str).where(values.notna())
+        elif looks_continuous(values):
+            raise InputError(
+                f"column {column!r} of {file} is numeric with {values.nunique()} distinct values; "
+                f"say how many classes to cut it into, for example bins={{{column!r}: 4}}, or store it as text"
+            )
 
 
 def _read_file(path: Path) -> pd.DataFrame:
@@ -226,14 +245,17 @@ def _check_length(found: int, expected: int, what: str) -> None:
         raise InputError(f"{what} has {found} rows but X has {expected}; pass one value per record")
 
 
-def _unit_columns(units: Any, n: int) -> dict[str, np.ndarray] | None:
+def unit_columns(units: Any, n: int) -> dict[str, np.ndarray] | None:
+    """Checked units by attribute; "*" where they are the same for all."""
     if units is None:
         return None
-    columns = units if isinstance(units, Mapping) else {"*": units}
     if isinstance(units, pd.DataFrame):
-        columns = {str(c): units[c] for c in units.columns}
+        units = {str(c): units[c] for c in units.columns}
+    columns = units if isinstance(units, Mapping) else {"*": units}
     out = {}
     for name, values in columns.items():
+        if np.ndim(values) != 1:
+            raise InputError("units must be one label per record (or a mapping from attribute to such labels)")
         _check_length(len(values), n, f"units {name!r}" if name != "*" else "units")
         array = np.asarray(values)
         missing = pd.isna(array)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import numbers
+from typing import Any
+
 
 class TacitError(Exception):
     """Everything Tacit raises on purpose."""
@@ -17,6 +21,19 @@ class InputTypeError(TacitError, TypeError):
 
 class RequirementNotMet(TacitError):
     """`Report.require` was not satisfied; the message says by how much."""
+
+
+def check_number(
+    name: str, value: Any, low: float, high: float = math.inf, whole: bool = False, optional: bool = False
+) -> None:
+    """Refuse a parameter that is no number, or lies outside its range."""
+    if value is None and optional:
+        return
+    number = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not low <= value <= high:
+        kind = "a whole number" if whole else "a number"
+        range_ = f"of at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
+        raise InputError(f"{name} must be {kind} {range_}{' (or None)' if optional else ''}; found {value!r}")
 
 
 class TacitWarning(UserWarning):

@@ -52,7 +52,10 @@ def label_frame(values: Any, what: str) -> pd.DataFrame:
     if isinstance(values, pd.Series):
         return values.reset_index(drop=True).to_frame(str(values.name if values.name is not None else what))
     if isinstance(values, dict):
-        return pd.DataFrame(values)
+        lengths = {name: len(column) for name, column in values.items()}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"the columns of {what} have different lengths: {lengths}; pass one label per row in each")
+        return pd.DataFrame({name: np.asarray(column, dtype=object) for name, column in values.items()}).infer_objects()
     array = np.asarray(values)
     if array.ndim == 1:
         return pd.DataFrame({what: array})
@@ -89,6 +92,12 @@ def encode_labels(
     if values is None:
         return Labels((), (), np.empty((n_rows, 0), dtype=np.int64))
     frame = label_frame(values, what)
+    if frame.shape[1] == 0:
+        return encode_labels(None, what, n_rows)
+    if frame.columns.has_duplicates:
+        raise InputError(
+            f"{what} has two columns called {str(frame.columns[frame.columns.duplicated()][0])!r}; rename one"
+        )
     if len(frame) != n_rows:
         raise InputError(
             f"{what} has {len(frame)} rows but X has {n_rows}; pass one label per row (use NaN for unknown)"
@@ -96,6 +105,8 @@ def encode_labels(
     columns, found = [], []
     for i, name in enumerate(frame.columns):
         column = frame[name]
+        if column.map(lambda v: isinstance(v, (list, dict, set, np.ndarray))).any():
+            raise InputError(f"{what} column {str(name)!r} holds lists; pass one value per row")
         if looks_continuous(column):
             raise InputError(
                 f"{what} column {str(name)!r} is numeric with {column.nunique()} distinct values, which looks "

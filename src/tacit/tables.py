@@ -26,12 +26,19 @@ class Column:
     low: float = 0.0
     high: float = 0.0
     has_missing: bool = False
+    type: str = "float"  # or "integer", "boolean": what decoded numbers are turned back into
     categories: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
         # a category column has two more slots: "other" and missing
         return len(self.categories) + 2 if self.kind == "category" else 1 + self.has_missing
+
+    def as_it_was(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers in the column's own type again."""
+        if self.type == "boolean":
+            return numbers >= 0.5
+        return np.rint(numbers).astype(np.int64) if self.type == "integer" else numbers
 
     def encode(self, values: pd.Series) -> np.ndarray:
         if self.kind == "number":
@@ -153,6 +160,7 @@ def _learn(name: str, values: pd.Series) -> Column:
             low=float(present.min()),
             high=float(present.max()),
             has_missing=len(present) < len(number),
+            type=_type(values),
         )
     if not _is_text(values):
         raise InputTypeError(
@@ -166,6 +174,12 @@ def _learn(name: str, values: pd.Series) -> Column:
 
 def _is_number(values: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values)
+
+
+def _type(values: pd.Series) -> str:
+    if pd.api.types.is_bool_dtype(values):
+        return "boolean"
+    return "integer" if pd.api.types.is_integer_dtype(values) else "float"
 
 
 def _is_text(values: pd.Series) -> bool:

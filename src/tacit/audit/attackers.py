@@ -84,7 +84,9 @@ def resolve(attackers: str | Sequence[Any]) -> dict[str, Maker]:
                 raise InputError(f"no attacker is called {attacker!r}; the names are {', '.join(ATTACKERS)}")
             makers[attacker] = ATTACKERS[attacker]
         elif hasattr(attacker, "predict_proba"):
-            makers[type(attacker).__name__] = lambda n, m, seed, a=attacker: clone(a)  # type: ignore[misc]
+            name = type(attacker).__name__
+            name = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 100))) if n not in makers)
+            makers[name] = lambda n, m, seed, a=attacker: clone(a)  # type: ignore[misc]
         else:
             raise InputError(f"{attacker!r} cannot attack: it has no predict_proba; wrap it in CalibratedClassifierCV")
     return makers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,33 +65,57 @@ def audit(
     True
     """
     makers = resolve(attackers)
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, such as 0.95; found {level!r}")
     _check_pair(attack, test)
     bench = _Bench(makers, level, seed)
+    # statements about several secrets hold together: each spends its share of the error
+    strict = _Bench(makers, 1 - (1 - level) / max(1, len(test.sensitive.columns)), seed)
     Za, Zt = _released(release, attack, test, alongside)
     seen_a, seen_t = _seen(release, attack), _seen(release, test)
     notes: list[str] = []
     in_sample: dict[str, Result] = {}
-    if seen_t.all() or seen_a.all():
+    if release is not None and not _can_tell(release):
+        notes.append(
+            "this release cannot tell which rows it was fitted on; the figures assume that it saw none of these"
+        )
+    fresh = not (seen_t.all() or seen_a.all())
+    if fresh:
+        fresh_a, fresh_t = ~seen_a, ~seen_t
+        if count := int(seen_a.sum() + seen_t.sum()):
+            notes.append(f"{count:,} rows of `attack` and `test` equal rows of the fit; they are reported apart")
+    else:
+        fresh_a, fresh_t = np.ones(len(attack), dtype=bool), np.ones(len(test), dtype=bool)
         notes.append(
             "in-sample: every row of `attack` or of `test` was used to fit the filter; these figures say nothing "
             "about other people's rows. Split the data first and fit on another part"
         )
-        fresh_a, fresh_t, fresh = ~seen_a | True, ~seen_t | True, False
-    else:
-        fresh_a, fresh_t, fresh = ~seen_a, ~seen_t, True
-        count = int(seen_a.sum() + seen_t.sum())
-        if count:
-            notes.append(f"{count:,} rows of `attack` and `test` were used to fit the filter; they are reported apart")
     part_a, part_t = attack.take(fresh_a), test.take(fresh_t)
     Za_fresh, Zt_fresh = _rows(Za, fresh_a), _rows(Zt, fresh_t)
 
     utility = bench.run(Za_fresh, part_a, Zt_fresh, part_t, "y", "accuracy")
-    leakage = bench.run(Za_fresh, part_a, Zt_fresh, part_t, "sensitive", "balanced_accuracy")
+    leakage = strict.run(Za_fresh, part_a, Zt_fresh, part_t, "sensitive", "balanced_accuracy")
     if fresh:
-        in_sample = _in_sample(bench, release, [(Za, attack, seen_a), (Zt, test, seen_t)], train, alongside, notes)
-    certificate, bound = _certificates(Za_fresh, part_a, Zt_fresh, part_t, fresh, level, notes)
-    label_only = _floor(bench, part_a, part_t, seed) if floor and len(part_a.y.columns) else {}
+        in_sample = _in_sample(strict, release, [(Za, attack, seen_a), (Zt, test, seen_t)], train, alongside, notes)
+    crossing = _crossing(part_a, part_t)
+    if crossing:
+        notes.append(
+            f"{crossing} units are in both `attack` and `test`, so attackers have met the people they are tested on "
+            f"and nothing can be certified; split by unit (Dataset.split does)"
+        )
+    certificate, bound = dict.fromkeys(leakage), dict.fromkeys(leakage)
+    if fresh and not crossing:
+        # rows equal to rows of the fit may be other people's: the larger bound holds whichever they are
+        versions = [(Za_fresh, part_a, Zt_fresh, part_t)]
+        if seen_a.any() or seen_t.any():
+            versions.append((Za, attack, Zt, test))
+        certificate, bound = _certificates(versions, level, notes)
+    label_only = _floor(strict, part_a, part_t, seed) if floor and len(part_a.y.columns) else {}
     notes += getattr(release, "notes_", [])
+    if sum(c is not None for c in certificate.values()) > 1:
+        notes.append(
+            "every secret is certified by itself; what the release says about their combination is not covered"
+        )
     settings = {
         "attackers": list(makers),
         "level": level,
@@ -100,15 +125,16 @@ def audit(
         "alongside": list(alongside or []),
     }
     return Report(
-        name or _name(release),
-        utility,
-        leakage,
-        certificate,
-        bound,
-        in_sample,
-        label_only,
-        tuple(notes),
-        settings,
+        name=name or _name(release),
+        utility=utility,
+        leakage=leakage,
+        certificate=certificate,
+        bound=bound,
+        in_sample=in_sample,
+        label_only=label_only,
+        fresh=fresh,
+        notes=tuple(notes),
+        settings=settings,
     )
 
 
@@ -213,31 +239,44 @@ class _Bench:
 
 
 def _certificates(
-    Za: Any, attack: Dataset, Zt: Any, test: Dataset, fresh: bool, level: float, notes: list[str]
+    versions: list[tuple[Any, Dataset, Any, Dataset]], level: float, notes: list[str]
 ) -> tuple[dict[str, Certificate | None], dict[str, float | None]]:
     """Certify every secret on all fresh rows (attackers never touch the filter, so both parts may count)."""
-    names = list(test.sensitive.columns)
+    names = list(versions[0][1].sensitive.columns)
     certificate: dict[str, Certificate | None] = dict.fromkeys(names)
     bound: dict[str, float | None] = dict.fromkeys(names)
-    both = pd.concat([_plain_frame(Za), _plain_frame(Zt)], ignore_index=True)
-    encoded = np.column_stack([pd.factorize(both[c])[0] for c in both.columns]).astype(np.int64)
-    cells = release_cells(encoded)
-    if cells is None:
+    delta = (1 - level) / max(1, len(names))
+    cells = [_cells(Za, Zt) for Za, _, Zt, _ in versions]
+    if any(c is None for c in cells):
         notes.append("no certificate exists for a release that is not finite; these figures are audited, not certified")
-    if cells is None or not fresh:
         return certificate, bound
-    delta = (1 - level) / max(1, len(names))  # the statements hold together
     for name in names:
-        frames = attack.sensitive, test.sensitive
-        classes = _classes(frames, name)
-        secret = np.concatenate([encode_labels(f[[name]], name, len(f), classes).codes[:, 0] for f in frames])
-        ua, ut = attack.units_of(name), test.units_of(name)
-        units = None if ua is None or ut is None else pd.factorize(np.concatenate([ua, ut]))[0]
-        known = secret != MISSING
-        arguments = cells[known], secret[known], len(classes[0])
-        certificate[name] = certify(*arguments, delta, None if units is None else units[known])
-        bound[name] = certify(*arguments, delta / 2, None if units is None else units[known]).bound
+        found = [
+            [_certify(c, attack, test, name, d) for c, (_, attack, _, test) in zip(cells, versions, strict=True)]
+            for d in (delta, delta / 2)
+        ]
+        worst, two_sided = (max(candidates, key=lambda c: c.bound) for candidates in found)
+        if two_sided.bound >= 1:
+            notes.append(f"{name}: too few units to certify ({two_sided.n_units:,} units, {two_sided.cells} cells)")
+        else:
+            certificate[name], bound[name] = worst, two_sided.bound
     return certificate, bound
+
+
+def _certify(cells: Any, attack: Dataset, test: Dataset, name: str, delta: float) -> Certificate:
+    frames = attack.sensitive, test.sensitive
+    classes = _classes(frames, name)
+    secret = np.concatenate([encode_labels(f[[name]], name, len(f), classes).codes[:, 0] for f in frames])
+    known = secret != MISSING
+    units = None
+    if attack.units is not None:
+        units = pd.factorize(np.concatenate([attack.units_of(name), test.units_of(name)]))[0][known]
+    return certify(cells[known], secret[known], len(classes[0]), delta, units)
+
+
+def _cells(Za: Any, Zt: Any) -> np.ndarray | None:
+    both = pd.concat([_plain_frame(Za), _plain_frame(Zt)], ignore_index=True)
+    return release_cells(np.column_stack([pd.factorize(both[c])[0] for c in both.columns]).astype(np.int64))
 
 
 def _in_sample(
@@ -253,15 +292,19 @@ def _in_sample(
         if not hasattr(release, "transform"):
             raise InputError("train= needs a filter to release the rows; a pair of released arrays has none")
         Z: Any = _side(release.transform(train.X), train, alongside)
-        data: Dataset | None = train
+        data: Dataset | None = replace(train, rows=None)
     else:
         Z = _stack([_rows(Z, seen) for Z, _, seen in parts])
         data = _join([d.take(seen) for _, d, seen in parts if seen.any()])
     if data is None or len(data) < FEWEST_IN_SAMPLE:
         return {}
-    part = allot(np.zeros(len(data), dtype=int), np.array([0.5, 0.5]), bench.seed, data.units_of())
-    one, two = part == 0, part == 1
-    return bench.run(_rows(Z, one), data.take(one), _rows(Z, two), data.take(two), "sensitive", "balanced_accuracy")
+    one, two = data.split((0.5, 0.5), seed=bench.seed)
+    at = [np.searchsorted(data.rows, part.rows) for part in (one, two)]
+    try:
+        return bench.run(_rows(Z, at[0]), one, _rows(Z, at[1]), two, "sensitive", "balanced_accuracy")
+    except InputError as error:
+        notes.append(f"the leakage of rows of the fit could not be measured: {error}")
+        return {}
 
 
 def _floor(bench: _Bench, attack: Dataset, test: Dataset, seed: int) -> dict[str, Result]:
@@ -303,6 +346,7 @@ def _released(release: Any, attack: Dataset, test: Dataset, alongside: Sequence[
         raise InputError(
             f"{release!r} has no transform; pass a filter, a pair of released arrays, or None for raw data"
         )
+    Z = tuple(part.toarray() if hasattr(part, "toarray") else part for part in Z)
     for part, data, word in ((Z[0], attack, "attack"), (Z[1], test, "test")):
         if len(part) != len(data):
             raise InputError(
@@ -322,7 +366,26 @@ def _side(Z: Any, data: Dataset, alongside: Sequence[str] | None) -> Any:
 
 
 def _seen(release: Any, data: Dataset) -> np.ndarray:
-    return release.seen(data.X) if hasattr(release, "seen") else np.zeros(len(data), dtype=bool)
+    """Rows (or whole units) that the filter was fitted on; a pipeline is asked through its filter."""
+    X = data.X
+    if hasattr(release, "named_steps"):
+        for _, step in release.steps:
+            if hasattr(step, "seen"):
+                return step.seen(X, data.units_of())
+            if hasattr(step, "transform"):
+                X = step.transform(X)
+    return release.seen(X, data.units_of()) if hasattr(release, "seen") else np.zeros(len(data), dtype=bool)
+
+
+def _can_tell(release: Any) -> bool:
+    return hasattr(release, "seen") or any(hasattr(step, "seen") for _, step in getattr(release, "steps", []))
+
+
+def _crossing(attack: Dataset, test: Dataset) -> int:
+    """How many units stand in both parts, for the unit that separates them most finely."""
+    if attack.units is None or test.units is None:
+        return 0
+    return min(len(np.intersect1d(attack.units[k], test.units[k])) for k in attack.units)
 
 
 def _plain(Z: Any) -> Any:
@@ -348,7 +411,11 @@ def _plain_frame(Z: Any) -> pd.DataFrame:
 
 
 def _rows(Z: Any, rows: np.ndarray) -> Any:
-    return Z.iloc[np.flatnonzero(rows)] if isinstance(Z, pd.DataFrame) else np.asarray(Z)[rows]
+    return (
+        Z.iloc[np.flatnonzero(rows) if rows.dtype == bool else rows]
+        if isinstance(Z, pd.DataFrame)
+        else np.asarray(Z)[rows]
+    )
 
 
 def _stack(parts: list[Any]) -> Any:
@@ -376,6 +443,13 @@ def _classes(frames: Sequence[pd.DataFrame], column: str) -> tuple[np.ndarray, .
 
 
 def _check_pair(attack: Dataset, test: Dataset) -> None:
+    for part, word in ((attack, "attack"), (test, "test")):
+        if not isinstance(part, Dataset):
+            raise InputError(f"`{word}` is a {type(part).__name__}; pass a tacit.Dataset (X with targets and secrets)")
+    if (attack.units is None) != (test.units is None):
+        raise InputError(
+            "only one of `attack` and `test` has units; give both the same kind, or records count as people"
+        )
     for side in ("y", "sensitive"):
         a, t = list(getattr(attack, side).columns), list(getattr(test, side).columns)
         if a != t:

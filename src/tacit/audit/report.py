@@ -68,6 +68,7 @@ class Report:
     certificate : by sensitive attribute, a bound on any attacker, or None where none exists
     in_sample : the same leakage on rows the filter was fitted on, where the data had such rows
     label_only : leakage of releasing nothing but the predicted targets (the floor)
+    fresh : whether the figures are for rows the filter never saw
     notes : what the reader must know
     """
 
@@ -78,6 +79,7 @@ class Report:
     bound: Mapping[str, float | None]  # upper end of the two-sided statement, delta/2 a side
     in_sample: Mapping[str, Result]
     label_only: Mapping[str, Result]
+    fresh: bool
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
 
@@ -99,6 +101,7 @@ class Report:
         return text + (", certified" if bound is not None else ", audited, not certified")
 
     def __str__(self) -> str:
+        level = f"{self.settings['level']:.0%}".replace("%", " %")
         lines = [f"Audit of {self.name}"]
         for name, r in self.utility.items():
             lines.append(
@@ -106,6 +109,12 @@ class Report:
                 f"guessing {_p(r.guessing)}"
             )
         lines += [f"  {self.sentence(name)}" for name in self.leakage]
+        for name, c in self.certificate.items():
+            if c is not None:
+                lines.append(
+                    f"  {name}: no attacker names it more often than {_p(c.accuracy_bound)} (plain accuracy, {level}); "
+                    f"the rarest release is shared by {c.smallest_cell:,} of {c.n:,} rows"
+                )
         for name, r in self.in_sample.items():
             lines.append(f"  {name}, in-sample: {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] on {r.n:,} rows of the fit")
         return "\n".join([*lines, *(f"  note: {n}" for n in self.notes)])
@@ -155,7 +164,7 @@ class Report:
         Leakage is compared by its upper end: the certificate's bound where there is one (and only
         there with ``certified=True``), else the upper end of the attacker's interval.
         """
-        problems = []
+        problems = [] if self.fresh else ["the figures are in-sample: the filter was fitted on these rows"]
         for name, most in (leakage or {}).items():
             self._known(name, self.leakage)
             found = self.certificate[name]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.console import Console
+from rich.markup import escape
 
 import tacit
 from tacit.cli.tables import print_comparison, progress
@@ -31,6 +32,7 @@ def run(
     seed: int,
 ) -> None:
     data = tacit.read_table(path, target, sensitive, unit, drop, bins)
+    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
     chosen = _filter(filter_name, weight, seed)
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
@@ -46,10 +48,10 @@ def run(
             reports.append(tacit.audit(release, attack, test, floor=False, name=name, seed=seed))
             bar.advance(task)
     for warning in {str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}:
-        console.print(f"[yellow]note:[/yellow] {warning}", highlight=False)
+        console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)
     print_comparison(console, reports)
     for name in reports[-1].leakage:
-        console.print(reports[-1].sentence(name), highlight=False)
+        console.print(reports[-1].sentence(name), highlight=False, markup=False)
     page = write_page(reports, out / "report.html", f"{path.name}: {filter_name}")
     reports[-1].to_json(out / "audit.json")
     released = _release_every_row(chosen, data, train)

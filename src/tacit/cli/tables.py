@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -30,7 +31,7 @@ def print_comparison(console: Console, reports: Sequence[Report]) -> None:
         shown.add_column("release", no_wrap=True)
         heads = [*(f"{target} accuracy" for target in reports[0].utility), f"{secret} best attacker"]
         for head in (*heads, "95 % interval", "guessing"):
-            shown.add_column(head, justify="right")
+            shown.add_column(escape(head), justify="right")
         shown.add_column("any attacker", no_wrap=True)
         for r in reports:
             v, c = r.leakage[secret], r.certificate[secret]

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tacit.dataset import unit_columns
 from tacit.errors import DependenceWarning, InputError, InputTypeError, TacitError, TacitWarning
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.tables import array_to_frame, fingerprints, make_encoder
@@ -89,12 +90,13 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self._release_out_of_fold()
 
-    def seen(self, X: Any) -> np.ndarray:
-        """Which of these records the filter was fitted on."""
+    def seen(self, X: Any, units: Any = None) -> np.ndarray:
+        """Which of these records equal a record of the fit, or belong to one of its units."""
         check_is_fitted(self)
-        known = self._fingerprints
-        place = np.searchsorted(known, (found := fingerprints(X)))
-        return known[np.minimum(place, len(known) - 1)] == found
+        seen = _among(fingerprints(self._check_records(X, reset=False)), self._fingerprints)
+        if units is not None and self._units is not None:
+            seen |= np.isin(np.asarray(units).astype(str), self._units)
+        return seen
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -123,20 +125,23 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"say what must keep working, or the best release is an empty one"
             )
         targets = encode_labels(y, "y", n)
+        if len(targets) == 0:
+            raise InputError("y has no column; say what must keep working")
         sensitive = encode_labels(sensitive_features, "sensitive_features", n)
-        if units is not None and len(units) != n:
-            raise InputError(f"units has {len(units)} rows but X has {n}; pass one unit per row")
+        columns = unit_columns(units, n)
+        unit = None if columns is None else next(iter(columns.values()))
         self.notes_: list[str] = []
         self._note_copies(checked, sensitive)
         self._note_dependence(targets, sensitive)
         self.encoder_ = make_encoder(checked)
         self._fingerprints = np.sort(fingerprints(checked))
+        self._units = None if unit is None else np.unique(unit.astype(str))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return Problem(
             self.encoder_.transform(checked),
             targets,
             sensitive,
-            None if units is None else np.asarray(units),
+            unit,
             seed,
         )
 
@@ -237,6 +242,10 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         warnings.warn(text, kind, stacklevel=5)
 
 
+def _among(found: np.ndarray, known: np.ndarray) -> np.ndarray:
+    return known[np.minimum(np.searchsorted(known, found), len(known) - 1)] == found
+
+
 def dependence(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """Share of a's entropy that b explains, and of b's that a explains (both 0..1, bias removed)."""
     both = (a != MISSING) & (b != MISSING)
@@ -262,7 +271,9 @@ def _copies(X: pd.DataFrame | np.ndarray, codes: np.ndarray) -> list[str]:
         return []
     known = codes != MISSING
     if isinstance(X, pd.DataFrame):
-        values = np.column_stack([pd.factorize(X[c])[0] for c in X.columns])[known]
+        values = np.column_stack(
+            [pd.factorize(X[c].astype(str) if X[c].dtype == object else X[c])[0] for c in X.columns]
+        )[known]
         names = [repr(str(c)) for c in X.columns]
     else:
         values, names = X[known], [f"column {i}" for i in range(X.shape[1])]

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
-from tacit.errors import CollapseWarning, InputError
+from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codes import NetworkCode, PosteriorCode
 from tacit.labels import MISSING, Labels, joint_codes
@@ -141,10 +142,12 @@ class CodebookFilter(Filter):
                 raise InputError(
                     f"{name} must be one of {', '.join(map(repr, allowed))}; found {getattr(self, name)!r}"
                 )
-        if not isinstance(self.n_codes, (int, np.integer)) or self.n_codes < 2:
-            raise InputError(f"n_codes must be a whole number of at least 2; found {self.n_codes!r}")
-        if not self.leakage_weight >= 0:
-            raise InputError(f"leakage_weight must be 0 or more; found {self.leakage_weight!r}")
+        check_number("n_codes", self.n_codes, 2, whole=True)
+        check_number("leakage_weight", self.leakage_weight, 0)
+        check_number("n_folds", self.n_folds, 2, whole=True)
+        check_number("epochs", self.epochs, 1, whole=True)
+        check_number("batch_size", self.batch_size, 1, whole=True, optional=True)
+        check_number("learning_rate", self.learning_rate, 1e-12)
         if self.solver == "closed" and len(problem.targets) != 1:
             raise InputError(
                 f"solver='closed' keeps one target, but y has {len(problem.targets)} "
@@ -159,6 +162,7 @@ class CodebookFilter(Filter):
 
     def codes(self, X: Any) -> np.ndarray:
         """The cell of each record, 0 .. n_codes_ - 1."""
+        check_is_fitted(self)
         return self._code.cells(self._encode(X))
 
     def _release(self, X: np.ndarray) -> Any:
@@ -228,7 +232,7 @@ def _typical_records(encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells:
         block = means[:, at : at + column.width]
         at += column.width
         if column.kind == "number":
-            columns[column.name] = block[:, 0] * column.scale + column.mean
+            columns[column.name] = column.as_it_was(block[:, 0] * column.scale + column.mean)
         else:
             words = np.array([*column.categories, "other", None], dtype=object)
             columns[column.name] = words[block.argmax(axis=1)]

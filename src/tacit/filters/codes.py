@@ -54,7 +54,8 @@ class PosteriorCode:
         both = side_by_side(problem.targets, secrets)
         self.widths = [len(c) for c in problem.targets.classes]
         self.posteriors.fit(problem.X, both, problem.units, problem.seed)
-        self.priors = [m.astype(bool).mean(axis=0).clip(1e-6) for m in masses(secrets, True)]
+        known = [m.astype(bool).sum(axis=0) for m in masses(secrets, True)]
+        self.priors = [(counts / counts.sum()).clip(1e-6) for counts in known]
         self.features = self._features(self.posteriors.out_of_fold)
         self.keep, self.hide = masses(problem.targets, False), masses(secrets, True)
         self.seed = problem.seed

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.dataset import allot
-from tacit.errors import CollapseWarning, InputError
+from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
 from tacit.labels import MISSING, Labels, joint_codes
@@ -33,8 +33,8 @@ class EIGAN(Filter):
     ----------
     n_components : size of the code; fewer leak less
     alpha : the knob, 0..1. Targets weigh alpha/n each, sensitive attributes (1-alpha)/m each
-    target_weights, sensitive_weights : weights per head instead (a list or a mapping by column name);
-        all weights together are normalised to sum to 1, as in eq. 3
+    target_weights, sensitive_weights : weights per head (a list or a mapping by column name). Both given,
+        they replace alpha and are normalised to sum to 1 (eq. 3); one given alone shares out its part of alpha
     noise : standard deviation of Gaussian noise on the code (which lies in -1..1), added in training
         *and* at release; without noise a stronger attacker than the trained one usually sees more
     adversary_steps : adversary updates for every encoder update
@@ -137,14 +137,13 @@ class EIGAN(Filter):
         return code + self.noise * keyed_normal(self._noise_key, X, code.shape[1]) if self.noise else code
 
     def _check_parameters(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise InputError(f"alpha must lie between 0 (only privacy) and 1 (only utility); found {self.alpha!r}")
+        check_number("alpha", self.alpha, 0, 1)
+        check_number("noise", self.noise, 0, optional=True)
+        check_number("batch_size", self.batch_size, 1, whole=True, optional=True)
         for name in ("n_components", "epochs", "adversary_steps"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1; found {value!r}")
-        if self.noise is not None and not self.noise >= 0:
-            raise InputError(f"noise must be None or a standard deviation of 0 or more; found {self.noise!r}")
+            check_number(name, getattr(self, name), 1, whole=True)
+        for name in ("learning_rate", "head_speed"):
+            check_number(name, getattr(self, name), 1e-12)
 
     def _warn_if_collapsed(self, problem: Problem) -> None:
         code = _encode(self.encoder_module_, problem.X[:5000])
@@ -298,13 +297,15 @@ def cross_entropy(logits: Tensor, labels: Tensor, class_weights: Tensor | None =
 
 def head_weights(f: EIGAN, targets: Labels, sensitive: Labels, alpha: float) -> np.ndarray:
     """alpha_A and alpha_V of eq. 3, in the order of the columns; they sum to 1."""
-    n, m = len(targets), len(sensitive)
     keep = _given(f.target_weights, targets, "target_weights")
     hide = _given(f.sensitive_weights, sensitive, "sensitive_weights")
-    keep = np.full(n, (alpha if m else 1.0) / n) if keep is None else keep
-    hide = np.full(m, (1 - alpha) / m) if hide is None and m else (np.empty(0) if hide is None else hide)
-    weights = np.concatenate([keep, hide])
-    return weights / weights.sum()
+    if keep is not None and hide is not None:
+        return np.concatenate([keep, hide]) / (keep.sum() + hide.sum())
+    # one side given alone shares out its part of alpha
+    keep = np.ones(len(targets)) if keep is None else keep
+    hide = np.ones(len(sensitive)) if hide is None else hide
+    alpha = alpha if len(hide) else 1.0
+    return np.concatenate([alpha * keep / keep.sum(), (1 - alpha) * hide / max(hide.sum(), 1e-12)])
 
 
 def _given(weights: Any, labels: Labels, name: str) -> np.ndarray | None:

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from tacit.errors import InputError
+
 
 class Stack:
     """G networks made by one factory, each from its own seed.
@@ -94,7 +96,10 @@ def choose_device(device: str) -> torch.device:
     """ "auto" takes a GPU when there is one."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)
+    try:
+        return torch.device(device)
+    except RuntimeError:
+        raise InputError(f"device must be 'auto', 'cpu' or 'cuda'; found {device!r}") from None
 
 
 def choose_batch_size(batch_size: int | None, n_rows: int) -> int:
