@@ -26,10 +26,10 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 test-all: lint
-	$(BIN)/pytest -m 'slow or not slow'
+	$(BIN)/pytest -n 2 -m 'slow or not slow'
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/adult.py

@@ -20,7 +20,7 @@ import tacit
 from tacit.datasets import declarations
 
 WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0)
-MOST_ROWS = 12_000
+MOST_ROWS = 6_000
 
 
 def main() -> None:

@@ -103,7 +103,7 @@ class CodebookFilter(Filter):
         weight = float(self.leakage_weight)
         self._code: PosteriorCode | NetworkCode
         if kind == "posterior":
-            self._code = PosteriorCode(self.n_codes, weight, self.solver, self.n_folds)
+            self._code = PosteriorCode(self.n_codes, weight, self.solver, self.n_folds, self.verbose)
         else:
             self._code = NetworkCode(
                 self.n_codes,
@@ -114,6 +114,7 @@ class CodebookFilter(Filter):
                 self.batch_size,
                 self.learning_rate,
                 self.device,
+                self.verbose,
             )
         self._code.fit(problem, secrets)
         self.n_codes_ = self._code.n_codes

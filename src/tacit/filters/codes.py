@@ -45,14 +45,16 @@ class PosteriorCode:
     cells; the one with the smallest loss on validation rows is trained again on all rows.
     """
 
-    def __init__(self, n_codes: int, weight: float, solver: str, n_folds: int) -> None:
-        self.n_codes, self.weight, self.solver = n_codes, weight, solver
+    def __init__(self, n_codes: int, weight: float, solver: str, n_folds: int, verbose: bool = False) -> None:
+        self.n_codes, self.weight, self.solver, self.verbose = n_codes, weight, solver, verbose
         self.posteriors = Posteriors(n_folds)
         self.history: list[dict[str, Any]] = []
 
     def fit(self, problem: Problem, secrets: Labels) -> None:
         both = side_by_side(problem.targets, secrets)
         self.widths = [len(c) for c in problem.targets.classes]
+        if self.verbose:
+            print(f"posteriors of {', '.join(both.names)} on {len(problem.X):,} rows")
         self.posteriors.fit(problem.X, both, problem.units, problem.seed)
         known = [m.astype(bool).sum(axis=0) for m in masses(secrets, True)]
         self.priors = [(counts / counts.sum()).clip(1e-6) for counts in known]
@@ -99,6 +101,8 @@ class PosteriorCode:
             loss = hard_loss(cells, self.n_codes, keep, hide, self.weight)
             used = int(np.unique(cells).size)
             self.history.append({"candidate": name, "validation_loss": loss, "cells_used": used})
+            if self.verbose:
+                print(f"{name}: validation loss {loss:.4f}, {used} cells used")
         return min(self.history, key=lambda h: h["validation_loss"])["candidate"]
 
     def _candidates(self) -> list[str]:
@@ -180,7 +184,9 @@ class NetworkCode:
         batch_size: int | None,
         learning_rate: float,
         device: str,
+        verbose: bool = False,
     ) -> None:
+        self.verbose = verbose
         self.n_codes, self.weight, self.n_folds = n_codes, weight, n_folds
         self.make = network or wide_mlp
         self.epochs, self.batch_size, self.rate, self.device = epochs, batch_size, learning_rate, device
@@ -242,6 +248,8 @@ class NetworkCode:
             adam.step()
             if step % batches.per_epoch == 0:
                 self.history.append({"epoch": step // batches.per_epoch, "loss": loss.item()})
+                if self.verbose:
+                    print(f"epoch {step // batches.per_epoch + 1}/{self.epochs}: loss {loss.item():.4f}")
         return stack.module(0).double()
 
 
