@@ -19,7 +19,8 @@ from pathlib import Path
 import tacit
 from tacit.datasets import declarations
 
-WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0)
+# the learned code first, from open to shut; the closed rule (one target) is the last resort: at 0 it is label-only
+SETTINGS = [("learned", w) for w in (0.0, 0.3, 1.0, 3.0)] + [("closed", w) for w in (0.05, 0.02, 0.0)]
 MOST_ROWS = 6_000
 
 
@@ -40,14 +41,15 @@ def main() -> None:
         label = fit(tacit.baselines.LabelOnly(random_state=0), train)
         floor = figures(label, attack, test)
         settings = {}
-        for weight in WEIGHTS:
-            f = fit(tacit.CodebookFilter(leakage_weight=weight, random_state=0), train)
-            settings[weight] = figures(f, attack, test)
-            if as_good(settings[weight], floor):
+        for solver, weight in SETTINGS[: 4 if data.y.shape[1] > 1 else None]:
+            f = fit(tacit.CodebookFilter(leakage_weight=weight, solver=solver, random_state=0), train)
+            key = f"{solver} {weight:g}"
+            settings[key] = figures(f, attack, test)
+            if as_good(settings[key], floor):
                 break
         good = [w for w, s in settings.items() if as_good(s, floor)]
         results[name] = {"label_only": floor, "settings": settings, "as_good": good}
-        show = f"weight {good[0]:g}: {line(settings[good[0]])}" if good else f"NONE of {line(settings)}"
+        show = f"{good[0]}: {line(settings[good[0]])}" if good else f"NONE of {line(settings)}"
         print(f"{name:12s} label-only {line(floor)} | {show} | {time.perf_counter() - began:.0f} s", flush=True)
     out = Path(__file__).with_suffix(".json")
     earlier = json.loads(out.read_text()) if out.exists() else {}
@@ -73,7 +75,7 @@ def as_good(one: dict[str, float], floor: dict[str, float]) -> bool:
 
 def line(figure) -> str:
     if "accuracy" not in figure:
-        return "; ".join(f"{w:g}: {line(s)}" for w, s in figure.items())
+        return "; ".join(f"{w}: {line(s)}" for w, s in figure.items())
     return f"{figure['accuracy']:.3f} / {figure['leakage']:.3f} (se {figure['error']:.3f})"
 
 

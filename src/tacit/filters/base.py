@@ -181,7 +181,12 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _check_frame(self, X: pd.DataFrame, reset: bool) -> pd.DataFrame | np.ndarray:
         if len(X) < (2 if reset else 1) or X.shape[1] == 0:
             validate_data(self, X.to_numpy(dtype=object), reset=reset, dtype=None, ensure_min_samples=2 if reset else 1)
-        validate_data(self, X, reset=reset, skip_check_array=True)
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        except ValueError as error:
+            raise InputError(
+                f"{str(error).rstrip()}\nPass the columns of the fit, with their names, in their order"
+            ) from error
         if reset:
             if X.columns.has_duplicates:
                 name = X.columns[X.columns.duplicated()][0]
