@@ -1,38 +1,48 @@
-"""Attackers: classifiers trained afresh on released data. Any scikit-learn classifier can join."""
+"""Attackers: classifiers trained afresh on released data. Any scikit-learn classifier can join.
+
+A maker is given the shape of the data, the number of classes and a seed, and returns a classifier
+with ``fit`` and ``predict_proba``. Adding one is a function and a line in `ATTACKERS`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
 
 from tacit.errors import InputError
 from tacit.trees import boosted_trees
 
 Shape = tuple[int, int]
 Maker = Callable[[Shape, int, int], Any]  # (shape of the data, n_classes, seed) -> classifier
+EXACT_KERNEL_ROWS = 10_000
 
 
 def _logistic(shape: Shape, n_classes: int, seed: int) -> Any:
     return LogisticRegression(max_iter=300)
 
 
-def _trees(shape: Shape, n_classes: int, seed: int) -> Any:
-    return boosted_trees(shape, n_classes, seed, rounds=100)
+def _trees(shape: Shape, n_classes: int, seed: int, rounds: int = 100) -> Any:
+    return boosted_trees(shape, n_classes, seed, rounds)
 
 
-def _mlp(shape: Shape, n_classes: int, seed: int) -> Any:
+def _mlp(shape: Shape, n_classes: int, seed: int, width: int = 64, epochs: int = 30) -> Any:
     batch = int(np.clip(shape[0] // 40, 32, 512))
     return MLPClassifier(
-        (64, 64),
+        (width, width),
         batch_size=batch,
         learning_rate_init=2e-3,
-        max_iter=30,
+        max_iter=epochs,
         alpha=1e-3,
         tol=1e-5,
         random_state=seed,
@@ -40,7 +50,45 @@ def _mlp(shape: Shape, n_classes: int, seed: int) -> Any:
 
 
 def _neighbours(shape: Shape, n_classes: int, seed: int) -> Any:
-    return KNeighborsClassifier(n_neighbors=int(np.clip(np.sqrt(shape[0]) / 2, 3, 50)))
+    # with many classes a vote of many neighbours drowns the small ones
+    many = np.sqrt(shape[0]) / 2 if n_classes <= 4 else shape[0] / n_classes / 20
+    return KNeighborsClassifier(n_neighbors=int(np.clip(many, 3, 50)), weights="distance")
+
+
+def _forest(shape: Shape, n_classes: int, seed: int) -> Any:
+    threads = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    return ExtraTreesClassifier(200, min_samples_leaf=3, random_state=seed, n_jobs=threads)
+
+
+def _rbf(shape: Shape, n_classes: int, seed: int) -> Any:
+    if shape[0] <= EXACT_KERNEL_ROWS:
+        return KernelMachine(seed)
+    return make_pipeline(
+        Nystroem(gamma=1 / shape[1], n_components=400, random_state=seed), LogisticRegression(C=10, max_iter=200)
+    )
+
+
+class KernelMachine:
+    """An RBF support vector machine whose margins are turned into probabilities on rows it did not fit."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> KernelMachine:
+        self.classes_ = np.unique(y)
+        held = np.random.default_rng(self.seed).random(len(y)) < 0.2
+        if any(np.unique(y[part]).size < len(self.classes_) for part in (held, ~held)):
+            held = np.zeros(len(y), dtype=bool)  # too few rows to hold any back
+        self.machine = SVC(C=3.0, cache_size=500).fit(X[~held], y[~held])
+        rest = held if held.any() else ~held
+        self.link = LogisticRegression(max_iter=300).fit(self._margins(X[rest]), y[rest])
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return self.link.predict_proba(self._margins(X))
+
+    def _margins(self, X: np.ndarray) -> np.ndarray:
+        return self.machine.decision_function(X).reshape(len(X), -1)
 
 
 class Counting:
@@ -59,24 +107,39 @@ class Counting:
         return np.array([self.table.get(row.tobytes(), self.prior) for row in np.ascontiguousarray(X)])
 
 
+def _strong_trees(shape: Shape, n_classes: int, seed: int) -> Any:
+    return _trees(shape, n_classes, seed, rounds=250)
+
+
+def _strong_mlp(shape: Shape, n_classes: int, seed: int) -> Any:
+    return _mlp(shape, n_classes, seed, width=128, epochs=50)
+
+
 ATTACKERS: dict[str, Maker] = {
     "logistic": _logistic,
     "trees": _trees,
     "mlp": _mlp,
     "neighbours": _neighbours,
+    "rbf": _rbf,
+    "forest": _forest,
 }
-PRESETS: dict[str, tuple[str, ...]] = {"quick": ("logistic", "trees", "mlp", "neighbours")}
+PRESETS: dict[str, dict[str, Maker]] = {
+    "quick": {name: ATTACKERS[name] for name in ("logistic", "trees", "mlp", "neighbours")},
+    "strong": {**ATTACKERS, "trees": _strong_trees, "mlp": _strong_mlp},
+}
 
 
 def resolve(attackers: str | Sequence[Any]) -> dict[str, Maker]:
     """A preset's name, or a list of attackers' names and scikit-learn classifiers -> makers by name."""
     if isinstance(attackers, str):
-        if attackers not in PRESETS and attackers not in ATTACKERS:
+        if attackers in PRESETS:
+            return dict(PRESETS[attackers])
+        if attackers not in ATTACKERS:
             known = ", ".join([*PRESETS, *ATTACKERS])
             raise InputError(
                 f"no attackers are called {attackers!r}; the names are {known}, or pass a list of classifiers"
             )
-        attackers = PRESETS.get(attackers, (attackers,))
+        attackers = (attackers,)
     makers: dict[str, Maker] = {}
     for attacker in attackers:
         if isinstance(attacker, str):
