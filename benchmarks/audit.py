@@ -20,7 +20,11 @@ from tacit import audit
 from tacit.dataset import Dataset
 
 SIZES = {"45k x 8, 2 classes": (45_000, 8, 2), "10k x 50, 30 classes": (10_000, 50, 30)}
-LIMITS = {("quick", "45k x 8, 2 classes"): 10, ("strong", "45k x 8, 2 classes"): 90, ("strong", "10k x 50, 30 classes"): 90}
+LIMITS = {
+    ("quick", "45k x 8, 2 classes"): 10,
+    ("strong", "45k x 8, 2 classes"): 90,
+    ("strong", "10k x 50, 30 classes"): 90,
+}
 
 
 def main() -> None:

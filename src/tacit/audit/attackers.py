@@ -36,7 +36,7 @@ def _trees(shape: Shape, n_classes: int, seed: int, rounds: int = 100) -> Any:
     return boosted_trees(shape, n_classes, seed, rounds)
 
 
-def _mlp(shape: Shape, n_classes: int, seed: int, width: int = 64, epochs: int = 30) -> Any:
+def _mlp(shape: Shape, n_classes: int, seed: int, width: int = 64, epochs: int = 20) -> Any:
     batch = int(np.clip(shape[0] // 40, 32, 512))
     return MLPClassifier(
         (width, width),

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.exceptions import ConvergenceWarning
 
-from tacit.audit.attackers import Counting, Maker, resolve
+from tacit.audit.attackers import Counting, resolve
+from tacit.audit.bench import Bench
 from tacit.audit.certificate import Certificate, certify, release_cells
+from tacit.audit.released import (
+    can_tell,
+    check_pair,
+    join_parts,
+    known_classes,
+    name_of,
+    plain_frame,
+    released,
+    seen,
+    stack_rows,
+    take_rows,
+    with_side_columns,
+)
+from tacit.audit.released import (
+    crossing as units_in_both,
+)
 from tacit.audit.report import Report, Result
-from tacit.audit.stats import accuracy, balanced_accuracy, macro_auc
-from tacit.dataset import Dataset, allot
+from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.labels import MISSING, encode_labels
-from tacit.tables import make_encoder
 
-VALIDATION = 0.25  # of the attackers' rows, to choose the one that is reported
-MOST_ROWS = 20_000  # that an attacker learns from
 FEWEST_IN_SAMPLE = 60  # seen rows needed to say anything about them
 
 
@@ -67,15 +79,16 @@ def audit(
     makers = resolve(attackers)
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, such as 0.95; found {level!r}")
-    _check_pair(attack, test)
-    bench = _Bench(makers, level, seed)
+    check_pair(attack, test)
+    preset = attackers if isinstance(attackers, str) else None
+    bench = Bench(makers, level, seed, preset)
     # statements about several secrets hold together: each spends its share of the error
-    strict = _Bench(makers, 1 - (1 - level) / max(1, len(test.sensitive.columns)), seed)
-    Za, Zt = _released(release, attack, test, alongside)
-    seen_a, seen_t = _seen(release, attack), _seen(release, test)
+    strict = Bench(makers, 1 - (1 - level) / max(1, len(test.sensitive.columns)), seed, preset)
+    Za, Zt = released(release, attack, test, alongside)
+    seen_a, seen_t = seen(release, attack), seen(release, test)
     notes: list[str] = []
     in_sample: dict[str, Result] = {}
-    if release is not None and not _can_tell(release):
+    if release is not None and not can_tell(release):
         notes.append(
             "this release cannot tell which rows it was fitted on; the figures assume that it saw none of these"
         )
@@ -91,13 +104,13 @@ def audit(
             "about other people's rows. Split the data first and fit on another part"
         )
     part_a, part_t = attack.take(fresh_a), test.take(fresh_t)
-    Za_fresh, Zt_fresh = _rows(Za, fresh_a), _rows(Zt, fresh_t)
+    Za_fresh, Zt_fresh = take_rows(Za, fresh_a), take_rows(Zt, fresh_t)
 
     utility = bench.run(Za_fresh, part_a, Zt_fresh, part_t, "y", "accuracy")
     leakage = strict.run(Za_fresh, part_a, Zt_fresh, part_t, "sensitive", "balanced_accuracy")
     if fresh:
         in_sample = _in_sample(strict, release, [(Za, attack, seen_a), (Zt, test, seen_t)], train, alongside, notes)
-    crossing = _crossing(part_a, part_t)
+    crossing = units_in_both(part_a, part_t)
     if crossing:
         notes.append(
             f"{crossing} units are in both `attack` and `test`, so attackers have met the people they are tested on "
@@ -125,7 +138,7 @@ def audit(
         "alongside": list(alongside or []),
     }
     return Report(
-        name=name or _name(release),
+        name=name or name_of(release),
         utility=utility,
         leakage=leakage,
         certificate=certificate,
@@ -136,106 +149,6 @@ def audit(
         notes=tuple(notes),
         settings=settings,
     )
-
-
-class _Bench:
-    """The same attackers, with the same budget, for every release."""
-
-    def __init__(self, makers: Mapping[str, Maker], level: float, seed: int) -> None:
-        self.makers, self.level, self.seed = makers, level, seed
-
-    def run(self, Za: Any, attack: Dataset, Zt: Any, test: Dataset, side: str, headline: str) -> dict[str, Result]:
-        """Attack every column of `y` or of `sensitive`."""
-        encoder = make_encoder(_plain(Za))
-        Xa, Xt = (encoder.transform(_plain(Z)).reshape(len(Z), -1) for Z in (Za, Zt))
-        finite = release_cells(np.concatenate([Xa, Xt])) is not None
-        frames = getattr(attack, side), getattr(test, side)
-        results = {}
-        for column in frames[0].columns:
-            classes = _classes(frames, column)
-            ya, yt = (encode_labels(f[[column]], column, len(f), classes).codes[:, 0] for f in frames)
-            ka, kt = ya != MISSING, yt != MISSING
-            if len(np.unique(ya[ka])) < 2 or kt.sum() < 2:
-                raise InputError(
-                    f"{column!r} has {len(np.unique(ya[ka]))} classes in `attack` and {kt.sum()} known labels "
-                    f"in `test`; attackers need two classes and two rows: use larger parts"
-                )
-            units = [None if (u := d.units_of(column)) is None else u[k] for d, k in ((attack, ka), (test, kt))]
-            results[column] = self._one(
-                column, Xa[ka], ya[ka], units[0], Xt[kt], yt[kt], units[1], len(classes[0]), headline, finite
-            )
-        return results
-
-    def _one(
-        self,
-        column: str,
-        Xa: np.ndarray,
-        ya: np.ndarray,
-        ua: np.ndarray | None,
-        Xt: np.ndarray,
-        yt: np.ndarray,
-        ut: np.ndarray | None,
-        n_classes: int,
-        headline: str,
-        finite: bool,
-    ) -> Result:
-        makers = {**self.makers, "counting": lambda n, m, seed: Counting()} if finite else dict(self.makers)
-        if len(Xa) > MOST_ROWS:
-            some = np.random.default_rng(self.seed).permutation(len(Xa))[:MOST_ROWS]
-            Xa, ya, ua = Xa[some], ya[some], None if ua is None else ua[some]
-        n_units = len(Xa) if ua is None else len(np.unique(ua))
-        check = allot(ya, np.array([1 - VALIDATION, VALIDATION]), self.seed, ua) == 1 if n_units > 3 else ya < 0
-        chosen, best = "", -1.0
-        outcomes = {}
-        for name, make in makers.items():
-            if check.any():
-                p = self._probabilities(make, Xa[~check], ya[~check], Xa[check], n_classes)
-                score = self._score(ya[check], p, ya[~check], n_classes, headline)
-            else:
-                score = 0.0
-            if score > best:
-                chosen, best = name, score
-            outcomes[name] = self._probabilities(make, Xa, ya, Xt, n_classes)
-        wide = 1 - (1 - self.level) / len(makers)  # a displayed maximum must hold for all of them
-        shown = {n: self._measures(yt, p, ya, n_classes, ut, wide)[headline] for n, p in outcomes.items()}
-        measures = self._measures(yt, outcomes[chosen], ya, n_classes, ut, self.level)
-        return Result(
-            column,
-            headline,
-            chosen,
-            **measures,
-            n=len(yt),
-            n_units=len(yt) if ut is None else len(np.unique(ut)),
-            attackers=shown,
-        )
-
-    def _probabilities(self, make: Maker, Xa: np.ndarray, ya: np.ndarray, X: np.ndarray, n_classes: int) -> np.ndarray:
-        classes = np.unique(ya)
-        p = np.zeros((len(X), n_classes))
-        if len(classes) < 2:
-            p[:, classes] = 1.0
-            return p
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.simplefilter("ignore", UserWarning)  # LightGBM asks for feature names
-            model = make(Xa.shape, len(classes), self.seed).fit(Xa, np.searchsorted(classes, ya))
-            p[:, classes] = model.predict_proba(X)
-        return p
-
-    def _score(self, y: np.ndarray, p: np.ndarray, seen: np.ndarray, n_classes: int, headline: str) -> float:
-        return self._measures(y, p, seen, n_classes, None, self.level)[headline].value
-
-    @staticmethod
-    def _measures(
-        y: np.ndarray, p: np.ndarray, seen: np.ndarray, n_classes: int, units: np.ndarray | None, level: float
-    ) -> dict[str, Any]:
-        # for balanced accuracy the best answer divides by how common a class is
-        prior = np.maximum(np.bincount(seen, minlength=n_classes), 1) / len(seen)
-        return {
-            "accuracy": accuracy(y, p.argmax(1), units, level),
-            "balanced_accuracy": balanced_accuracy(y, (p / prior).argmax(1), n_classes, units, level),
-            "auc": macro_auc(y, p, units, level),
-        }
 
 
 def _certificates(
@@ -265,7 +178,7 @@ def _certificates(
 
 def _certify(cells: Any, attack: Dataset, test: Dataset, name: str, delta: float) -> Certificate:
     frames = attack.sensitive, test.sensitive
-    classes = _classes(frames, name)
+    classes = known_classes(frames, name)
     secret = np.concatenate([encode_labels(f[[name]], name, len(f), classes).codes[:, 0] for f in frames])
     known = secret != MISSING
     units = None
@@ -275,12 +188,12 @@ def _certify(cells: Any, attack: Dataset, test: Dataset, name: str, delta: float
 
 
 def _cells(Za: Any, Zt: Any) -> np.ndarray | None:
-    both = pd.concat([_plain_frame(Za), _plain_frame(Zt)], ignore_index=True)
+    both = pd.concat([plain_frame(Za), plain_frame(Zt)], ignore_index=True)
     return release_cells(np.column_stack([pd.factorize(both[c])[0] for c in both.columns]).astype(np.int64))
 
 
 def _in_sample(
-    bench: _Bench,
+    bench: Bench,
     release: Any,
     parts: list[tuple[Any, Dataset, np.ndarray]],
     train: Dataset | None,
@@ -291,23 +204,23 @@ def _in_sample(
     if train is not None:
         if not hasattr(release, "transform"):
             raise InputError("train= needs a filter to release the rows; a pair of released arrays has none")
-        Z: Any = _side(release.transform(train.X), train, alongside)
+        Z: Any = with_side_columns(release.transform(train.X), train, alongside)
         data: Dataset | None = replace(train, rows=None)
     else:
-        Z = _stack([_rows(Z, seen) for Z, _, seen in parts])
-        data = _join([d.take(seen) for _, d, seen in parts if seen.any()])
+        Z = stack_rows([take_rows(Z, seen) for Z, _, seen in parts])
+        data = join_parts([d.take(seen) for _, d, seen in parts if seen.any()])
     if data is None or len(data) < FEWEST_IN_SAMPLE:
         return {}
     one, two = data.split((0.5, 0.5), seed=bench.seed)
     at = [np.searchsorted(data.rows, part.rows) for part in (one, two)]
     try:
-        return bench.run(_rows(Z, at[0]), one, _rows(Z, at[1]), two, "sensitive", "balanced_accuracy")
+        return bench.run(take_rows(Z, at[0]), one, take_rows(Z, at[1]), two, "sensitive", "balanced_accuracy")
     except InputError as error:
         notes.append(f"the leakage of rows of the fit could not be measured: {error}")
         return {}
 
 
-def _floor(bench: _Bench, attack: Dataset, test: Dataset, seed: int) -> dict[str, Result]:
+def _floor(bench: Bench, attack: Dataset, test: Dataset, seed: int) -> dict[str, Result]:
     """Leakage of the predicted label alone: predicted out of fold on `attack`, then attacked by counting."""
     from tacit.baselines import LabelOnly
 
@@ -317,7 +230,7 @@ def _floor(bench: _Bench, attack: Dataset, test: Dataset, seed: int) -> dict[str
         label = LabelOnly(random_state=seed).fit(
             attack.take(known).X, attack.take(known).y, units=attack.take(known).units_of()
         )
-    counting = _Bench({"counting": lambda n, m, s: Counting()}, bench.level, seed)
+    counting = Bench({"counting": lambda n, m, s: Counting()}, bench.level, seed)
     return counting.run(
         label.release_training_rows(),
         attack.take(known),
@@ -326,137 +239,3 @@ def _floor(bench: _Bench, attack: Dataset, test: Dataset, seed: int) -> dict[str
         "sensitive",
         "balanced_accuracy",
     )
-
-
-# -- releases and rows --------------------------------------------------------------------------
-
-
-def _released(release: Any, attack: Dataset, test: Dataset, alongside: Sequence[str] | None) -> tuple[Any, Any]:
-    if release is None:
-        Z = attack.X, test.X
-    elif isinstance(release, (tuple, list)):
-        if len(release) != 2:
-            raise InputError(
-                f"pass a pair of released arrays, one for `attack` and one for `test`; found {len(release)}"
-            )
-        Z = release[0], release[1]
-    elif hasattr(release, "transform"):
-        Z = release.transform(attack.X), release.transform(test.X)
-    else:
-        raise InputError(
-            f"{release!r} has no transform; pass a filter, a pair of released arrays, or None for raw data"
-        )
-    Z = tuple(part.toarray() if hasattr(part, "toarray") else part for part in Z)
-    for part, data, word in ((Z[0], attack, "attack"), (Z[1], test, "test")):
-        if len(part) != len(data):
-            raise InputError(
-                f"the release of `{word}` has {len(part)} rows but the data has {len(data)}; release every row once"
-            )
-    return _side(Z[0], attack, alongside), _side(Z[1], test, alongside)
-
-
-def _side(Z: Any, data: Dataset, alongside: Sequence[str] | None) -> Any:
-    """The release with the columns that travel beside it."""
-    if not alongside:
-        return Z
-    missing = [c for c in alongside if not isinstance(data.X, pd.DataFrame) or c not in data.X]
-    if missing:
-        raise InputError(f"alongside names {missing[0]!r}, which is no column of X")
-    return pd.concat([_plain_frame(Z), data.X[list(alongside)].reset_index(drop=True)], axis=1)
-
-
-def _seen(release: Any, data: Dataset) -> np.ndarray:
-    """Rows (or whole units) that the filter was fitted on; a pipeline is asked through its filter."""
-    X = data.X
-    if hasattr(release, "named_steps"):
-        for _, step in release.steps:
-            if hasattr(step, "seen"):
-                return step.seen(X, data.units_of())
-            if hasattr(step, "transform"):
-                X = step.transform(X)
-    return release.seen(X, data.units_of()) if hasattr(release, "seen") else np.zeros(len(data), dtype=bool)
-
-
-def _can_tell(release: Any) -> bool:
-    return hasattr(release, "seen") or any(hasattr(step, "seen") for _, step in getattr(release, "steps", []))
-
-
-def _crossing(attack: Dataset, test: Dataset) -> int:
-    """How many units stand in both parts, for the unit that separates them most finely."""
-    if attack.units is None or test.units is None:
-        return 0
-    return min(len(np.intersect1d(attack.units[k], test.units[k])) for k in attack.units)
-
-
-def _plain(Z: Any) -> Any:
-    if isinstance(Z, pd.DataFrame):
-        return Z.reset_index(drop=True).set_axis([str(c) for c in Z.columns], axis=1)
-    array = np.asarray(Z.toarray() if hasattr(Z, "toarray") else Z)
-    if array.dtype.kind in "OUS":
-        return _plain_frame(array)
-    array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        raise InputError(
-            f"the release has NaN or infinity in row {int(np.argwhere(~np.isfinite(array))[0][0])}; repair the filter"
-        )
-    return array[:, None] if array.ndim == 1 else array
-
-
-def _plain_frame(Z: Any) -> pd.DataFrame:
-    if isinstance(Z, pd.DataFrame):
-        return Z.reset_index(drop=True)
-    array = np.asarray(Z)
-    flat = array.reshape(len(array), -1)
-    return pd.DataFrame(flat, columns=[f"z{i}" for i in range(flat.shape[1])])
-
-
-def _rows(Z: Any, rows: np.ndarray) -> Any:
-    return (
-        Z.iloc[np.flatnonzero(rows) if rows.dtype == bool else rows]
-        if isinstance(Z, pd.DataFrame)
-        else np.asarray(Z)[rows]
-    )
-
-
-def _stack(parts: list[Any]) -> Any:
-    return pd.concat(parts, ignore_index=True) if isinstance(parts[0], pd.DataFrame) else np.concatenate(parts)
-
-
-def _join(parts: list[Dataset]) -> Dataset | None:
-    if not parts:
-        return None
-    first = parts[0]
-    units = None if first.units is None else {k: np.concatenate([p.units[k] for p in parts]) for k in first.units}
-    return Dataset(
-        _stack([p.X for p in parts]),
-        pd.concat([p.y for p in parts]),
-        pd.concat([p.sensitive for p in parts]),
-        units,
-        first.name,
-        first.modality,
-    )
-
-
-def _classes(frames: Sequence[pd.DataFrame], column: str) -> tuple[np.ndarray, ...]:
-    both = pd.concat([f[[column]] for f in frames], ignore_index=True)
-    return encode_labels(both, column, len(both), min_classes=1).classes
-
-
-def _check_pair(attack: Dataset, test: Dataset) -> None:
-    for part, word in ((attack, "attack"), (test, "test")):
-        if not isinstance(part, Dataset):
-            raise InputError(f"`{word}` is a {type(part).__name__}; pass a tacit.Dataset (X with targets and secrets)")
-    if (attack.units is None) != (test.units is None):
-        raise InputError(
-            "only one of `attack` and `test` has units; give both the same kind, or records count as people"
-        )
-    for side in ("y", "sensitive"):
-        a, t = list(getattr(attack, side).columns), list(getattr(test, side).columns)
-        if a != t:
-            raise InputError(f"`attack` has the {side} columns {a} but `test` has {t}; use parts of one data set")
-
-
-def _name(release: Any) -> str:
-    if release is None:
-        return "raw data"
-    return "released arrays" if isinstance(release, (tuple, list)) else type(release).__name__

@@ -1,0 +1,171 @@
+"""The bench: the same attackers, with the same budget, for every release."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from tacit.audit.attackers import Counting, Maker
+from tacit.audit.certificate import release_cells
+from tacit.audit.released import known_classes, plain
+from tacit.audit.report import Result
+from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
+from tacit.dataset import Dataset, allot
+from tacit.errors import InputError
+from tacit.labels import MISSING, encode_labels
+from tacit.tables import make_encoder
+
+VALIDATION = 0.25  # of the attackers' rows, to choose the one that is reported
+MOST_ROWS = {"quick": 12_000, "strong": 30_000}  # that an attacker learns from
+OTHERWISE = 20_000
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One attribute to be read from one release: what attackers learn from, and what they are tested on."""
+
+    attribute: str
+    n_classes: int
+    Xa: np.ndarray
+    ya: np.ndarray
+    ua: np.ndarray | None
+    Xt: np.ndarray
+    yt: np.ndarray
+    ut: np.ndarray | None
+    finite: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Every attacker's probabilities on the test rows, and the attacker chosen on validation rows."""
+
+    contest: Contest
+    chosen: str
+    probabilities: Mapping[str, np.ndarray]
+
+    @property
+    def best(self) -> np.ndarray:
+        return self.probabilities[self.chosen]
+
+    @property
+    def prior(self) -> np.ndarray:
+        """How common each class is among the rows attackers learned from."""
+        return class_shares(self.contest.ya, self.contest.n_classes)
+
+
+class Bench:
+    """Trains attackers on one part, chooses one on a validation part of the same rows, tests on another."""
+
+    def __init__(self, makers: Mapping[str, Maker], level: float, seed: int, preset: str | None = None) -> None:
+        self.makers, self.level, self.seed = makers, level, seed
+        self.most_rows = MOST_ROWS.get(preset or "", OTHERWISE)
+
+    def run(self, Za: Any, attack: Dataset, Zt: Any, test: Dataset, side: str, headline: str) -> dict[str, Result]:
+        """Attack every column of `y` or of `sensitive`."""
+        contests = self.contests(Za, attack, Zt, test, side)
+        return {c.attribute: self.result(self.fight(c, headline), headline) for c in contests}
+
+    def contests(self, Za: Any, attack: Dataset, Zt: Any, test: Dataset, side: str) -> Iterator[Contest]:
+        """One contest per label column; releases become standardised numbers, learned on the attackers' part."""
+        encoder = make_encoder(plain(Za))
+        Xa, Xt = (encoder.transform(plain(Z)).reshape(len(Z), -1) for Z in (Za, Zt))
+        finite = release_cells(np.concatenate([Xa, Xt])) is not None
+        frames = getattr(attack, side), getattr(test, side)
+        for column in frames[0].columns:
+            classes = known_classes(frames, column)
+            ya, yt = (encode_labels(f[[column]], column, len(f), classes).codes[:, 0] for f in frames)
+            ka, kt = ya != MISSING, yt != MISSING
+            if len(np.unique(ya[ka])) < 2 or kt.sum() < 2:
+                raise InputError(
+                    f"{column!r} has {len(np.unique(ya[ka]))} classes in `attack` and {kt.sum()} known labels "
+                    f"in `test`; attackers need two classes and two rows: use larger parts"
+                )
+            ua, ut = (None if (u := d.units_of(column)) is None else u[k] for d, k in ((attack, ka), (test, kt)))
+            yield Contest(column, len(classes[0]), Xa[ka], ya[ka], ua, Xt[kt], yt[kt], ut, finite)
+
+    def fight(self, contest: Contest, headline: str) -> Outcome:
+        """Train every attacker; the one that did best on validation rows is chosen, test rows unseen."""
+        makers = dict(self.makers)
+        if contest.finite:
+            makers["counting"] = lambda shape, m, seed: Counting()
+        X, y, units = contest.Xa, contest.ya, contest.ua
+        if len(X) > self.most_rows:
+            some = np.random.default_rng(self.seed).permutation(len(X))[: self.most_rows]
+            X, y, units = X[some], y[some], None if units is None else units[some]
+        n_units = len(X) if units is None else len(np.unique(units))
+        held = np.zeros(len(y), dtype=bool)
+        if n_units > 3:
+            held = allot(y, np.array([1 - VALIDATION, VALIDATION]), self.seed, units) == 1
+        chosen, best, outcomes = "", -1.0, {}
+        for name, make in makers.items():
+            score = 0.0
+            if held.any():
+                p = self._learn(make, X[~held], y[~held], contest.n_classes)(X[held])
+                shares = class_shares(y[~held], contest.n_classes)
+                score = measures(y[held], p, shares, None, self.level)[headline].value
+            if score > best:
+                chosen, best = name, score
+            outcomes[name] = self._learn(make, X, y, contest.n_classes)(contest.Xt)
+        return Outcome(contest, chosen, outcomes)
+
+    def result(self, outcome: Outcome, headline: str) -> Result:
+        """The chosen attacker's measures, and every attacker's headline with its interval widened for showing all."""
+        c = outcome.contest
+        wide = 1 - (1 - self.level) / len(outcome.probabilities)
+        shown = {n: measures(c.yt, p, outcome.prior, c.ut, wide)[headline] for n, p in outcome.probabilities.items()}
+        return Result(
+            c.attribute,
+            headline,
+            outcome.chosen,
+            **measures(c.yt, outcome.best, outcome.prior, c.ut, self.level),
+            n=len(c.yt),
+            n_units=len(c.yt) if c.ut is None else len(np.unique(c.ut)),
+            attackers=shown,
+        )
+
+    def _learn(self, make: Maker, X: np.ndarray, y: np.ndarray, n_classes: int) -> Any:
+        """A function from released rows to probabilities of all classes, also those the rows did not have."""
+        classes = np.unique(y)
+        model = None
+        if len(classes) > 1:
+            with _quiet():
+                model = make(X.shape, len(classes), self.seed).fit(X, np.searchsorted(classes, y))
+
+        def probabilities(rows: np.ndarray) -> np.ndarray:
+            p = np.zeros((len(rows), n_classes))
+            with _quiet():
+                p[:, classes] = 1.0 if model is None else model.predict_proba(rows)
+            return p
+
+        return probabilities
+
+
+def measures(
+    truth: np.ndarray, p: np.ndarray, prior: np.ndarray, units: np.ndarray | None, level: float
+) -> dict[str, Measure]:
+    """Accuracy, balanced accuracy and AUC of an attacker's probabilities."""
+    return {
+        "accuracy": accuracy(truth, p.argmax(1), units, level),
+        # for balanced accuracy the best answer divides by how common a class is
+        "balanced_accuracy": balanced_accuracy(truth, (p / prior).argmax(1), p.shape[1], units, level),
+        "auc": macro_auc(truth, p, units, level),
+    }
+
+
+def class_shares(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    return np.maximum(np.bincount(codes, minlength=n_classes), 1) / len(codes)
+
+
+class _quiet(warnings.catch_warnings):
+    """Without the warnings of attackers that stop early, or that ask for names arrays do not have."""
+
+    def __enter__(self) -> Any:
+        log = super().__enter__()
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        return log
