@@ -62,6 +62,37 @@ def test_fit_a_table(tmp_path):
     assert (tmp_path / "o" / "report.html").exists()
 
 
+def test_audit_is_a_gate(tmp_path):
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=(2, 800))
+    pd.DataFrame({"a": rng.standard_normal(800), "y": y, "s": s}).to_csv(tmp_path / "t.csv", index=False)
+    pd.DataFrame({"z": y}).to_parquet(tmp_path / "good.parquet")
+    pd.DataFrame({"z": s}).to_csv(tmp_path / "bad.csv", index=False)
+    common = (
+        "--data",
+        str(tmp_path / "t.csv"),
+        "--target",
+        "y",
+        "--sensitive",
+        "s",
+        "--require",
+        "s=.60",
+        "--certified",
+    )
+    good = tacit_command("audit", str(tmp_path / "good.parquet"), *common, "--out", str(tmp_path / "o"))
+    assert good.returncode == 0, good.stderr
+    assert "bounds are met" in good.stdout
+    assert (tmp_path / "o" / "audit.json").exists()
+    bad = tacit_command("audit", str(tmp_path / "bad.csv"), *common)
+    assert bad.returncode == 3
+    assert "leakage may be as high as 1.000" in bad.stderr.replace("\n", " ")
+    assert "Traceback" not in bad.stderr
+    pd.DataFrame({"z": y[:-1]}).to_csv(tmp_path / "short.csv", index=False)
+    short = tacit_command("audit", str(tmp_path / "short.csv"), *common)
+    assert short.returncode == 2
+    assert "short.csv has 799 rows but t.csv has 800" in short.stderr.replace("\n", " ")
+
+
 def test_fit_refuses_with_one_line(tmp_path):
     pd.DataFrame({"a": [1.0, 2.0], "y": [0, 1], "s": [0, 1]}).to_csv(tmp_path / "t.csv", index=False)
     out = tacit_command("fit", str(tmp_path / "t.csv"), "--target", "wealth", "--sensitive", "s")

@@ -185,7 +185,7 @@ def read_table(
     keep_sensitive : leave the sensitive columns among the inputs as well
     """
     path = Path(path)
-    table = _read_file(path)
+    table = read_file(path)
     targets = [target] if isinstance(target, str) else list(target)
     secrets = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     wanted = {**dict.fromkeys(targets, "target"), **dict.fromkeys(secrets, "sensitive")}
@@ -227,7 +227,8 @@ def _bin(table: pd.DataFrame, columns: list[str], bins: Mapping[str, int] | int 
             )
 
 
-def _read_file(path: Path) -> pd.DataFrame:
+def read_file(path: Path) -> pd.DataFrame:
+    """A CSV or Parquet file as a table."""
     if not path.exists():
         raise InputError(f"no file {path}; check the path")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +61,17 @@ class Outcome:
 class Bench:
     """Trains attackers on one part, chooses one on a validation part of the same rows, tests on another."""
 
-    def __init__(self, makers: Mapping[str, Maker], level: float, seed: int, preset: str | None = None) -> None:
-        self.makers, self.level, self.seed = makers, level, seed
+    def __init__(
+        self,
+        makers: Mapping[str, Maker],
+        level: float,
+        seed: int,
+        preset: str | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        self.makers, self.level, self.seed = dict(makers), level, seed
+        self.tell = tell or (lambda text: None)
+        self.interrupted = False
         self.most_rows = MOST_ROWS.get(preset or "", OTHERWISE)
 
     def run(self, Za: Any, attack: Dataset, Zt: Any, test: Dataset, side: str, headline: str) -> dict[str, Result]:
@@ -103,14 +112,22 @@ class Bench:
             held = allot(y, np.array([1 - VALIDATION, VALIDATION]), self.seed, units) == 1
         chosen, best, outcomes = "", -1.0, {}
         for name, make in makers.items():
-            score = 0.0
-            if held.any():
-                p = self._learn(make, X[~held], y[~held], contest.n_classes)(X[held])
-                shares = class_shares(y[~held], contest.n_classes)
-                score = measures(y[held], p, shares, None, self.level)[headline].value
+            self.tell(f"{contest.attribute}: {name}")
+            try:
+                score = 0.0
+                if held.any():
+                    p = self._learn(make, X[~held], y[~held], contest.n_classes)(X[held])
+                    shares = class_shares(y[~held], contest.n_classes)
+                    score = measures(y[held], p, shares, None, self.level)[headline].value
+                outcomes[name] = self._learn(make, X, y, contest.n_classes)(contest.Xt)
+            except KeyboardInterrupt:
+                if not outcomes:
+                    raise
+                # what is finished is kept, and is all that the other attributes get: equal budgets
+                self.interrupted, self.makers = True, {n: m for n, m in makers.items() if n in outcomes}
+                break
             if score > best:
                 chosen, best = name, score
-            outcomes[name] = self._learn(make, X, y, contest.n_classes)(contest.Xt)
         return Outcome(contest, chosen, outcomes)
 
     def result(self, outcome: Outcome, headline: str) -> Result:

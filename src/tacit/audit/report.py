@@ -59,6 +59,15 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Attack:
+    """One kind of attack beside the headline: its name, what its attacker knows, what it found."""
+
+    kind: str
+    knows: str
+    results: Mapping[str, Result]
+
+
+@dataclass(frozen=True)
 class Report:
     """The audit of one release.
 
@@ -68,6 +77,7 @@ class Report:
     certificate : by sensitive attribute, a bound on any attacker, or None where none exists
     in_sample : the same leakage on rows the filter was fitted on, where the data had such rows
     label_only : leakage of releasing nothing but the predicted targets (the floor)
+    attacks : other kinds of attack, each with what its attacker knows
     fresh : whether the figures are for rows the filter never saw
     notes : what the reader must know
     """
@@ -79,6 +89,7 @@ class Report:
     bound: Mapping[str, float | None]  # upper end of the two-sided statement, delta/2 a side
     in_sample: Mapping[str, Result]
     label_only: Mapping[str, Result]
+    attacks: tuple[Attack, ...]
     fresh: bool
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
@@ -117,6 +128,11 @@ class Report:
                 )
         for name, r in self.in_sample.items():
             lines.append(f"  {name}, in-sample: {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] on {r.n:,} rows of the fit")
+        for attack in self.attacks:
+            shown = ", ".join(
+                f"{n} {_p(r.value)} (guessing {_p(r.guessing)})" for n, r in list(attack.results.items())[:5]
+            )
+            lines.append(f"  {attack.kind}: {shown}; knows {attack.knows}")
         return "\n".join([*lines, *(f"  note: {n}" for n in self.notes)])
 
     @property
@@ -128,6 +144,7 @@ class Report:
             ("leakage", self.leakage),
             ("leakage, in-sample", self.in_sample),
             ("leakage, label-only", self.label_only),
+            *((attack.kind, attack.results) for attack in self.attacks),
         )
         for role, results in groups:
             for name, r in results.items():
@@ -199,9 +216,11 @@ class Report:
                 return {k: plain(v) for k, v in value.items()}
             if isinstance(value, Result):
                 return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+            if isinstance(value, Attack):
+                return {"kind": value.kind, "knows": value.knows, "results": plain(value.results)}
             if isinstance(value, Certificate):
                 return dataclasses.asdict(value)
-            return list(value) if isinstance(value, tuple) else value
+            return [plain(v) for v in value] if isinstance(value, tuple) else value
 
         return {"schema": SCHEMA, **{f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}}
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.errors import TacitError
+from tacit.errors import RequirementNotMet, TacitError
 
 app = typer.Typer(
     name="tacit",
@@ -60,6 +60,47 @@ def fit(
     run(console, table, target, sensitive, unit, drop or [], bins, filter_name, weight, out, seed)
 
 
+@app.command()
+def audit(
+    release: Annotated[Path, typer.Argument(help="The released table, CSV or Parquet, row by row that of --data.")],
+    data: Annotated[Path, typer.Option(help="The original table with targets and secrets.")],
+    target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
+    sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")],
+    unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is no input (repeat for several).")] = None,
+    bins: Annotated[int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")] = None,
+    alongside: Annotated[list[str] | None, typer.Option(help="Column that travels with the release.")] = None,
+    attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
+    require: Annotated[
+        list[str] | None, typer.Option(help="Gate, such as sex=.60: exit 3 if leakage may be higher.")
+    ] = None,
+    certified: Annotated[bool, typer.Option(help="With --require: only a certificate counts.")] = False,
+    scan: Annotated[bool, typer.Option(help="Also find which other columns leak.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.html and audit.json.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
+) -> None:
+    """Attack a released table: what it keeps, what it gives away. Usable as a gate in a pipeline."""
+    from tacit.cli.audit import run
+
+    run(
+        console,
+        release,
+        data,
+        target,
+        sensitive,
+        unit,
+        drop or [],
+        bins,
+        alongside or [],
+        attackers,
+        require or [],
+        certified,
+        scan,
+        out,
+        seed,
+    )
+
+
 @data_app.command("list")
 def data_list() -> None:
     """All data sets: rows, targets, sensitive attributes, licence, and whether they are here."""
@@ -97,6 +138,9 @@ def main() -> None:
     warnings.simplefilter("default")
     try:
         app()
+    except RequirementNotMet as error:
+        Console(stderr=True).print(f"[bold red]not met:[/bold red] {escape(str(error))}", highlight=False)
+        sys.exit(3)
     except TacitError as error:
         Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False)
         sys.exit(2)

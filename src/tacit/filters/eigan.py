@@ -8,11 +8,13 @@ that lags protects nobody), a class-balanced adversary loss, and noise on the bo
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit.dataset import allot
@@ -112,6 +114,13 @@ class EIGAN(Filter):
         code = _encode(self.encoder_module_, X)
         # keyed by the record, never by random_state: asking again gives the same draw
         return code + self.noise * keyed_normal(self._noise_key, X, code.shape[1]) if self.noise else code
+
+    def redraw(self) -> EIGAN:
+        """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
+        check_is_fitted(self)
+        twin = copy.copy(self)
+        twin._noise_key = new_key()
+        return twin
 
     def _release_out_of_fold(self) -> np.ndarray:
         """Each training row encoded by an encoder that was trained without it (nor its unit).

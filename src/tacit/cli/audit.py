@@ -1,0 +1,72 @@
+"""`tacit audit`: attack a released table, print what was found, and say no where a gate is not met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+import tacit
+from tacit.cli.tables import print_comparison, progress
+from tacit.dataset import read_file
+from tacit.errors import InputError
+
+
+def run(
+    console: Console,
+    release: Path,
+    data_path: Path,
+    target: list[str],
+    sensitive: list[str],
+    unit: str | None,
+    drop: list[str],
+    bins: int | None,
+    alongside: list[str],
+    attackers: str,
+    require: list[str],
+    certified: bool,
+    scan: bool,
+    out: Path | None,
+    seed: int,
+) -> None:
+    gates = dict(map(_gate, require))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    data = tacit.read_table(data_path, target, sensitive, unit, drop, bins)
+    released = read_file(release)
+    if len(released) != len(data):
+        raise InputError(
+            f"{release.name} has {len(released)} rows but {data_path.name} has {len(data)}; "
+            f"the release must have one row for every row of the data, in the same order"
+        )
+    attack, test = data.split((0.5, 0.5), seed=seed)
+    pair = released.iloc[attack.rows], released.iloc[test.rows]
+    with progress(console) as bar:
+        task = bar.add_task("", total=None)
+        report = tacit.audit(
+            pair,
+            attack,
+            test,
+            attackers,
+            alongside,
+            scan=scan,
+            name=release.name,
+            seed=seed,
+            tell=lambda text: bar.update(task, description=f"attacking {text}"),
+        )
+    print_comparison(console, [report])
+    console.print(str(report), highlight=False, markup=False)
+    if out is not None:
+        report.to_json(out / "audit.json")
+        console.print(f"Report: {report.to_html(out / 'report.html')}", highlight=False, markup=False)
+    if gates:
+        report.require(leakage=gates, certified=certified)
+        console.print("[green]required bounds are met[/green]")
+
+
+def _gate(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise InputError(f"--require takes NAME=BOUND, such as sex=.60; found {text!r}") from None
