@@ -165,3 +165,22 @@ def test_progress_is_told(walkers):
     told = []
     tacit.audit(None, *walkers.split((0.5, 0.5)), attackers=["logistic"], floor=False, tell=told.append)
     assert "s: logistic" in told
+
+
+def test_windows_are_attacked_by_their_shape_and_spectrum():
+    """The secret is the frequency of a sine whose phase is random: no single sample says anything."""
+    rng = np.random.default_rng(0)
+    s = rng.integers(2, size=500)
+    time = np.arange(64) / 64
+    phase = rng.uniform(0, 2 * np.pi, (500, 1))
+    windows = np.sin(2 * np.pi * (5 + 2 * s[:, None]) * time + phase)[:, None] + 0.3 * rng.standard_normal((500, 1, 64))
+    attack, test = Dataset(windows, None, pd.DataFrame({"s": s})).split((0.5, 0.5))
+    report = tacit.audit(None, attack, test, attackers="logistic", floor=False)
+    found = report.leakage["s"].attackers
+    assert found["logistic"].value < 0.7
+    assert found["spectrum"].value > 0.95
+    assert found["convolutional"].value > 0.9
+    images = Dataset(windows.reshape(500, 1, 8, 8), None, pd.DataFrame({"s": s}))
+    report = tacit.audit(None, *images.split((0.5, 0.5)), attackers="logistic", floor=False)
+    assert "convolutional" in report.leakage["s"].attackers
+    assert "spectrum" not in report.leakage["s"].attackers

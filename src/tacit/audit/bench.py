@@ -14,6 +14,7 @@ from tacit.audit.attackers import Counting, Maker
 from tacit.audit.certificate import release_cells
 from tacit.audit.released import known_classes, plain
 from tacit.audit.report import Result
+from tacit.audit.signals import Convolutional, SpectralTrees
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
 from tacit.dataset import Dataset, allot
 from tacit.errors import InputError
@@ -38,6 +39,7 @@ class Contest:
     yt: np.ndarray
     ut: np.ndarray | None
     finite: bool
+    shape: tuple[int, ...]  # of one released record: a row, a window or an image
 
 
 @dataclass(frozen=True)
@@ -95,13 +97,17 @@ class Bench:
                     f"in `test`; attackers need two classes and two rows: use larger parts"
                 )
             ua, ut = (None if (u := d.units_of(column)) is None else u[k] for d, k in ((attack, ka), (test, kt)))
-            yield Contest(column, len(classes[0]), Xa[ka], ya[ka], ua, Xt[kt], yt[kt], ut, finite)
+            yield Contest(column, len(classes[0]), Xa[ka], ya[ka], ua, Xt[kt], yt[kt], ut, finite, np.shape(Zt)[1:])
 
     def fight(self, contest: Contest, headline: str) -> Outcome:
         """Train every attacker; the one that did best on validation rows is chosen, test rows unseen."""
         makers = dict(self.makers)
         if contest.finite:
             makers["counting"] = lambda shape, m, seed: Counting()
+        if len(contest.shape) in (2, 3):
+            makers["convolutional"] = lambda shape, m, seed: Convolutional(contest.shape, seed)
+        if len(contest.shape) == 2:
+            makers["spectrum"] = lambda shape, m, seed: SpectralTrees(contest.shape, seed)
         X, y, units = contest.Xa, contest.ya, contest.ua
         if len(X) > self.most_rows:
             some = np.random.default_rng(self.seed).permutation(len(X))[: self.most_rows]
