@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats as sps
 from sklearn import metrics
 
-from tacit.audit.certificate import certify, release_cells
 from tacit.audit.stats import accuracy, balanced_accuracy, binomial_interval, macro_auc
 
 
@@ -111,75 +110,3 @@ def test_few_units_still_cover():
 def test_binomial_interval_is_exact():
     assert binomial_interval(0.0, 20)[1] == pytest.approx(0.1684, abs=1e-4)
     assert binomial_interval(7 / 20, 20) == pytest.approx((0.1539, 0.5922), abs=1e-4)
-
-
-# -- the certificate ----------------------------------------------------------------------------
-
-
-def _simulate(law, n_per_class, runs, seed, delta=0.05):
-    """Share of runs in which the bound, and the bare plug-in, lie under the truth."""
-    rng = np.random.default_rng(seed)
-    m = len(law)
-    truth = law.max(axis=0).sum() / m
-    bound_fails = plugin_fails = 0
-    for _ in range(runs):
-        cells = np.concatenate([rng.choice(law.shape[1], n, p=p) for n, p in zip(n_per_class, law, strict=True)])
-        c = certify(cells, np.repeat(np.arange(m), n_per_class), m, delta)
-        bound_fails += c.bound < truth
-        plugin_fails += c.plugin < truth
-    return bound_fails / runs, plugin_fails / runs
-
-
-def test_certificate_holds_where_the_plugin_fails():
-    """k=2: no upward bias, so the bare plug-in is under the truth about half the time (the control)."""
-    fails, plugin = _simulate(np.array([[0.45, 0.55], [0.55, 0.45]]), [300, 900], 2000, seed=0)
-    assert fails <= 0.05
-    assert 0.35 < plugin < 0.6
-
-
-def test_certificate_holds_for_many_cells_and_unbalanced_classes():
-    rng = np.random.default_rng(2)
-    for k, m in ((16, 3), (64, 2)):
-        fails, _ = _simulate(rng.dirichlet(np.ones(k) * 5, size=m), [150, *[60] * (m - 1)], 300, seed=3)
-        assert fails <= 0.05
-
-
-def test_certificate_is_tight():
-    """k=64, n=16k, truth .550 gives at most .575."""
-    k = 64
-    tilt = np.where(np.arange(k) % 2, 1.1, 0.9) / k
-    law = np.array([tilt, tilt[::-1]])
-    assert law.max(axis=0).sum() / 2 == pytest.approx(0.55)
-    rng = np.random.default_rng(0)
-    cells = np.concatenate([rng.choice(k, 8000, p=p) for p in law])
-    assert certify(cells, np.repeat([0, 1], 8000), 2).bound <= 0.575
-
-
-def test_dependent_records_break_the_naive_form_and_not_ours():
-    rng = np.random.default_rng(4)
-    ours = naive = 0
-    law = np.array([[0.3, 0.7], [0.7, 0.3]])
-    for _ in range(500):  # 30 people a class, each counted 20 times
-        people = np.concatenate([rng.choice(2, 30, p=p) for p in law])
-        cells, secret, units = np.repeat(people, 20), np.repeat([0, 1], 600), np.repeat(np.arange(60), 20)
-        naive += certify(cells, secret, 2).bound < 0.7
-        ours += certify(cells, secret, 2, units=units).bound < 0.7
-    assert ours <= 25
-    assert naive > 75
-
-
-def test_certificate_of_a_full_leak_and_of_nothing():
-    secret = np.repeat([0, 1, 2], 100)
-    assert certify(secret, secret, 3).bound == 1
-    nothing = certify(np.zeros(300, dtype=int), secret, 3)
-    assert nothing.plugin == pytest.approx(1 / 3)
-    assert nothing.smallest_cell == 300
-
-
-def test_finite_releases_are_recognised():
-    rng = np.random.default_rng(0)
-    assert release_cells(rng.standard_normal((100, 2))) is None
-    cells = release_cells(np.array([[1.0, 2.0], [1.0, 2.0], [0.0, 2.0], [1.0, 2.0]]))
-    assert cells is not None
-    assert len(set(cells)) == 2
-    assert cells[0] == cells[1] == cells[3]

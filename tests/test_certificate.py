@@ -1,0 +1,435 @@
+"""The certificate, by simulation of known laws and against exact arithmetic.
+
+Every simulation has a fixed seed; its stated false-alarm rate is what a fresh seed would have.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from tacit.audit.certificate import (
+    certify,
+    certify_channel,
+    local_dp_bound,
+    product_secret,
+    release_cells,
+    units_needed,
+)
+from tacit.audit.gaussian import _shuffle, certify_gaussian, gaussian_bound, log_mixture
+from tacit.errors import InputError
+
+
+def _draw(law, n_per_class, rng):
+    """Cells and secrets of records that follow known class-conditional laws."""
+    cells = [
+        np.minimum(np.searchsorted(p.cumsum(), rng.random(n)), len(p) - 1)
+        for n, p in zip(n_per_class, law, strict=True)
+    ]
+    return np.concatenate(cells), np.repeat(np.arange(len(law)), n_per_class)
+
+
+def _failures(law, n_per_class, runs, seed, channel=None):
+    """Share of runs in which the bound, and the bare plug-in, lie under the truth; delta is .05."""
+    rng = np.random.default_rng(seed)
+    m = len(law)
+    truth = (law if channel is None else law @ channel).max(axis=0).sum() / m
+    found = []
+    for _ in range(runs):
+        cells, secret = _draw(law, n_per_class, rng)
+        found.append(certify(cells, secret, m) if channel is None else certify_channel(cells, secret, m, channel))
+    return np.mean([c.bound < truth for c in found]), np.mean([c.plugin < truth for c in found])
+
+
+def _response(k, keep):
+    """Randomised response: the code stays with probability `keep`, else any other symbol."""
+    return np.full((k, k), (1 - keep) / (k - 1)) + np.eye(k) * (keep - (1 - keep) / (k - 1))
+
+
+# -- does it hold, and is it tight ------------------------------------------------------------------
+
+
+def test_it_holds_where_the_plugin_fails():
+    """k=2: no upward bias, so the bare plug-in is under the truth about half the time (the control)."""
+    fails, plugin = _failures(np.array([[0.45, 0.55], [0.55, 0.45]]), [300, 900], 2000, seed=0)
+    # The bound lies 2.46 standard deviations above the truth: fails in .7 % of runs. More than 100 of 2,000: < 1e-12.
+    assert fails <= 0.05
+    assert 0.35 < plugin < 0.6  # binomial sd .011 around .48: false alarm < 1e-6
+
+
+def test_it_holds_behind_a_channel_where_the_plugin_fails():
+    law, channel = np.array([[0.2, 0.8], [0.8, 0.2]]), _response(2, 0.9)
+    fails, plugin = _failures(law, [200, 400], 2000, seed=1, channel=channel)
+    assert fails <= 0.05  # none in 8,000 measured; false alarm < 1e-12
+    assert 0.35 < plugin < 0.6  # false alarm < 1e-6
+
+
+@pytest.mark.parametrize("k, m", [(16, 3), (64, 2)])
+def test_it_holds_for_many_cells_and_unbalanced_classes(k, m):
+    law = np.random.default_rng(2).dirichlet(np.ones(k) * 5, size=m)
+    fails, _ = _failures(law, [150, *[60] * (m - 1)], 300, seed=3)
+    assert fails <= 0.05  # the upward bias leaves under .1 %; false alarm < 1e-12
+
+
+def test_plain_accuracy_holds_where_its_plugin_fails():
+    rng = np.random.default_rng(8)
+    joint, n = np.array([0.3, 0.2, 0.2, 0.3]), 400  # P(s, z) in the order 00, 01, 10, 11; truth .6
+    slack = np.sqrt(np.log(20) / (2 * n))
+    bounds = []
+    for _ in range(1000):
+        drawn = rng.choice(4, n, p=joint)
+        bounds.append(certify(drawn % 2, drawn // 2, 2).accuracy_bound)
+    assert np.mean(np.array(bounds) < 0.6) <= 0.05  # 2.5 standard deviations: .6 % fail; false alarm < 1e-12
+    assert 0.35 < np.mean(np.array(bounds) - slack < 0.6) < 0.6  # the control; binomial sd .016, false alarm < 1e-6
+
+
+def test_plain_accuracy_tells_of_base_rates_that_balance_hides():
+    secret = np.repeat([0, 1], [950, 50])
+    c = certify(np.zeros(1000, dtype=int), secret, 2)
+    assert c.plugin == 0.5
+    assert c.accuracy_bound > 0.95
+
+
+def test_it_is_tight():
+    """k=64, n=16k, truth .550 gives at most .575."""
+    k = 64
+    tilt = np.where(np.arange(k) % 2, 1.1, 0.9) / k
+    law = np.array([tilt, tilt[::-1]])
+    assert law.max(axis=0).sum() / 2 == pytest.approx(0.55)
+    # Measured over 300 seeds: .561 on average, standard deviation .004; false alarm about 1e-4.
+    assert certify(*_draw(law, [8000, 8000], np.random.default_rng(0)), 2).bound <= 0.575
+
+
+def test_dependent_records_break_the_naive_form_and_not_ours():
+    rng = np.random.default_rng(4)
+    ours = naive = 0
+    for _ in range(500):  # 30 people a class, each counted 20 times
+        people, _ = _draw(np.array([[0.3, 0.7], [0.7, 0.3]]), [30, 30], rng)
+        cells, secret, units = np.repeat(people, 20), np.repeat([0, 1], 600), np.repeat(np.arange(60), 20)
+        naive += certify(cells, secret, 2).bound < 0.7
+        ours += certify(cells, secret, 2, units=units).bound < 0.7
+    assert ours <= 25  # fails in .4 % of runs; false alarm < 1e-12
+    assert naive > 75  # fails in about 24 %, binomial sd 10: false alarm < 1e-5
+
+
+def test_a_unit_of_two_classes_adds_its_shares():
+    """Both classes in every unit: one unit moves both terms, as much as if it were two records of one class."""
+    cells, secret = np.zeros(40, dtype=int), np.tile([0, 1], 20)
+    pure = certify(cells, np.repeat([0, 1], 20), 2, units=np.repeat(np.arange(20), 2))
+    mixed = certify(cells, secret, 2, units=np.repeat(np.arange(20), 2))
+    assert (mixed.bound - mixed.plugin) == pytest.approx(pure.bound - pure.plugin)
+    assert (mixed.bound - mixed.plugin) == pytest.approx(np.sqrt(2) * (certify(cells, secret, 2).bound - 0.5))
+
+
+# -- what is always true ----------------------------------------------------------------------------
+
+
+@st.composite
+def coded_records(draw):
+    n, m, k = draw(st.integers(4, 120)), draw(st.integers(2, 5)), draw(st.integers(1, 12))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    secret = np.concatenate([np.arange(m), rng.integers(m, size=n)])
+    units = rng.integers(max(1, n // 3), size=len(secret)) if draw(st.booleans()) else None
+    return rng.integers(k, size=len(secret)), secret, m, units, k, rng
+
+
+@given(coded_records())
+@settings(max_examples=80, deadline=None)
+def test_the_order_of_bound_plugin_and_guessing(records):
+    cells, secret, m, units, _, _ = records
+    c = certify(cells, secret, m, units=units)
+    assert 1 >= c.bound >= c.plugin - 1e-12
+    assert c.plugin >= c.guessing - 1e-12
+    assert c.accuracy_bound >= np.bincount(secret).max() / len(secret) - 1e-12
+    assert 0 <= c.exposed <= 1
+    assert (c.largest_odds is None) == (c.worst_cell is None)
+
+
+@given(coded_records())
+@settings(max_examples=60, deadline=None)
+def test_the_names_of_cells_do_not_matter(records):
+    cells, secret, m, units, k, rng = records
+    names = rng.permutation(k) + 7
+    one, other = certify(cells, secret, m, units=units), certify(names[cells], secret, m, units=units)
+    for fact in ("bound", "plugin", "accuracy_bound", "smallest_cell", "cells", "exposed", "largest_odds"):
+        assert getattr(other, fact) == pytest.approx(getattr(one, fact))
+
+
+@given(coded_records())
+@settings(max_examples=60, deadline=None)
+def test_merging_cells_or_adding_noise_never_raises_the_plugin(records):
+    cells, secret, m, units, k, rng = records
+    before = certify(cells, secret, m, units=units)
+    assert certify(cells // 2, secret, m, units=units).plugin <= before.plugin + 1e-12
+    noisy = certify_channel(cells, secret, m, rng.dirichlet(np.ones(4), size=k), units=units)
+    assert noisy.plugin <= before.plugin + 1e-12
+    assert noisy.accuracy_bound <= before.accuracy_bound + 1e-12
+    silent = certify_channel(cells, secret, m, np.eye(k), units=units)
+    assert silent.bound == pytest.approx(before.bound)
+    assert (silent.smallest_cell, silent.cells, silent.worst_cell) == (
+        before.smallest_cell,
+        before.cells,
+        before.worst_cell,
+    )
+
+
+def test_a_full_leak_and_nothing():
+    secret = np.repeat([0, 1, 2], 100)
+    full, nothing = certify(secret, secret, 3), certify(np.zeros(300, dtype=int), secret, 3)
+    assert (full.bound, full.exposed) == (1, 1)
+    assert full.largest_odds == 100  # the two other classes count as seen once among their 100
+    assert nothing.plugin == pytest.approx(1 / 3)
+    assert (nothing.smallest_cell, nothing.largest_odds, nothing.exposed) == (300, 1, 0)
+
+
+def test_the_worst_cell_is_named_and_small_cells_are_not_taken_for_it():
+    # Cell 5: 40 to 10. Cell 6: 57 to 90. Cell 9: three records, all of class 0.
+    cells = np.repeat([5, 6, 9, 5, 6], [40, 57, 3, 10, 90])
+    secret = np.repeat([0, 1], 100)
+    c = certify(cells, secret, 2)
+    assert (c.worst_cell, c.largest_odds, c.smallest_cell) == (5, pytest.approx(4), 3)
+    assert c.exposed == pytest.approx(3 / 200)
+    # Fifty records of five people are five, not fifty: cell 5 is too small as well.
+    units = np.where(cells == 5, np.arange(200) % 5, np.arange(200) + 5)
+    assert certify(cells, secret, 2, units=units).worst_cell == 6
+
+
+def test_exposure_does_not_count_what_the_base_rate_says():
+    secret = np.repeat([0, 1], [950, 50])
+    assert certify(np.zeros(1000, dtype=int), secret, 2).exposed == 0  # 95 % sure of everybody, from no release
+
+
+def test_candidates_share_delta():
+    cells, secret = _draw(np.array([[0.4, 0.6], [0.6, 0.4]]), [200, 200], np.random.default_rng(0))
+    one, five = certify(cells, secret, 2, delta=0.01), certify(cells, secret, 2, delta=0.05, candidates=5)
+    assert five.bound == pytest.approx(one.bound)
+    assert (five.delta, five.candidates) == (0.05, 5)
+    noisy = certify_channel(cells, secret, 2, np.eye(2), delta=0.05, candidates=5)
+    assert noisy.bound == pytest.approx(one.bound)
+    codes = cells.astype(float)
+    rare = certify_gaussian(codes, secret, 2, 1.0, 0.008, 0.002, draws=200)
+    shared = certify_gaussian(codes, secret, 2, 1.0, 0.04, 0.01, draws=200, candidates=5)
+    assert shared.bound == pytest.approx(rare.bound)
+    assert shared.delta == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("m", [2, 3, 7])
+@pytest.mark.parametrize("odds", [1, 3, 20])
+def test_optimal_randomised_response_attains_the_local_dp_bound(m, odds):
+    keep, other = Fraction(odds, m - 1 + odds), Fraction(1, m - 1 + odds)
+    exact = sum(max(keep if z == s else other for s in range(m)) for z in range(m)) / m
+    assert exact == Fraction(odds, m - 1 + odds)
+    assert local_dp_bound(np.log(odds), m) == pytest.approx(float(exact), abs=1e-12)
+    secret = np.repeat(np.arange(m), 30)  # the secret itself is the code: nothing leaks more
+    found = certify_channel(secret, secret, m, _response(m, float(keep)))
+    assert found.plugin == pytest.approx(float(exact), abs=1e-12)
+    assert found.largest_odds == pytest.approx(odds)
+
+
+def test_local_dp_bound_at_its_ends():
+    assert local_dp_bound(0, 4) == pytest.approx(0.25)
+    assert local_dp_bound(1000, 4) == 1  # and no overflow
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"secret": np.array([0, 1, -1, 0])}, "Leave out records"),
+        ({"secret": np.array([0, 1])}, "2 rows"),
+        ({"secret": np.array([0.0, 1.0, 0.0, 1.0])}, "whole number"),
+        ({"units": np.array([0, 1])}, "units has 2 rows"),
+        ({"cells": np.array([0.5, 1, 1, 0])}, "whole number"),
+        ({"cells": np.array([], dtype=int), "secret": np.array([], dtype=int)}, "no record"),
+        ({"delta": 0.0}, "delta must"),
+        ({"candidates": 0}, "candidates must"),
+    ],
+)
+def test_bad_input_is_refused(change, message):
+    good = {"cells": np.array([0, 1, 1, 0]), "secret": np.array([0, 1, 0, 1]), "n_classes": 2}
+    with pytest.raises(InputError, match=message):
+        certify(**(good | change))
+
+
+@pytest.mark.parametrize("channel", [np.eye(1), np.ones((2, 2)), np.array([[2.0, -1.0], [0.0, 1.0]])])
+def test_a_channel_that_is_none_is_refused(channel):
+    with pytest.raises(InputError, match="channel"):
+        certify_channel(np.array([0, 1]), np.array([0, 1]), 2, channel)
+
+
+def test_finite_releases_are_recognised():
+    rng = np.random.default_rng(0)
+    assert release_cells(rng.standard_normal((100, 2))) is None
+    cells = release_cells(np.array([[1.0, 2.0], [1.0, 2.0], [0.0, 2.0], [1.0, 2.0]]))
+    assert cells is not None
+    assert len(set(cells)) == 2
+    assert cells[0] == cells[1] == cells[3]
+
+
+# -- several secrets, and how many units ------------------------------------------------------------
+
+
+def test_the_product_of_secrets_is_missing_where_any_is():
+    product = product_secret(np.array([[0, 0], [1, 0], [-1, 1], [0, 1], [1, -1], [1, 0]]))
+    assert product.tolist() == [0, 2, -1, 1, -1, 2]
+
+
+def test_the_product_can_leak_what_no_secret_alone_does():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(2, size=(2, 20_000))
+    product = product_secret(np.column_stack([a, b]))
+    # Plug-in .5 and bias about .004, slack .009: above .53 by chance < 1e-4.
+    assert certify(a ^ b, a, 2).bound < 0.53
+    assert certify(a ^ b, b, 2).bound < 0.53
+    joint = certify(a ^ b, product, 4)
+    assert joint.plugin == pytest.approx(0.5)  # exactly: the parity leaves two of four
+    assert joint.guessing == 0.25
+
+
+def test_as_many_units_as_said_give_about_the_aim():
+    """Truth .55 in 16 cells, aim .58, ten pilots of 1,000 units a class."""
+    k, rng = 16, np.random.default_rng(3)
+    tilt = np.where(np.arange(k) % 2, 1.1, 0.9) / k
+    law = np.array([tilt, tilt[::-1]])
+    answers = [units_needed(*_draw(law, [1000, 1000], rng), 2, 0.58) for _ in range(10)]
+    bounds = [certify(*_draw(law, [a, a], rng), 2).bound for a in answers for _ in range(5)]
+    # One pilot's answer gives .581 with standard deviation .009 (40 pilots): false alarm about .5 %.
+    assert np.mean(bounds) == pytest.approx(0.58, abs=0.01)
+
+
+def test_units_needed_counts_units_and_not_their_records():
+    rng = np.random.default_rng(0)
+    cells, secret = _draw(np.array([[0.4, 0.6], [0.6, 0.4]]), [300, 300], rng)
+    once = units_needed(cells, secret, 2, 0.66)
+    many = units_needed(np.repeat(cells, 8), np.repeat(secret, 8), 2, 0.66, units=np.repeat(np.arange(600), 8))
+    assert once == many
+    uneven = np.repeat(np.arange(600), np.tile([1, 15], 300))
+    assert units_needed(cells[uneven], secret[uneven], 2, 0.66, units=uneven) > once  # unequal units weigh as fewer
+
+
+def test_units_needed_says_when_no_number_will_do():
+    cells, secret = _draw(np.array([[0.3, 0.7], [0.7, 0.3]]), [2000, 2000], np.random.default_rng(0))
+    assert units_needed(cells, secret, 2, aim=0.65) is None  # truth .7, sd .007: false alarm < 1e-9
+    assert units_needed(cells, secret, 2, aim=0.75) < units_needed(cells, secret, 2, aim=0.72)
+
+
+def test_units_needed_sees_through_the_bias_of_few_units():
+    """24 classes, 16 cells, nothing leaks, 4 units a class: the plug-in is .24, yet .1 can be had."""
+    rng = np.random.default_rng(0)
+    cells, secret = rng.integers(16, size=96), np.repeat(np.arange(24), 4)
+    assert certify(cells, secret, 24).plugin > 0.2
+    answer = units_needed(cells, secret, 24, aim=0.1)
+    assert answer is not None  # one of 100 pilots gave None: false alarm 1 %
+    reached = certify(rng.integers(16, size=24 * answer), np.repeat(np.arange(24), answer), 24)
+    assert reached.bound < 0.1  # .070 to .093 over 100 pilots of 96 records: false alarm under 1 %
+
+
+# -- Gaussian noise ---------------------------------------------------------------------------------
+
+
+def test_the_noisy_certificate_holds_where_its_plugin_fails():
+    """Codes at -.5 or .5 and noise .25, nearly the k=2 code: little upward bias. The truth by quadrature."""
+    sigma, points, law = 0.25, np.array([-0.5, 0.5]), np.array([[0.3, 0.7], [0.7, 0.3]])
+
+    def best(x):
+        return (law @ norm.pdf(x, points, sigma)).max() / 2
+
+    truth = 2 * integrate.quad(best, 0, 3, points=[0.5])[0]  # symmetric around 0
+    assert 0.68 < truth < 0.7
+    rng = np.random.default_rng(9)
+    found = []
+    for run in range(200):
+        cells, secret = _draw(law, [30, 90], rng)
+        found.append(certify_gaussian(points[cells], secret, 2, sigma, draws=2500, seed=run))
+    # The bound lies 3.5 standard deviations above the truth, .03 % fail: more than 10 of 200 < 1e-12.
+    assert sum(c.bound < truth for c in found) <= 10
+    # The controls: the plug-in alone, and with the Monte Carlo slack only. Expected 95 and 50, sd 7: < 1e-3.
+    monte_carlo = np.sqrt(np.log(100) / 5000)
+    assert 65 < sum(c.plugin < truth for c in found) < 130
+    assert sum(c.plugin + monte_carlo < truth for c in found) > 20
+
+
+def test_two_points_attain_the_data_free_bound():
+    codes, secret = np.repeat([-0.5, 0.5], 50)[:, None], np.repeat([0, 1], 50)
+    exact = gaussian_bound(1.0, 0.7, 2)
+    assert exact == pytest.approx(norm.cdf(0.5 / 0.7))
+    found = certify_gaussian(codes, secret, 2, 0.7, draws=40_000)
+    assert found.plugin == pytest.approx(exact, abs=0.005)  # sd under .001: false alarm < 1e-5
+    assert found.bound - found.plugin == pytest.approx(
+        np.sqrt(2 / 50 * np.log(1 / 0.04) / 2) / 2 + np.sqrt(np.log(1 / 0.01) / 80_000)
+    )
+    assert gaussian_bound(0, 1, 5) == pytest.approx(0.2)
+    assert gaussian_bound(1e6, 1, 5) == 1
+
+
+def test_little_and_much_noise():
+    rng = np.random.default_rng(0)
+    cells, secret = _draw(np.array([[0.3, 0.7], [0.6, 0.4]]), [100, 50], rng)
+    code = certify(cells, secret, 2)
+    little = certify_gaussian(cells.astype(float), secret, 2, 0.02, draws=20_000)
+    # Noise that never crosses over releases the cell: both figures are the code's. Sd .001: false alarm < 1e-5.
+    assert little.plugin == pytest.approx(code.plugin, abs=0.005)
+    plain = code.accuracy_bound - np.sqrt(np.log(20) / 300)
+    slack = np.sqrt(np.log(25) / 300) + np.sqrt(2 * (4 / 9 + 1 / 9) * np.log(100) / 40_000)
+    assert little.accuracy_bound == pytest.approx(plain + slack, abs=0.005)
+    much = certify_gaussian(cells.astype(float), secret, 2, 1e4, draws=1000)
+    assert much.plugin == pytest.approx(0.5, abs=1e-3)
+    assert not much.vacuous
+
+
+def test_a_noisy_certificate_in_many_dimensions_says_it_is_vacuous():
+    rng = np.random.default_rng(0)
+    secret = np.arange(200) % 2
+    many = certify_gaussian(rng.uniform(-1, 1, (200, 8)), secret, 2, 0.3, draws=1000)
+    few = certify_gaussian(rng.uniform(-1, 1, (200, 1)), secret, 2, 1.0, draws=1000)
+    assert many.vacuous
+    assert many.null_plugin > 0.8  # every record is an island
+    assert not few.vacuous
+    assert few.exposed == 0
+
+
+def test_shuffling_by_unit_sees_the_bias_of_few_people():
+    """Ten people of 40 windows each in a spot of their own: shuffled windows look harmless, shuffled people do not."""
+    rng = np.random.default_rng(1)
+    person = np.repeat(np.arange(10), 40)
+    codes = (rng.uniform(-1, 1, (10, 2)))[person] + 0.02 * rng.standard_normal((400, 2))
+    by_window = certify_gaussian(codes, person % 2, 2, 0.2, draws=1000)
+    by_person = certify_gaussian(codes, person % 2, 2, 0.2, draws=1000, units=person)
+    # Measured over 40 seeds: .84 and .55 on average, never closer than .19; false alarm < 1e-3.
+    assert by_person.null_plugin > by_window.null_plugin + 0.05
+    assert by_person.vacuous
+    assert by_person.bound > by_window.bound
+    assert by_person.n_units == 10
+
+
+def test_shuffled_units_keep_their_labels_together():
+    units = np.array([3, 1, 3, 2, 1, 3])
+    secret = np.array([0, 1, 0, 2, 1, 0])
+    seen = set()
+    for seed in range(30):
+        shuffled = _shuffle(secret, units, np.random.default_rng(seed))
+        assert all(len(set(shuffled[units == u])) == 1 for u in (1, 2, 3))
+        seen.add(tuple(shuffled))
+    assert len(seen) == 6  # all orders of three units; one stays unseen with probability 6 (5/6)^30 = .025
+
+
+@pytest.mark.parametrize("n", [3, 1024, 1500])
+def test_the_chunked_mixture_equals_the_slow_one(n):
+    rng = np.random.default_rng(n)
+    points, centres = 3 * rng.standard_normal((1100, 2)), 40 * rng.standard_normal((n, 2))
+    slow = logsumexp(-((points[:, None] - centres[None]) ** 2).sum(-1) / 2, axis=1) - np.log(n)
+    np.testing.assert_allclose(log_mixture(points, centres), slow, rtol=1e-9, atol=1e-9)
+
+
+def test_the_noisy_certificate_refuses_no_noise_and_missing_codes():
+    secret = np.array([0, 1])
+    with pytest.raises(InputError, match="sigma is 0"):
+        certify_gaussian(np.zeros((2, 1)), secret, 2, 0.0)
+    with pytest.raises(InputError, match="NaN"):
+        certify_gaussian(np.array([0.0, np.nan]), secret, 2, 1.0)
