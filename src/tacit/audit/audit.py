@@ -8,19 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tacit.audit import attacks
 from tacit.audit.attackers import Counting, resolve
 from tacit.audit.bench import Bench
-from tacit.audit.certificate import Certificate, certify, release_cells
+from tacit.audit.certification import Certified, certify_release
 from tacit.audit.released import (
     can_tell,
     check_pair,
     join_parts,
-    known_classes,
     name_of,
-    plain_frame,
     released,
     seen,
     stack_rows,
@@ -33,7 +30,6 @@ from tacit.audit.released import (
 from tacit.audit.report import Attack, Report, Result
 from tacit.dataset import Dataset
 from tacit.errors import InputError
-from tacit.labels import MISSING, encode_labels
 
 FEWEST_IN_SAMPLE = 60  # seen rows needed to say anything about them
 
@@ -49,6 +45,7 @@ def audit(
     views: Sequence[Any] = (),
     pooled: Sequence[int] = (5, 20),
     scan: bool = False,
+    candidates: int = 1,
     level: float = 0.95,
     floor: bool = True,
     name: str | None = None,
@@ -73,6 +70,8 @@ def audit(
     views : other releases of the same records, read together with this one
     pooled : numbers of releases of one unit that an attacker reads together
     scan : also find which other columns of X the release gives away
+    candidates : how many releases, fixed beforehand, are certified on these rows to choose among; each
+        gets its share of the error
     level : confidence of the intervals and of the certificate
     floor : also show what the predicted label alone gives away
     tell : called with a line of text whenever an attacker starts, to show progress. An interrupt (Ctrl-C)
@@ -142,21 +141,19 @@ def audit(
             f"{crossing} units are in both `attack` and `test`, so attackers have met the people they are tested on "
             f"and nothing can be certified; split by unit (Dataset.split does)"
         )
-    certificate, bound = dict.fromkeys(leakage), dict.fromkeys(leakage)
+    certified = Certified(dict.fromkeys(leakage), dict.fromkeys(leakage), [])
     if fresh and not crossing:
         # rows equal to rows of the fit may be other people's: the larger bound holds whichever they are
         versions = [(Za_fresh, part_a, Zt_fresh, part_t)]
         if seen_a.any() or seen_t.any():
             versions.append((Za, attack, Zt, test))
-        certificate, bound = _certificates(versions, level, notes)
+        # columns beside the release carry no noise: then only counting can certify
+        certified = certify_release(None if alongside else release, versions, level, candidates, seed)
+    notes += certified.notes
     label_only = _floor(strict, part_a, part_t, seed) if floor and len(part_a.y.columns) else {}
     if bench.interrupted or strict.interrupted:
         notes.append(f"interrupted: only these attackers finished: {', '.join(strict.makers)}")
     notes += getattr(release, "notes_", [])
-    if sum(c is not None for c in certificate.values()) > 1:
-        notes.append(
-            "every secret is certified by itself; what the release says about their combination is not covered"
-        )
     settings = {
         "attackers": list(makers),
         "level": level,
@@ -164,13 +161,14 @@ def audit(
         "data": test.name,
         "rows": {"attack": len(part_a), "test": len(part_t)},
         "alongside": list(alongside or []),
+        "candidates": candidates,
     }
     return Report(
         name=name or name_of(release),
         utility=utility,
         leakage=leakage,
-        certificate=certificate,
-        bound=bound,
+        certificate=certified.certificate,
+        bound=certified.bound,
         in_sample=in_sample,
         label_only=label_only,
         attacks=tuple(a for a in others if a is not None),
@@ -178,49 +176,6 @@ def audit(
         notes=tuple(notes),
         settings=settings,
     )
-
-
-def _certificates(
-    versions: list[tuple[Any, Dataset, Any, Dataset]], level: float, notes: list[str]
-) -> tuple[dict[str, Certificate | None], dict[str, float | None]]:
-    """Certify every secret on all fresh rows (attackers never touch the filter, so both parts may count)."""
-    names = list(versions[0][1].sensitive.columns)
-    certificate: dict[str, Certificate | None] = dict.fromkeys(names)
-    bound: dict[str, float | None] = dict.fromkeys(names)
-    delta = (1 - level) / max(1, len(names))
-    cells = [_cells(Za, Zt) for Za, _, Zt, _ in versions]
-    if any(c is None for c in cells):
-        notes.append("no certificate exists for a release that is not finite; these figures are audited, not certified")
-        return certificate, bound
-    for name in names:
-        found = [
-            [_certify(c, attack, test, name, d) for c, (_, attack, _, test) in zip(cells, versions, strict=True)]
-            for d in (delta, delta / 2)
-        ]
-        worst, two_sided = (max(candidates, key=lambda c: c.bound) for candidates in found)
-        if (
-            two_sided.bound >= 1 and two_sided.plugin < (1 + two_sided.guessing) / 2
-        ):  # the slack's doing, not the leak's
-            notes.append(f"{name}: too few units to certify ({two_sided.n_units:,} units, {two_sided.cells} cells)")
-        else:
-            certificate[name], bound[name] = worst, two_sided.bound
-    return certificate, bound
-
-
-def _certify(cells: Any, attack: Dataset, test: Dataset, name: str, delta: float) -> Certificate:
-    frames = attack.sensitive, test.sensitive
-    classes = known_classes(frames, name)
-    secret = np.concatenate([encode_labels(f[[name]], name, len(f), classes).codes[:, 0] for f in frames])
-    known = secret != MISSING
-    units = None
-    if attack.units is not None:
-        units = pd.factorize(np.concatenate([attack.units_of(name), test.units_of(name)]))[0][known]
-    return certify(cells[known], secret[known], len(classes[0]), delta, units)
-
-
-def _cells(Za: Any, Zt: Any) -> np.ndarray | None:
-    both = pd.concat([plain_frame(Za), plain_frame(Zt)], ignore_index=True)
-    return release_cells(np.column_stack([pd.factorize(both[c])[0] for c in both.columns]).astype(np.int64))
 
 
 def _in_sample(

@@ -13,10 +13,12 @@ from typing import Any
 import pandas as pd
 
 from tacit.audit.certificate import Certificate
+from tacit.audit.gaussian import GaussianCertificate
 from tacit.audit.stats import Measure
 from tacit.errors import InputError, RequirementNotMet
 
 SCHEMA = 1
+AnyCertificate = Certificate | GaussianCertificate
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Report:
     Attributes
     ----------
     utility, leakage : results by target and by sensitive attribute, on rows the filter never saw
-    certificate : by sensitive attribute, a bound on any attacker, or None where none exists
+    certificate : by sensitive attribute (and "a x b" for their product), a bound on any attacker, or None
     in_sample : the same leakage on rows the filter was fitted on, where the data had such rows
     label_only : leakage of releasing nothing but the predicted targets (the floor)
     attacks : other kinds of attack, each with what its attacker knows
@@ -85,7 +87,7 @@ class Report:
     name: str
     utility: Mapping[str, Result]
     leakage: Mapping[str, Result]
-    certificate: Mapping[str, Certificate | None]
+    certificate: Mapping[str, AnyCertificate | None]
     bound: Mapping[str, float | None]  # upper end of the two-sided statement, delta/2 a side
     in_sample: Mapping[str, Result]
     label_only: Mapping[str, Result]
@@ -122,10 +124,7 @@ class Report:
         lines += [f"  {self.sentence(name)}" for name in self.leakage]
         for name, c in self.certificate.items():
             if c is not None:
-                lines.append(
-                    f"  {name}: no attacker names it more often than {_p(c.accuracy_bound)} (plain accuracy, {level}); "
-                    f"the rarest release is shared by {c.smallest_cell:,} of {c.n:,} rows"
-                )
+                lines.append(f"  {worst_case(name, c, level)}")
         for name, r in self.in_sample.items():
             lines.append(f"  {name}, in-sample: {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] on {r.n:,} rows of the fit")
         for attack in self.attacks:
@@ -218,7 +217,7 @@ class Report:
                 return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
             if isinstance(value, Attack):
                 return {"kind": value.kind, "knows": value.knows, "results": plain(value.results)}
-            if isinstance(value, Certificate):
+            if isinstance(value, Certificate | GaussianCertificate):
                 return dataclasses.asdict(value)
             return [plain(v) for v in value] if isinstance(value, tuple) else value
 
@@ -236,6 +235,15 @@ class Report:
         from tacit.report import write_page
 
         return write_page([self], path, title=f"Audit of {self.name}")
+
+
+def worst_case(name: str, c: AnyCertificate, level: str) -> str:
+    """What a mean hides: the plain-accuracy bound, the rarest release, the largest odds, who is exposed."""
+    text = f"{name}: certified for any attacker ≤ {_p(c.bound)} balanced, ≤ {_p(c.accuracy_bound)} plain ({level})"
+    if isinstance(c, Certificate):
+        text += f"; the rarest of {c.cells} releases is shared by {c.smallest_cell:,} of {c.n:,} rows"
+        text += f"; largest odds {c.largest_odds:.1f}" if c.largest_odds is not None else ""
+    return text + f"; {c.exposed:.1%} named with 90 % confidence"
 
 
 def write_whole(path: str | Path, text: str) -> Path:

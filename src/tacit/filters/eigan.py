@@ -115,6 +115,11 @@ class EIGAN(Filter):
         # keyed by the record, never by random_state: asking again gives the same draw
         return code + self.noise * keyed_normal(self._noise_key, X, code.shape[1]) if self.noise else code
 
+    def noiseless(self, X: Any) -> np.ndarray:
+        """The code before its noise, -1..1 in every column: for certificates, never for release."""
+        check_is_fitted(self)
+        return _encode(self.encoder_module_, self._encode(X))
+
     def redraw(self) -> EIGAN:
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
         check_is_fitted(self)
