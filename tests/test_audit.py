@@ -18,6 +18,7 @@ import tacit
 from tacit.audit.attackers import ATTACKERS
 from tacit.dataset import Dataset
 from tacit.errors import RequirementNotMet
+from tacit.report import dominated, write_page
 
 
 def make(n=900, seed=0, leak=0.0, units=None):
@@ -293,6 +294,28 @@ def test_constant_and_one_dimensional_releases():
     report = tacit.audit((np.zeros(150), np.zeros(150)), attack, test, floor=False)
     assert report.leakage["s"].value == pytest.approx(0.5)
     assert report.certificate["s"].plugin == pytest.approx(0.5)
+
+
+def test_dominated_releases_are_named(tmp_path, digits):
+    train, attack, test = digits
+    label = tacit.baselines.LabelOnly(random_state=0).fit(train.X, train.y)
+    reports = [
+        tacit.audit(f, attack, test, attackers="logistic", floor=False, name=n)
+        for n, f in (("raw", None), ("label", label))
+    ]
+    assert dominated(reports) == {("raw", "digit"): "label"}
+    page = write_page(reports, tmp_path / "p.html", "t").read_text()
+    assert "raw is dominated: label is at least as useful and leaks less" in page
+
+
+def test_more_measures_of_the_chosen_attacker(digits):
+    _, attack, test = digits
+    result = tacit.audit(None, attack, test, attackers="logistic", floor=False).leakage["digit"]
+    assert result.more["macro F1"].value == pytest.approx(result.value, abs=0.03)
+    assert result.more["top 5"].value > 0.97
+    assert 2.5 < result.more["bits leaked"].value <= np.log2(10)
+    assert result.more["log-rank privacy"].value < 0.1 < result.more["log-rank privacy"].guessing
+    assert result.advantage.value == pytest.approx((result.value - 0.1) / 0.9)
 
 
 def test_json_table_and_page(tmp_path, digits):

@@ -65,6 +65,7 @@ def pooled(bench: Bench, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> I
                 n=len(truth),
                 n_units=len(truth),
                 attackers={},
+                more={},
             )
         if results:
             yield Attack(f"pooled, {m}", f"{m} releases of the same unit", results)

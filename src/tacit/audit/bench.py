@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tacit.audit.attackers import Counting, Maker
 from tacit.audit.certificate import release_cells
+from tacit.audit.measures import bits_leaked, calibrate, log_rank, macro_f1, top_k
 from tacit.audit.released import known_classes, plain
 from tacit.audit.report import Result
 from tacit.audit.signals import Convolutional, SpectralTrees
@@ -49,6 +50,7 @@ class Outcome:
     contest: Contest
     chosen: str
     probabilities: Mapping[str, np.ndarray]
+    validation: tuple[np.ndarray, np.ndarray] | None  # the chosen one's probabilities there, and the truth
 
     @property
     def best(self) -> np.ndarray:
@@ -117,6 +119,7 @@ class Bench:
         if n_units > 3:
             held = allot(y, np.array([1 - VALIDATION, VALIDATION]), self.seed, units) == 1
         chosen, best, outcomes = "", -1.0, {}
+        validation = None
         for name, make in makers.items():
             self.tell(f"{contest.attribute}: {name}")
             try:
@@ -134,7 +137,8 @@ class Bench:
                 break
             if score > best:
                 chosen, best = name, score
-        return Outcome(contest, chosen, outcomes)
+                validation = (p, y[held]) if held.any() else None
+        return Outcome(contest, chosen, outcomes, validation)
 
     def result(self, outcome: Outcome, headline: str) -> Result:
         """The chosen attacker's measures, and every attacker's headline with its interval widened for showing all."""
@@ -149,7 +153,25 @@ class Bench:
             n=len(c.yt),
             n_units=len(c.yt) if c.ut is None else len(np.unique(c.ut)),
             attackers=shown,
+            more=self._more(outcome),
         )
+
+    def _more(self, outcome: Outcome) -> dict[str, Measure]:
+        """What else the chosen attacker's probabilities say: F1, bits, rank of the truth, top five."""
+        c, p = outcome.contest, outcome.best
+        balanced = (p / outcome.prior).argmax(1)
+        ranks = log_rank(c.yt, p, c.ut, self.level)
+        more = {
+            "macro F1": macro_f1(c.yt, balanced, c.n_classes, c.ut, self.level),
+            "log-rank privacy": ranks.log_rank,
+            "rank mean": ranks.rank_mean,
+        }
+        if outcome.validation is not None and len(np.unique(outcome.validation[1])) == c.n_classes:
+            calibrated = calibrate(*outcome.validation)(p)
+            more["bits leaked"] = bits_leaked(c.yt, calibrated, outcome.prior, c.ut, self.level)
+        if c.n_classes > 5:
+            more["top 5"] = top_k(c.yt, p, 5, c.ut, self.level)
+        return more
 
     def _learn(self, make: Maker, X: np.ndarray, y: np.ndarray, n_classes: int) -> Any:
         """A function from released rows to probabilities of all classes, also those the rows did not have."""

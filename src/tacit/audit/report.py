@@ -14,6 +14,7 @@ import pandas as pd
 
 from tacit.audit.certificate import Certificate
 from tacit.audit.gaussian import GaussianCertificate
+from tacit.audit.measures import advantage
 from tacit.audit.stats import Measure
 from tacit.errors import InputError, RequirementNotMet
 
@@ -38,10 +39,16 @@ class Result:
     n: int
     n_units: int
     attackers: Mapping[str, Measure] = field(default_factory=dict)
+    more: Mapping[str, Measure] = field(default_factory=dict)
 
     @property
     def measure(self) -> Measure:
         return getattr(self, self.headline)
+
+    @property
+    def advantage(self) -> Measure:
+        """How far above guessing, 0 (guessing) to 1 (always right)."""
+        return advantage(self.measure)
 
     @property
     def value(self) -> float:

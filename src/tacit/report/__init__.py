@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from tacit import __version__
-from tacit.audit.report import Report, _p, write_whole
+from tacit.audit.report import Report, _p, worst_case, write_whole
 
 DOES_NOT_PROTECT = (
     "Several releases of the same person, or a release combined with other columns, give away more than one.",
@@ -34,10 +34,29 @@ def write_page(reports: Sequence[Report], path: str | Path, title: str, introduc
         targets=list(reports[0].utility),
         figures=[(s, figure(reports, s)) for s in reports[0].leakage if reports[0].utility],
         limits=DOES_NOT_PROTECT,
+        dominated=dominated(reports),
+        worst_case=worst_case,
+        level=f"{reports[0].settings['level']:.0%}".replace("%", " %"),
         version=__version__,
         when=datetime.datetime.now().strftime("%Y-%m-%d %H:%M"),
     )
     return write_whole(path, text)
+
+
+def dominated(reports: Sequence[Report]) -> dict[tuple[str, str], str]:
+    """Releases that another one beats, by name and secret: at least as useful for every target, and leaking less.
+
+    Both count beyond chance: not less useful by more than half the interval, and leaking less than the lower end.
+    """
+    out = {}
+    for r in reports:
+        for secret, v in r.leakage.items():
+            for other in reports:
+                as_useful = all(other.utility[t].value >= u.value - (u.high - u.low) / 4 for t, u in r.utility.items())
+                if other is not r and r.utility and as_useful and other.leakage[secret].high < v.low:
+                    out[r.name, secret] = other.name
+                    break
+    return out
 
 
 def figure(reports: Sequence[Report], secret: str) -> str:
