@@ -118,7 +118,7 @@ class Bench:
         n_units = len(X) if units is None else len(np.unique(units))
         fold = allot(y, np.ones(FOLDS), self.seed, units) if n_units >= FOLDS else np.full(len(y), -1)
         # few rows make a poor judge: then every fold takes its turn, else one is enough
-        turns = range(FOLDS if len(y) <= FEW_ROWS else 1) if n_units >= FOLDS else ()
+        turns = range(FOLDS if len(y) <= FEW_ROWS and len(makers) > 1 else 1) if n_units >= FOLDS else ()
         held = np.isin(fold, list(turns))
         chosen, best, outcomes = "", -1.0, {}
         validation = None

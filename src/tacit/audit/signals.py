@@ -12,8 +12,8 @@ from tacit.trees import boosted_trees
 class Convolutional:
     """A small convolutional network for windows (channels, length) or images (channels, height, width)."""
 
-    def __init__(self, shape: tuple[int, ...], seed: int, steps: int = 600) -> None:
-        self.shape, self.seed, self.steps = shape, seed, steps
+    def __init__(self, shape: tuple[int, ...], seed: int) -> None:
+        self.shape, self.seed = shape, seed
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Convolutional:
         import torch
@@ -21,6 +21,7 @@ class Convolutional:
 
         conv, pool = (nn.Conv1d, nn.AdaptiveMaxPool1d) if len(self.shape) == 2 else (nn.Conv2d, nn.AdaptiveMaxPool2d)
         self.classes_ = np.unique(y)
+        steps = int(np.clip(len(X) / 128 * 30, 150, 600))  # thirty epochs, within reason
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self.net = nn.Sequential(
@@ -40,9 +41,9 @@ class Convolutional:
             self.net(rows[:2])  # sets the last layer's width
             rng = np.random.default_rng(self.seed)
             adam = torch.optim.AdamW(self.net.parameters(), lr=2e-3, weight_decay=1e-3)
-            decay = torch.optim.lr_scheduler.CosineAnnealingLR(adam, self.steps)
+            decay = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
             self.net.train()
-            for _ in range(self.steps):
+            for _ in range(steps):
                 now = torch.from_numpy(rng.integers(len(rows), size=min(128, len(rows))))
                 loss = nn.functional.cross_entropy(self.net(rows[now]), labels[now])
                 adam.zero_grad()
