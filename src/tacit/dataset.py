@@ -164,6 +164,12 @@ def allot(labels: np.ndarray, fractions: np.ndarray, seed: int, units: np.ndarra
     return part[unit]
 
 
+def cross_folds(codes: np.ndarray, n_folds: int, seed: int, units: np.ndarray | None) -> np.ndarray:
+    """A fold number per record, for parts that must not see it (nor its unit); label columns are spread over folds."""
+    n_units = len(codes) if units is None else len(np.unique(units))
+    return allot(joint_codes(codes), np.ones(max(2, min(n_folds, n_units))), seed, units)
+
+
 def read_table(
     path: str | Path,
     target: str | Sequence[str],

@@ -69,8 +69,7 @@ def _certifier(
 ) -> Certifier | None:
     """The kind of certificate this release can have: by counting, by its noise, or none."""
     Za, attack, Zt, test = version
-    both = pd.concat([plain_frame(Za), plain_frame(Zt)], ignore_index=True)
-    cells = release_cells(np.column_stack([pd.factorize(both[c])[0] for c in both.columns]).astype(np.int64))
+    cells = _cells(Za, Zt)
     if cells is not None:
 
         def by_counting(rows: Any, secret: Any, m: int, delta: float, units: Any) -> AnyCertificate:
@@ -122,8 +121,7 @@ def _useless(c: AnyCertificate) -> str | None:
 def _plan(version: tuple[Any, Dataset, Any, Dataset], columns: list[str], level: float) -> str:
     """How many units a useful certificate would take, in words."""
     Za, attack, Zt, test = version
-    both = pd.concat([plain_frame(Za), plain_frame(Zt)], ignore_index=True)
-    cells = release_cells(np.column_stack([pd.factorize(both[c])[0] for c in both.columns]).astype(np.int64))
+    cells = _cells(Za, Zt)
     if cells is None:
         return ""
     secret, m, units = _secret(attack, test, columns)
@@ -131,6 +129,12 @@ def _plan(version: tuple[Any, Dataset, Any, Dataset], columns: list[str], level:
     aim = (1 + 1 / m) / 2
     needed = units_needed(cells[known], secret[known], m, aim, 1 - level, _at(units, known))
     return "" if needed is None else f"; a bound of {aim:.2f} would take about {needed:,} units a class"
+
+
+def _cells(Za: Any, Zt: Any) -> np.ndarray | None:
+    """The number of each record's release among the distinct ones, both parts in a row; None if not finite."""
+    both = pd.concat([plain_frame(Za), plain_frame(Zt)], ignore_index=True)
+    return release_cells(np.column_stack([pd.factorize(both[c])[0] for c in both.columns]).astype(np.int64))
 
 
 def _at(units: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:

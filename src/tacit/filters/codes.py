@@ -11,7 +11,7 @@ import torch
 from sklearn.cluster import KMeans
 from torch import nn
 
-from tacit.dataset import allot
+from tacit.dataset import allot, cross_folds
 from tacit.filters.base import Problem
 from tacit.filters.posterior import Posteriors
 from tacit.games.exact import closed_code, code_loss, hard_loss, label_mass, learn_linear_codes
@@ -170,8 +170,8 @@ class NetworkCode:
     """Cells chosen by a network on the records themselves, trained with Gumbel-softmax.
 
     The first third of the epochs trains the cells of a class to stand for its probability, which
-    is the label-only code; the rest plays the game. Fold by fold copies, trained in one stack with
-    the code itself, serve to release training rows.
+    is the label-only code; the rest plays the game. Training rows are released by
+    networks of the same start, one per fold, trained when they are asked for.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class NetworkCode:
 
     def fit(self, problem: Problem, secrets: Labels) -> None:
         self.problem, self.secrets = problem, secrets
-        self.net = self._train(np.arange(len(problem.X)), problem.seed)
+        self.net, self.history = self._train(np.arange(len(problem.X)), problem.seed)
 
     def cells(self, X: np.ndarray) -> np.ndarray:
         return _network_cells(self.net, X)
@@ -204,20 +204,17 @@ class NetworkCode:
 
     def out_of_fold(self) -> np.ndarray:
         """The cell of every training row, by a network of the same start that was fitted without it."""
-        problem, n = self.problem, len(self.problem.X)
-        units = n if problem.units is None else len(np.unique(problem.units))
-        labels = joint_codes(side_by_side(problem.targets, self.secrets).codes)
-        folds = allot(labels, np.ones(max(2, min(self.n_folds, units))), problem.seed, problem.units)
-        cells = np.empty(n, dtype=np.int64)
-        history = self.history
+        problem = self.problem
+        codes = side_by_side(problem.targets, self.secrets).codes
+        folds = cross_folds(codes, self.n_folds, problem.seed, problem.units)
+        cells = np.empty(len(folds), dtype=np.int64)
         for f in range(folds.max() + 1):
-            self.history = []
-            net = self._train(np.flatnonzero(folds != f), problem.seed)
+            net, _ = self._train(np.flatnonzero(folds != f), problem.seed)
             cells[folds == f] = _network_cells(net, problem.X[folds == f])
-        self.history = history
         return cells
 
-    def _train(self, rows: np.ndarray, seed: int) -> nn.Module:
+    def _train(self, rows: np.ndarray, seed: int) -> tuple[nn.Module, list[dict[str, Any]]]:
+        history: list[dict[str, Any]] = []
         device = choose_device(self.device)
         problem = self.problem
         X = torch.as_tensor(problem.X[rows], dtype=torch.float32, device=device)
@@ -247,10 +244,10 @@ class NetworkCode:
             loss.backward()
             adam.step()
             if step % batches.per_epoch == 0:
-                self.history.append({"epoch": step // batches.per_epoch, "loss": loss.item()})
+                history.append({"epoch": step // batches.per_epoch, "loss": loss.item()})
                 if self.verbose:
                     print(f"epoch {step // batches.per_epoch + 1}/{self.epochs}: loss {loss.item():.4f}")
-        return stack.module(0).double()
+        return stack.module(0).double(), history
 
 
 def wide_mlp(n_in: Any, n_out: int) -> nn.Module:

@@ -17,11 +17,11 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from tacit.dataset import allot
+from tacit.dataset import cross_folds
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
-from tacit.labels import MISSING, Labels, joint_codes
+from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
 from tacit.release.noise import keyed_normal, new_key
 
@@ -134,9 +134,8 @@ class EIGAN(Filter):
         linearly onto the main encoder's by least squares over its own training rows.
         """
         problem = self._problem
-        labels = joint_codes(np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1))
-        n_units = len(labels) if problem.units is None else len(np.unique(problem.units))
-        folds = allot(labels, np.ones(max(2, min(5, n_units))), problem.seed, problem.units)
+        codes = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
+        folds = cross_folds(codes, 5, problem.seed, problem.units)
         X = problem.X
         main, code = _encode(self.encoder_module_, X), np.empty((len(X), self.n_components))
         for f in range(folds.max() + 1):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.dataset import allot
-from tacit.labels import MISSING, Labels, joint_codes
+from tacit.dataset import cross_folds
+from tacit.labels import MISSING, Labels
 from tacit.trees import boosted_trees
 
 FEWEST_ROWS = 10  # below this no model is fitted, the class frequencies are used
@@ -26,9 +26,8 @@ class Posteriors:
 
     def fit(self, X: np.ndarray, labels: Labels, units: np.ndarray | None, seed: int) -> Posteriors:
         X = X.reshape(len(X), -1)
-        n_units = len(X) if units is None else len(np.unique(units))
-        n_folds = max(2, min(self.n_folds, n_units))
-        self.folds = allot(joint_codes(labels.codes), np.ones(n_folds), seed, units)
+        self.folds = cross_folds(labels.codes, self.n_folds, seed, units)
+        n_folds = int(self.folds.max()) + 1
         self.models = [
             [_fit_one(self.make, X[self.folds != f], codes[self.folds != f], m, seed + f) for f in range(n_folds)]
             for codes, m in zip(labels.codes.T, map(len, labels.classes), strict=True)
