@@ -9,6 +9,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import tacit
 from tacit.dataset import Dataset
+from tacit.errors import InputError
 
 
 def kinds(report):
@@ -175,12 +176,15 @@ def test_windows_are_attacked_by_their_shape_and_spectrum():
     phase = rng.uniform(0, 2 * np.pi, (500, 1))
     windows = np.sin(2 * np.pi * (5 + 2 * s[:, None]) * time + phase)[:, None] + 0.3 * rng.standard_normal((500, 1, 64))
     attack, test = Dataset(windows, None, pd.DataFrame({"s": s})).split((0.5, 0.5))
-    report = tacit.audit(None, attack, test, attackers="logistic", floor=False)
+    shaped = ["logistic", "convolutional", "spectrum"]
+    report = tacit.audit(None, attack, test, attackers=shaped, floor=False)
     found = report.leakage["s"].attackers
     assert found["logistic"].value < 0.7
     assert found["spectrum"].value > 0.95
     assert found["convolutional"].value > 0.9
     images = Dataset(windows.reshape(500, 1, 8, 8), None, pd.DataFrame({"s": s}))
-    report = tacit.audit(None, *images.split((0.5, 0.5)), attackers="logistic", floor=False)
+    report = tacit.audit(None, *images.split((0.5, 0.5)), attackers=shaped, floor=False)
     assert "convolutional" in report.leakage["s"].attackers
     assert "spectrum" not in report.leakage["s"].attackers
+    with pytest.raises(InputError, match="read windows"):
+        tacit.audit((attack.X[:, 0], test.X[:, 0]), attack, test, attackers="convolutional", floor=False)

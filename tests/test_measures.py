@@ -532,7 +532,7 @@ def test_reconstruction_interval_covers_by_unit():
         fresh = np.repeat(rng.standard_normal((60, 2)), 5, axis=0)
         error, total = fresh[:, 1] ** 2, fresh.sum(axis=1) ** 2
         for who, by_unit in ((person, True), (np.arange(300), False)):
-            m = likeness._r2(error, total, who, 0.95)
+            m = likeness.r_squared(error, total, who, 0.95)
             inside = m.low <= 0.5 <= m.high
             covered, naive = covered + (inside and by_unit), naive + (inside and not by_unit)
     assert covered >= 270

@@ -20,6 +20,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
+from tacit.audit.signals import SHAPED
 from tacit.errors import InputError
 from tacit.trees import boosted_trees
 
@@ -129,23 +130,27 @@ PRESETS: dict[str, dict[str, Maker]] = {
 }
 
 
-def resolve(attackers: str | Sequence[Any]) -> dict[str, Maker]:
-    """A preset's name, or a list of attackers' names and scikit-learn classifiers -> makers by name."""
+def resolve(attackers: str | Sequence[Any]) -> dict[str, Maker | None]:
+    """A preset's name, or a list of attackers' names and scikit-learn classifiers -> makers by name.
+
+    Attackers that need to know a record's shape (`SHAPED`) have None: the bench makes them.
+    """
+    names = [*ATTACKERS, *SHAPED]
     if isinstance(attackers, str):
         if attackers in PRESETS:
             return dict(PRESETS[attackers])
-        if attackers not in ATTACKERS:
-            known = ", ".join([*PRESETS, *ATTACKERS])
+        if attackers not in names:
+            known = ", ".join([*PRESETS, *names])
             raise InputError(
                 f"no attackers are called {attackers!r}; the names are {known}, or pass a list of classifiers"
             )
         attackers = (attackers,)
-    makers: dict[str, Maker] = {}
+    makers: dict[str, Maker | None] = {}
     for attacker in attackers:
         if isinstance(attacker, str):
-            if attacker not in ATTACKERS:
-                raise InputError(f"no attacker is called {attacker!r}; the names are {', '.join(ATTACKERS)}")
-            makers[attacker] = ATTACKERS[attacker]
+            if attacker not in names:
+                raise InputError(f"no attacker is called {attacker!r}; the names are {', '.join(names)}")
+            makers[attacker] = ATTACKERS.get(attacker)
         elif hasattr(attacker, "predict_proba"):
             name = type(attacker).__name__
             name = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 100))) if n not in makers)

@@ -61,11 +61,9 @@ def pooled(bench: Bench, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> I
                 c.attribute,
                 "balanced_accuracy",
                 f"{outcome.chosen}, {m} pooled" + (" (few units: read the range)" if few else ""),
-                **measures(truth, p, outcome.prior, None, bench.level),
+                **measures(truth, p, outcome.prior, None, bench.level),  # type: ignore[arg-type]
                 n=len(truth),
                 n_units=len(truth),
-                attackers={},
-                more={},
             )
         if results:
             yield Attack(f"pooled, {m}", f"{m} releases of the same unit", results)
@@ -95,6 +93,15 @@ def several_views(bench: Bench, views: Sequence[Any], parts: Parts) -> Attack | 
     )
     results = bench.run(Za, parts.attack, Zt, parts.test, "sensitive", "balanced_accuracy")
     return Attack("several views", f"{len(views) + 1} releases of the same records together", results)
+
+
+def mask_only(bench: Bench, release: Any, parts: Parts) -> Attack | None:
+    """The bare mask, without a pixel: its shape alone may say who it is. For releases that have ``mask``."""
+    if not hasattr(release, "mask"):
+        return None
+    masks = [np.asarray(release.mask(d.X), float) for d in (parts.attack, parts.test)]
+    results = bench.run(masks[0], parts.attack, masks[1], parts.test, "sensitive", "balanced_accuracy")
+    return Attack("mask only", "where the mask lies, but nothing of what it shows", results)
 
 
 def membership(bench: Bench, release: Any, train: Dataset | None, parts: Parts) -> Attack | None:

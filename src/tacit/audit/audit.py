@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from tacit.audit import attacks
-from tacit.audit.attackers import Counting, resolve
+from tacit.audit.attackers import resolve
 from tacit.audit.bench import Bench
 from tacit.audit.certification import Certified, certify_release
+from tacit.audit.floor import NO_FLOOR, measure_floor
 from tacit.audit.released import (
     can_tell,
     check_pair,
@@ -27,7 +28,9 @@ from tacit.audit.released import (
 from tacit.audit.released import (
     crossing as units_in_both,
 )
-from tacit.audit.report import Attack, Report, Result
+from tacit.audit.report import Attack, Report, Result, provenance
+from tacit.audit.resemblance import resemblance
+from tacit.audit.subgroups import subgroups
 from tacit.dataset import Dataset
 from tacit.errors import InputError
 
@@ -45,9 +48,14 @@ def audit(
     views: Sequence[Any] = (),
     pooled: Sequence[int] = (5, 20),
     scan: bool = False,
+    groups: Sequence[str] = (),
+    reconstruct: bool | None = None,
+    embed: Callable[[np.ndarray], np.ndarray] | None = None,
+    examples: int = 0,
     candidates: int = 1,
     level: float = 0.95,
     floor: bool = True,
+    limit: bool | None = None,
     name: str | None = None,
     seed: int = 0,
     tell: Callable[[str], None] | None = None,
@@ -70,10 +78,16 @@ def audit(
     views : other releases of the same records, read together with this one
     pooled : numbers of releases of one unit that an attacker reads together
     scan : also find which other columns of X the release gives away
+    groups : columns of X by which leakage is also shown, beside the label columns
+    reconstruct : regress the raw records on their releases (None: in the "strong" preset)
+    embed : images -> (n, d) embeddings; then the similarity of releases to their originals is measured
+    examples : how many windows or images the report shows beside their reconstructions. They are real records
+        of `test`: 0, the default, keeps them out of the report
     candidates : how many releases, fixed beforehand, are certified on these rows to choose among; each
         gets its share of the error
     level : confidence of the intervals and of the certificate
-    floor : also show what the predicted label alone gives away
+    floor : also show what the predicted label alone keeps and gives away
+    limit : estimate the best any release could do (None: where that takes seconds)
     tell : called with a line of text whenever an attacker starts, to show progress. An interrupt (Ctrl-C)
         keeps the attackers that have finished, and the report says so
 
@@ -86,6 +100,7 @@ def audit(
     >>> 0 <= report.leakage["shape"].low <= report.leakage["shape"].value <= 1
     True
     """
+    started = time.perf_counter()
     makers = resolve(attackers)
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, such as 0.95; found {level!r}")
@@ -126,6 +141,7 @@ def audit(
         *attacks.pooled(strict, outcomes, pooled),
         attacks.averaging(strict, release, parts),
         attacks.several_views(strict, views, parts),
+        attacks.mask_only(strict, release, parts),
         attacks.membership(strict, release, train, parts),
         attacks.scan(Bench(resolve("trees"), level, seed), parts, alongside or []) if scan else None,
     ]
@@ -150,7 +166,24 @@ def audit(
         # columns beside the release carry no noise: then only counting can certify
         certified = certify_release(None if alongside else release, versions, level, candidates, seed)
     notes += certified.notes
-    label_only = _floor(strict, part_a, part_t, seed) if floor and len(part_a.y.columns) else {}
+    ground = measure_floor(strict, part_a, part_t, limit) if floor and len(part_a.y.columns) else NO_FLOOR
+    if ground.note:
+        notes.append(ground.note)
+    strong = preset == "strong"
+    alike = resemblance(
+        Za_fresh,
+        part_a,
+        Zt_fresh,
+        part_t,
+        reconstruct=strong if reconstruct is None else reconstruct,
+        embed=embed,
+        dtw_windows=0 if release is None else 40 if strong else 10,
+        examples=examples,
+        level=level,
+        seed=seed,
+    )
+    if alike.examples:
+        notes.append(f"this report shows {len(alike.examples)} records of `test` as they are (examples=)")
     if bench.interrupted or strict.interrupted:
         notes.append(f"interrupted: only these attackers finished: {', '.join(strict.makers)}")
     notes += getattr(release, "notes_", [])
@@ -162,6 +195,8 @@ def audit(
         "rows": {"attack": len(part_a), "test": len(part_t)},
         "alongside": list(alongside or []),
         "candidates": candidates,
+        "seconds": round(time.perf_counter() - started, 1),
+        **provenance(),
     }
     return Report(
         name=name or name_of(release),
@@ -170,7 +205,11 @@ def audit(
         certificate=certified.certificate,
         bound=certified.bound,
         in_sample=in_sample,
-        label_only=label_only,
+        label_only=ground.leakage,
+        label_only_utility=ground.utility,
+        limit=ground.limit,
+        groups={o.contest.attribute: subgroups(o, part_t, groups, strict.level) for o in outcomes},
+        resemblance=alike,
         attacks=tuple(a for a in others if a is not None),
         fresh=fresh,
         notes=tuple(notes),
@@ -204,24 +243,3 @@ def _in_sample(
     except InputError as error:
         notes.append(f"the leakage of rows of the fit could not be measured: {error}")
         return {}
-
-
-def _floor(bench: Bench, attack: Dataset, test: Dataset, seed: int) -> dict[str, Result]:
-    """Leakage of the predicted label alone: predicted out of fold on `attack`, then attacked by counting."""
-    from tacit.baselines import LabelOnly
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        known = attack.y.notna().all(axis=1).to_numpy()
-        label = LabelOnly(random_state=seed).fit(
-            attack.take(known).X, attack.take(known).y, units=attack.take(known).units_of()
-        )
-    counting = Bench({"counting": lambda n, m, s: Counting()}, bench.level, seed)
-    return counting.run(
-        label.release_training_rows(),
-        attack.take(known),
-        label.transform(test.X),
-        test,
-        "sensitive",
-        "balanced_accuracy",
-    )

@@ -12,10 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tacit.audit.attackers import Counting, Maker
 from tacit.audit.certificate import release_cells
-from tacit.audit.measures import bits_leaked, calibrate, log_rank, macro_f1, top_k
+from tacit.audit.likeness import nearest_neighbour
+from tacit.audit.measures import bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
 from tacit.audit.released import known_classes, plain
 from tacit.audit.report import Result
-from tacit.audit.signals import Convolutional, SpectralTrees
+from tacit.audit.signals import SHAPED
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
 from tacit.dataset import Dataset, allot
 from tacit.errors import InputError
@@ -26,6 +27,7 @@ FOLDS = 4  # a quarter of the attackers' own rows says which attacker is reporte
 FEW_ROWS = 3000
 MOST_ROWS = {"quick": 12_000, "strong": 30_000}  # that an attacker learns from
 OTHERWISE = 20_000
+MOST_NEIGHBOURS = 2000  # released records among which each looks for its nearest
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Contest:
     ut: np.ndarray | None
     finite: bool
     shape: tuple[int, ...]  # of one released record: a row, a window or an image
+    rows: np.ndarray  # of `test` whose label is known
+    classes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,16 @@ class Bench:
 
     def __init__(
         self,
-        makers: Mapping[str, Maker],
+        makers: Mapping[str, Maker | None],
         level: float,
         seed: int,
         preset: str | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        self.makers, self.level, self.seed = dict(makers), level, seed
+        # attackers that need a record's shape are made when it is known; presets have them all
+        self.makers = {name: make for name, make in makers.items() if make is not None}
+        self.shaped = tuple(SHAPED) if preset in MOST_ROWS else tuple(n for n in makers if n in SHAPED)
+        self.level, self.seed = level, seed
         self.tell = tell or (lambda text: None)
         self.interrupted = False
         self.most_rows = MOST_ROWS.get(preset or "", OTHERWISE)
@@ -100,17 +107,25 @@ class Bench:
                     f"in `test`; attackers need two classes and two rows: use larger parts"
                 )
             ua, ut = (None if (u := d.units_of(column)) is None else u[k] for d, k in ((attack, ka), (test, kt)))
-            yield Contest(column, len(classes[0]), Xa[ka], ya[ka], ua, Xt[kt], yt[kt], ut, finite, np.shape(Zt)[1:])
+            yield Contest(
+                column, len(classes[0]), Xa[ka], ya[ka], ua, Xt[kt], yt[kt], ut, finite, np.shape(Zt)[1:],
+                np.flatnonzero(kt), tuple(map(str, classes[0])),
+            )  # fmt: skip
 
     def fight(self, contest: Contest, headline: str) -> Outcome:
         """Train every attacker; the one that did best on validation rows is chosen, test rows unseen."""
         makers = dict(self.makers)
         if contest.finite:
             makers["counting"] = lambda shape, m, seed: Counting()
-        if len(contest.shape) in (2, 3):
-            makers["convolutional"] = lambda shape, m, seed: Convolutional(contest.shape, seed)
-        if len(contest.shape) == 2:
-            makers["spectrum"] = lambda shape, m, seed: SpectralTrees(contest.shape, seed)
+        for name in self.shaped:
+            attacker, axes = SHAPED[name]
+            if len(contest.shape) in axes:
+                makers[name] = lambda shape, m, seed, a=attacker: a(contest.shape, seed)  # type: ignore[misc]
+        if not makers:
+            raise InputError(
+                f"{', '.join(self.shaped)} attackers read windows (channels, length) or images (channels, height, "
+                f"width), but a released record has shape {contest.shape}; choose others"
+            )
         X, y, units = contest.Xa, contest.ya, contest.ua
         if len(X) > self.most_rows:
             some = np.random.default_rng(self.seed).permutation(len(X))[: self.most_rows]
@@ -158,24 +173,39 @@ class Bench:
             n_units=len(c.yt) if c.ut is None else len(np.unique(c.ut)),
             attackers=shown,
             more=self._more(outcome),
+            classes=c.classes,
+            confusion=_confusion(
+                c.yt, _balanced(outcome) if headline == "balanced_accuracy" else outcome.best.argmax(1), c.n_classes
+            ),
         )
 
     def _more(self, outcome: Outcome) -> dict[str, Measure]:
         """What else the chosen attacker's probabilities say: F1, bits, rank of the truth, top five."""
         c, p = outcome.contest, outcome.best
-        balanced = (p / outcome.prior).argmax(1)
+        balanced = _balanced(outcome)
         ranks = log_rank(c.yt, p, c.ut, self.level)
         more = {
             "macro F1": macro_f1(c.yt, balanced, c.n_classes, c.ut, self.level),
             "log-rank privacy": ranks.log_rank,
             "rank mean": ranks.rank_mean,
+            "rank of all but 10 %": rank_statement(ranks.ranks, 0.1, c.n_classes, c.ut, self.level),
         }
+        if (error := self._nearest_neighbour(c)) is not None:
+            more["1-NN error"] = error
         if outcome.validation is not None and len(np.unique(outcome.validation[1])) == c.n_classes:
             calibrated = calibrate(*outcome.validation)(p)
             more["bits leaked"] = bits_leaked(c.yt, calibrated, outcome.prior, c.ut, self.level)
         if c.n_classes > 5:
             more["top 5"] = top_k(c.yt, p, 5, c.ut, self.level)
         return more
+
+    def _nearest_neighbour(self, c: Contest) -> Measure | None:
+        """Misclassification by the nearest released record of another unit; None where there is no other."""
+        some = np.sort(np.random.default_rng(self.seed).permutation(len(c.yt))[:MOST_NEIGHBOURS])
+        units = None if c.ut is None else c.ut[some]
+        if len(some) < 2 or (units is not None and len(np.unique(units)) < 2):
+            return None
+        return nearest_neighbour(c.Xt[some], c.yt[some], units, self.level)
 
     def _learn(self, make: Maker, X: np.ndarray, y: np.ndarray, n_classes: int) -> Any:
         """A function from released rows to probabilities of all classes, also those the rows did not have."""
@@ -204,6 +234,18 @@ def measures(
         "balanced_accuracy": balanced_accuracy(truth, (p / prior).argmax(1), p.shape[1], units, level),
         "auc": macro_auc(truth, p, units, level),
     }
+
+
+def _balanced(outcome: Outcome) -> np.ndarray:
+    """The answers that serve balanced accuracy: how common a class is, is divided out."""
+    answers: np.ndarray = (outcome.best / outcome.prior).argmax(1)
+    return answers
+
+
+def _confusion(truth: np.ndarray, guess: np.ndarray, n_classes: int) -> tuple[tuple[int, ...], ...]:
+    """How often each true class (row) was called each class (column)."""
+    table = np.bincount(truth * n_classes + guess, minlength=n_classes**2).reshape(n_classes, n_classes)
+    return tuple(tuple(map(int, row)) for row in table)
 
 
 def class_shares(codes: np.ndarray, n_classes: int) -> np.ndarray:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import io
 import json
+import math
 import os
+import platform
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +20,11 @@ import pandas as pd
 from tacit.audit.certificate import Certificate
 from tacit.audit.gaussian import GaussianCertificate
 from tacit.audit.measures import advantage
+from tacit.audit.resemblance import Resemblance
 from tacit.audit.stats import Measure
 from tacit.errors import InputError, RequirementNotMet
 
-SCHEMA = 1
+SCHEMA = 2
 AnyCertificate = Certificate | GaussianCertificate
 
 
@@ -40,6 +46,8 @@ class Result:
     n_units: int
     attackers: Mapping[str, Measure] = field(default_factory=dict)
     more: Mapping[str, Measure] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()  # rows: the truth; columns: the attacker's answer
 
     @property
     def measure(self) -> Measure:
@@ -85,7 +93,10 @@ class Report:
     utility, leakage : results by target and by sensitive attribute, on rows the filter never saw
     certificate : by sensitive attribute (and "a x b" for their product), a bound on any attacker, or None
     in_sample : the same leakage on rows the filter was fitted on, where the data had such rows
-    label_only : leakage of releasing nothing but the predicted targets (the floor)
+    label_only, label_only_utility : leakage and utility of releasing nothing but the predicted targets (the floor)
+    limit : by secret, an estimate of the best accuracy any release could have at each leakage
+    groups : by secret, the chosen attacker's balanced accuracy within subgroups, most exposed first
+    resemblance : reconstruction of the raw records, similarity, warped distance, where they apply
     attacks : other kinds of attack, each with what its attacker knows
     fresh : whether the figures are for rows the filter never saw
     notes : what the reader must know
@@ -102,6 +113,10 @@ class Report:
     fresh: bool
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
+    label_only_utility: Mapping[str, Result] = field(default_factory=dict)
+    limit: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
+    resemblance: Resemblance = field(default_factory=Resemblance)
 
     def status(self, attribute: str) -> str:
         """ "certified" (a bound on any attacker) or "audited" (what our attackers found)."""
@@ -120,26 +135,45 @@ class Report:
             text += f", label-only {_p(self.label_only[attribute].value)}"
         return text + (", certified" if bound is not None else ", audited, not certified")
 
+    def beaten_by_label(self, attribute: str) -> str | None:
+        """Says so where releasing the predicted label alone is as useful and leaks less; else None.
+
+        Both count beyond chance, as in `tacit.report.dominated`.
+        """
+        floor, v = self.label_only.get(attribute), self.leakage[attribute]
+        if floor is None or not self.utility or not floor.high < v.low:
+            return None
+        for name, u in self.utility.items():
+            if self.label_only_utility[name].value < u.value - (u.high - u.low) / 4:
+                return None
+        return (
+            f"releasing the predicted label alone is as useful and leaks less "
+            f"({_p(floor.value)} [{_p(floor.low)}, {_p(floor.high)}] of {attribute})"
+        )
+
     def __str__(self) -> str:
-        level = f"{self.settings['level']:.0%}".replace("%", " %")
-        lines = [f"Audit of {self.name}"]
-        for name, r in self.utility.items():
-            lines.append(
-                f"  {name}: accuracy {_p(r.value)} [{_p(r.low)}, {_p(r.high)}], AUC {_p(r.auc.value)}, "
-                f"guessing {_p(r.guessing)}"
-            )
-        lines += [f"  {self.sentence(name)}" for name in self.leakage]
-        for name, c in self.certificate.items():
-            if c is not None:
-                lines.append(f"  {worst_case(name, c, level)}")
-        for name, r in self.in_sample.items():
-            lines.append(f"  {name}, in-sample: {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] on {r.n:,} rows of the fit")
-        for attack in self.attacks:
-            shown = ", ".join(
-                f"{n} {_p(r.value)} (guessing {_p(r.guessing)})" for n, r in list(attack.results.items())[:5]
-            )
-            lines.append(f"  {attack.kind}: {shown}; knows {attack.knows}")
-        return "\n".join([*lines, *(f"  note: {n}" for n in self.notes)])
+        from rich.console import Console
+
+        # plain text, so that it can go into a log; a terminal's width, so that the table is not broken
+        console = Console(file=io.StringIO(), width=min(100, shutil.get_terminal_size((100, 24)).columns))
+        console.print(self, highlight=False)
+        text: str = console.file.getvalue()  # type: ignore[attr-defined]
+        return "\n".join(line.rstrip() for line in text.splitlines())
+
+    def __rich__(self) -> Any:
+        """The same for a terminal that knows rich: a table of figures, then what the reader must know."""
+        from tacit.report.terminal import rich_report
+
+        return rich_report(self)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """The same as Markdown, for a pull request or a model card; written when a path is given."""
+        from tacit.report.markdown import markdown_report
+
+        text = markdown_report(self)
+        if path is not None:
+            write_whole(path, text)
+        return text
 
     @property
     def table(self) -> pd.DataFrame:
@@ -216,17 +250,17 @@ class Report:
         """Plain data, with a schema number."""
 
         def plain(value: Any) -> Any:
-            if isinstance(value, Measure):
-                return value._asdict()
+            if isinstance(value, float) and not math.isfinite(value):
+                return None  # JSON has no NaN
+            if isinstance(value, tuple) and hasattr(value, "_asdict"):
+                return plain(value._asdict())
             if isinstance(value, Mapping):
                 return {k: plain(v) for k, v in value.items()}
-            if isinstance(value, Result):
+            if isinstance(value, Result | Attack | Resemblance):
                 return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-            if isinstance(value, Attack):
-                return {"kind": value.kind, "knows": value.knows, "results": plain(value.results)}
-            if isinstance(value, Certificate | GaussianCertificate):
-                return dataclasses.asdict(value)
-            return [plain(v) for v in value] if isinstance(value, tuple) else value
+            if dataclasses.is_dataclass(value) and not isinstance(value, type):
+                return plain(dataclasses.asdict(value))
+            return [plain(v) for v in value] if isinstance(value, tuple | list) else value
 
         return {"schema": SCHEMA, **{f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}}
 
@@ -251,6 +285,18 @@ def worst_case(name: str, c: AnyCertificate, level: str) -> str:
         text += f"; the rarest of {c.cells} releases is shared by {c.smallest_cell:,} of {c.n:,} rows"
         text += f"; largest odds {c.largest_odds:.1f}" if c.largest_odds is not None else ""
     return text + f"; {c.exposed:.1%} named with 90 % confidence"
+
+
+def provenance() -> dict[str, Any]:
+    """When this was measured, and with which versions."""
+    import numpy
+    import sklearn
+
+    from tacit import __version__
+
+    versions = {"tacit": __version__, "python": platform.python_version(), "numpy": numpy.__version__}
+    versions |= {"scikit-learn": sklearn.__version__, "pandas": pd.__version__}
+    return {"when": datetime.datetime.now().strftime("%Y-%m-%d %H:%M"), "versions": versions}
 
 
 def write_whole(path: str | Path, text: str) -> Path:

@@ -81,3 +81,10 @@ class SpectralTrees:
         power = np.log(np.abs(np.fft.rfft(windows, axis=-1)) ** 2 + 1e-6)
         moments = [windows.mean(-1), windows.std(-1), windows.min(-1), windows.max(-1)]
         return np.concatenate([*moments, power.reshape(len(X), -1)], axis=1)
+
+
+# by name: the attacker, and the numbers of axes of a record that it reads
+SHAPED: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "convolutional": (Convolutional, (2, 3)),
+    "spectrum": (SpectralTrees, (2,)),
+}

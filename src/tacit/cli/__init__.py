@@ -76,7 +76,9 @@ def audit(
     ] = None,
     certified: Annotated[bool, typer.Option(help="With --require: only a certificate counts.")] = False,
     scan: Annotated[bool, typer.Option(help="Also find which other columns leak.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.html and audit.json.")] = None,
+    reconstruct: Annotated[bool, typer.Option(help="Also try to reconstruct the original columns.")] = False,
+    group: Annotated[list[str] | None, typer.Option(help="Column by which leakage is also shown.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.html, report.md and audit.json.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
 ) -> None:
     """Attack a released table: what it keeps, what it gives away. Usable as a gate in a pipeline."""
@@ -96,6 +98,8 @@ def audit(
         require or [],
         certified,
         scan,
+        reconstruct,
+        group or [],
         out,
         seed,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 import tacit
-from tacit.cli.tables import print_comparison, progress
+from tacit.cli.tables import progress
 from tacit.dataset import read_file
 from tacit.errors import InputError
 
@@ -26,6 +26,8 @@ def run(
     require: list[str],
     certified: bool,
     scan: bool,
+    reconstruct: bool,
+    group: list[str],
     out: Path | None,
     seed: int,
 ) -> None:
@@ -50,14 +52,16 @@ def run(
             attackers,
             alongside,
             scan=scan,
+            reconstruct=reconstruct or None,
+            groups=group,
             name=release.name,
             seed=seed,
             tell=lambda text: bar.update(task, description=f"attacking {text}"),
         )
-    print_comparison(console, [report])
-    console.print(str(report), highlight=False, markup=False)
+    console.print(report, highlight=False)
     if out is not None:
         report.to_json(out / "audit.json")
+        report.to_markdown(out / "report.md")
         console.print(f"Report: {report.to_html(out / 'report.html')}", highlight=False, markup=False)
     if gates:
         report.require(leakage=gates, certified=certified)

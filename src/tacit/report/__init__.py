@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
+import functools
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
 
-from tacit import __version__
 from tacit.audit.report import Report, _p, worst_case, write_whole
 
 DOES_NOT_PROTECT = (
@@ -25,22 +25,39 @@ def write_page(reports: Sequence[Report], path: str | Path, title: str, introduc
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["p"] = _p
+    environment.filters["p"] = lambda value: "–" if value is None else _p(value)
+    plain = [r.to_dict() for r in reports]
+    beaten = dominated(reports)
+    secrets = list(reports[0].leakage)
+    why = {s: [_why(r, s, beaten) for r in reports] for s in secrets}
+    embedded = json.dumps({"reports": plain, "dominated": why}, allow_nan=False)
     text = environment.get_template("page.html.j2").render(
         title=title,
         introduction=introduction,
-        reports=reports,
-        secrets=list(reports[0].leakage),
+        reports=list(reports),
+        plain=plain,
+        at=lambda tree, path: functools.reduce(lambda node, key: node[key], path, tree),
+        # inside a script element only "<" could end it
+        embedded=embedded.replace("<", "\\u003c"),
+        secrets=secrets,
         targets=list(reports[0].utility),
-        figures=[(s, figure(reports, s)) for s in reports[0].leakage if reports[0].utility],
         limits=DOES_NOT_PROTECT,
-        dominated=dominated(reports),
+        dominated=why,
+        pooled=lambda secret: any(
+            a.kind.startswith("pooled") and secret in a.results for r in reports for a in r.attacks
+        ),
         worst_case=worst_case,
         level=f"{reports[0].settings['level']:.0%}".replace("%", " %"),
-        version=__version__,
-        when=datetime.datetime.now().strftime("%Y-%m-%d %H:%M"),
     )
     return write_whole(path, text)
+
+
+def _why(report: Report, secret: str, beaten: dict[tuple[str, str], str]) -> str | None:
+    """Why a release is no use: another one of the page, or the predicted label alone, is as useful and leaks less."""
+    better = beaten.get((report.name, secret))
+    if better is not None:
+        return f"{better} is at least as useful and leaks less"
+    return report.beaten_by_label(secret)
 
 
 def dominated(reports: Sequence[Report]) -> dict[tuple[str, str], str]:

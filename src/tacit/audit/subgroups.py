@@ -1,0 +1,59 @@
+"""Leakage per subgroup: a mean over everybody hides the people it is worst for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from tacit.audit.bench import Outcome
+from tacit.audit.released import plain_frame
+from tacit.audit.stats import Measure, balanced_accuracy
+from tacit.dataset import Dataset
+from tacit.errors import InputError
+
+MOST_CLASSES = 12  # columns with more make groups too small to read
+FEWEST_ROWS = 40
+FEWEST_A_CLASS = 10
+
+
+def subgroups(outcome: Outcome, test: Dataset, columns: Sequence[str], level: float) -> dict[str, Measure]:
+    """The chosen attacker's balanced accuracy within each group, most exposed first.
+
+    Groups are the classes of every other label column and of the raw columns named. Intervals are widened
+    for the number of groups shown, so that the worst one can be read off.
+    """
+    c = outcome.contest
+    guess = (outcome.best / outcome.prior).argmax(1)
+    found = []
+    for column, values in _columns(test, columns).items():
+        if column == c.attribute:
+            continue
+        here = values.iloc[c.rows].reset_index(drop=True)
+        for group in pd.unique(here.dropna()):
+            rows = (here == group).to_numpy()
+            counts = np.bincount(c.yt[rows], minlength=c.n_classes)
+            if rows.sum() >= FEWEST_ROWS and np.sum(counts >= FEWEST_A_CLASS) >= 2 and not rows.all():
+                found.append((f"{column} = {group}", rows))
+    wide = 1 - (1 - level) / max(1, len(found))
+    measured = {
+        name: balanced_accuracy(c.yt[rows], guess[rows], c.n_classes, None if c.ut is None else c.ut[rows], wide)
+        for name, rows in found
+    }
+    return dict(sorted(measured.items(), key=lambda item: item[1].guessing - item[1].value))
+
+
+def _columns(test: Dataset, named: Sequence[str]) -> dict[str, pd.Series]:
+    """Label columns of few classes, and the raw columns asked for (numbers as quarters)."""
+    labels = {**dict(test.y.items()), **dict(test.sensitive.items())}
+    out = {str(n): v.reset_index(drop=True) for n, v in labels.items() if 2 <= v.nunique() <= MOST_CLASSES}
+    raw = plain_frame(test.X) if named else None
+    for name in named:
+        if raw is None or name not in raw:
+            raise InputError(f"groups names {name!r}, which is no column of X")
+        values = raw[name]
+        if pd.api.types.is_numeric_dtype(values) and values.nunique() > MOST_CLASSES:
+            values = pd.qcut(values, 4, duplicates="drop").astype(str).where(values.notna())
+        out[name] = values
+    return out

@@ -1,0 +1,52 @@
+"""A report in a terminal: one table of figures, then what the reader must know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from tacit.audit.report import Report, Result, _p, worst_case
+
+
+def rich_report(report: Report) -> Any:
+    """What ``rich.print(report)`` and the command line show; fits 80 columns."""
+    table = Table(title=f"Audit of {escape(report.name)}", title_justify="left", box=None, pad_edge=False)
+    for head, right in (("", False), ("attribute", False), ("value", True), ("interval", True), ("guessing", True)):
+        table.add_column(head, justify="right" if right else "left")
+    table.add_column("by")
+    for role, results in (
+        ("keeps", report.utility),
+        ("gives away", report.leakage),
+        ("label-only", report.label_only),
+        ("rows of the fit", report.in_sample),
+        *((attack.kind, dict(list(attack.results.items())[:5])) for attack in report.attacks),
+    ):
+        for name, r in results.items():
+            table.add_row(*_row(role, name, r))
+    for name, m in report.resemblance.measures.items():
+        table.add_row("resembles", escape(name), _p(m.value), f"{_p(m.low)}–{_p(m.high)}", _p(m.guessing), "")
+    lines = [""]
+    for name in report.leakage:
+        colour = "green" if report.certificate[name] is not None else "yellow"
+        lines.append(f"[{colour}]{escape(report.sentence(name))}[/{colour}]")
+        if beaten := report.beaten_by_label(name):
+            lines.append(f"[red]{escape(name)}: dominated; {escape(beaten)}[/red]")
+        for group, m in list(report.groups.get(name, {}).items())[:1]:
+            if m.low > report.leakage[name].high:
+                lines.append(
+                    f"{escape(name)}: most exposed where {escape(group)}: {_p(m.value)} ({_p(m.low)}–{_p(m.high)})"
+                )
+    level = f"{report.settings['level']:.0%}".replace("%", " %")
+    lines += [escape(worst_case(name, c, level)) for name, c in report.certificate.items() if c is not None]
+    lines += [
+        f"[dim]{escape(attack.kind)}: the attacker knows {escape(attack.knows)}[/dim]" for attack in report.attacks
+    ]
+    lines += [f"[dim]note: {escape(note)}[/dim]" for note in report.notes]
+    return Group(table, *lines)
+
+
+def _row(role: str, name: str, r: Result) -> list[str]:
+    return [role, escape(name), _p(r.value), f"{_p(r.low)}–{_p(r.high)}", _p(r.guessing), escape(r.attacker)]
