@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Dataset": "tacit.dataset",
     "read_table": "tacit.dataset",
+    "read_windows": "tacit.windows",
     "load_dataset": "tacit.datasets",
     "EIGAN": "tacit.filters.eigan",
     "CodebookFilter": "tacit.filters.codebook",

@@ -1,0 +1,264 @@
+"""Sensor samples in, windows out: never across a recording, a gap in time or a change of label."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tacit.dataset import Dataset, read_file
+from tacit.errors import InputError, TacitWarning, check_number
+
+
+def read_windows(
+    table: str | Path | pd.DataFrame,
+    *,
+    user: str,
+    trial: str | None = None,
+    time: str | None = None,
+    channels: Sequence[str] | None = None,
+    length: int = 128,
+    stride: int = 64,
+    target: str | Sequence[str] = (),
+    sensitive: str | Sequence[str] | None = None,
+    max_gap: float | None = None,
+) -> Dataset:
+    """Cut a table of sensor samples, one row per instant, into windows (n, channels, length).
+
+    Parameters
+    ----------
+    table : CSV or Parquet file, or a DataFrame; rows of one recording follow each other in time
+    user : column that names the person
+    trial : column that numbers the recordings of a person; without it every uninterrupted stretch is one
+    time : column of time stamps (numbers, or dates); without it samples are taken as evenly spaced
+    channels : columns that are signals; by default every numeric column that has no other role
+    length, stride : samples in a window, and between the beginnings of two
+    target, sensitive : label columns; the user is the sensitive one by default
+    max_gap : a longer step in `time` ends a stretch (in its own unit, seconds for dates);
+        1.5 times the usual step by default
+
+    A window never holds two recordings, two labels or a gap. What is dropped (ends, and stretches
+    shorter than a window) is counted: `windows` returns the counts, and a `TacitWarning` tells of
+    whole stretches. The unit of the user's identity is the recording; of any other label, the user.
+
+    Examples
+    --------
+    >>> import pandas as pd, tacit
+    >>> samples = pd.DataFrame({"who": ["a"] * 300 + ["b"] * 300, "ax": range(600), "ay": range(600)})
+    >>> tacit.read_windows(samples, user="who", length=100, stride=50).X.shape
+    (10, 2, 100)
+    """
+    check_number("length", length, 2, whole=True)
+    check_number("stride", stride, 1, whole=True)
+    check_number("max_gap", max_gap, 0, optional=True)
+    source = "the table" if isinstance(table, pd.DataFrame) else Path(table).name
+    frame = (table if isinstance(table, pd.DataFrame) else read_file(Path(table))).reset_index(drop=True)
+    targets = [target] if isinstance(target, str) else list(target)
+    secrets = [user] if sensitive is None else [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    roles = {user: "user", **({trial: "trial"} if trial else {}), **({time: "time"} if time else {})}
+    roles |= {c: "target" for c in targets if c not in roles} | {c: "sensitive" for c in secrets if c not in roles}
+    if channels is None:
+        channels = [c for c in frame.select_dtypes("number").columns if c not in roles]
+    _check_columns(frame, {**roles, **dict.fromkeys(channels, "channel")}, source)
+    if not len(frame) or not len(channels):
+        raise InputError(
+            f"{source} has {len(frame)} samples of {len(channels)} channels; at least one of each is needed"
+        )
+
+    recording = _recordings(frame, [user, *([trial] if trial else [])], source)
+    where = _Place(frame, user, trial, time, source)
+    seconds = None if time is None else _rising_times(frame[time], recording, where)
+    samples = _signals(frame, list(channels), where)
+    labels = [pd.factorize(frame[c])[0] for c in dict.fromkeys([*targets, *secrets])]
+    cut = windows(samples, [recording, *labels], length, stride, seconds, max_gap)
+    _check_every_user(frame[user], cut, length, where)
+    if len(cut.short):
+        warnings.warn(
+            f"{source}: {len(cut.short)} stretches are shorter than length={length} samples and were dropped, "
+            f"the first at {where(cut.short[0])}; {cut.dropped:,} of {len(frame):,} samples are in no window",
+            TacitWarning,
+            stacklevel=2,
+        )
+    person = frame[user].to_numpy()[cut.start]
+    bout = recording[cut.start] if trial else cut.stretch
+    return Dataset(
+        cut.X,
+        frame[targets].iloc[cut.start],
+        frame[secrets].iloc[cut.start],
+        units={s: bout if s == user else person for s in secrets},
+        name=None if isinstance(table, pd.DataFrame) else Path(table).stem.split(".")[0],
+        modality="window",
+    )
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows, and where they come from.
+
+    Attributes
+    ----------
+    X : (n, channels, length), float32
+    start : the row of each window's first sample
+    stretch : the number of the uninterrupted stretch each window lies in
+    short : the first rows of stretches that were shorter than a window
+    dropped : how many samples are in no window
+    """
+
+    X: np.ndarray
+    start: np.ndarray
+    stretch: np.ndarray
+    short: np.ndarray
+    dropped: int
+
+
+def windows(
+    samples: np.ndarray,
+    together: Sequence[np.ndarray],
+    length: int = 128,
+    stride: int = 64,
+    time: np.ndarray | None = None,
+    max_gap: float | None = None,
+) -> Windows:
+    """Every whole window of each stretch: from the stretch's first sample, then every `stride` samples.
+
+    Parameters
+    ----------
+    samples : (rows, channels), in order
+    together : columns; where one of them changes from a row to the next, a stretch ends
+    time : rising inside a recording; a step longer than `max_gap` (1.5 times the median step) ends a stretch
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cut = windows(np.arange(10.0)[:, None], [np.repeat([0, 1], [6, 4])], length=3, stride=2)
+    >>> cut.start.tolist(), cut.dropped
+    ([0, 2, 6], 2)
+    """
+    n = len(samples)
+    breaks = np.zeros(n, dtype=bool)
+    breaks[:1] = True
+    for column in together:
+        breaks[1:] |= column[1:] != column[:-1]
+    if time is not None and n > 1:
+        step = np.diff(time)
+        inside = step[~breaks[1:]]
+        limit = max_gap if max_gap is not None else 1.5 * float(np.median(inside)) if len(inside) else np.inf
+        breaks[1:] |= step > limit
+    first = np.flatnonzero(breaks)
+    size = np.diff(np.append(first, n))
+    count = np.maximum((size - length) // stride + 1, 0)
+    stretch = np.repeat(np.arange(len(first)), count)
+    nth = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    start = first[stretch] + nth * stride
+    # windows farther apart than they are long leave samples between them
+    covered = np.where(count > 0, length + (count - 1) * min(stride, length), 0)
+    return Windows(cut_out(samples, start, length), start, stretch, first[count == 0], int(n - covered.sum()))
+
+
+def cut_out(samples: np.ndarray, start: np.ndarray, length: int) -> np.ndarray:
+    """The windows that begin at these rows, (n, channels, length) float32; one channel at a time, to save memory."""
+    X = np.empty((len(start), samples.shape[1], length), dtype=np.float32)
+    if len(start):
+        for c in range(samples.shape[1]):
+            channel = np.ascontiguousarray(samples[:, c], dtype=np.float32)
+            X[:, c] = np.lib.stride_tricks.sliding_window_view(channel, length)[start]
+    return X
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Says where a row is, in the caller's own words."""
+
+    frame: pd.DataFrame
+    user: str
+    trial: str | None
+    time: str | None
+    source: str
+
+    def __call__(self, row: Any) -> str:
+        names = [c for c in (self.user, self.trial, self.time) if c is not None]
+        return f"row {int(row)} (" + ", ".join(f"{c} {self.frame[c].iloc[int(row)]}" for c in names) + ")"
+
+
+def _check_columns(frame: pd.DataFrame, roles: dict[str, str], source: str) -> None:
+    for column, role in roles.items():
+        if column not in frame.columns:
+            raise InputError(
+                f"{source} has no column {column!r} ({role}); its columns are {', '.join(map(str, frame.columns))}"
+            )
+        if role in ("user", "trial", "time") and frame[column].isna().any():
+            row = int(np.flatnonzero(frame[column].isna())[0])
+            raise InputError(f"{source}, column {column!r} ({role}), row {row}: missing; fill it in or drop the row")
+
+
+def _recordings(frame: pd.DataFrame, columns: list[str], source: str) -> np.ndarray:
+    """A number per recording; refuse one whose rows are scattered."""
+    code = frame.groupby(columns, sort=False, observed=True).ngroup().to_numpy()
+    begins = np.flatnonzero(np.append(True, code[1:] != code[:-1]))
+    again = pd.Series(code[begins]).duplicated().to_numpy()
+    if again.any():
+        row = int(begins[again][0])
+        name = ", ".join(f"{c} {frame[c].iloc[row]}" for c in columns)
+        raise InputError(
+            f"{source}, row {row}: {name} begins again after rows of another recording; "
+            f"sort the table by {', '.join(columns)} and time"
+        )
+    return code
+
+
+def _rising_times(column: pd.Series, recording: np.ndarray, where: _Place) -> np.ndarray:
+    """Time as numbers (seconds for dates); refuse stamps that stand still or go back inside a recording."""
+    if not pd.api.types.is_numeric_dtype(column):
+        try:
+            stamps = pd.to_datetime(column)
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"{where.source}, column {where.time!r}: neither numbers nor dates ({error}); pass one of these"
+            ) from None
+        column = (stamps - stamps.iloc[0]).dt.total_seconds()
+    seconds = column.to_numpy(dtype=np.float64)
+    wrong = (np.diff(seconds) <= 0) & (recording[1:] == recording[:-1])
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0]) + 1
+        same = seconds[row] == seconds[row - 1]
+        raise InputError(
+            f"{where.source}, {where(row)}: the time stamp {'repeats' if same else 'is earlier than'} that of the row "
+            f"before; {'keep one sample per instant' if same else 'sort each recording by time'}"
+        )
+    return seconds
+
+
+def _signals(frame: pd.DataFrame, channels: list[str], where: _Place) -> np.ndarray:
+    samples = np.empty((len(frame), len(channels)), dtype=np.float32)
+    for i, channel in enumerate(channels):
+        if not pd.api.types.is_numeric_dtype(frame[channel]):
+            raise InputError(
+                f"{where.source}, column {channel!r} (channel) has type {frame[channel].dtype}; signals are "
+                f"numbers, so name them with channels=[...]"
+            )
+        samples[:, i] = frame[channel].to_numpy(dtype=np.float32, na_value=np.nan)
+        bad = ~np.isfinite(samples[:, i])
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise InputError(
+                f"{where.source}, column {channel!r}, {where(row)}: found {frame[channel].iloc[row]}, "
+                f"and {bad.sum()} such samples in all; interpolate them, or drop the rows (with time= the gap then ends a window)"
+            )
+    return samples
+
+
+def _check_every_user(users: pd.Series, cut: Windows, length: int, where: _Place) -> None:
+    found = users.iloc[cut.start].value_counts()
+    for name in users.unique():
+        if found.get(name, 0) < 2:
+            rows = int((users == name).sum())
+            raise InputError(
+                f"{where.source}: {where.user} {name} has {'one window' if found.get(name, 0) else 'no window'} of "
+                f"length={length} from {rows:,} samples; two are needed to learn from one and test on another, "
+                f"so pass a shorter length or stride, or leave that {where.user} out"
+            )

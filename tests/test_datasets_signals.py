@@ -1,0 +1,50 @@
+"""Data sets of signals and images on this machine: the papers' counts, splits and units."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tacit
+
+
+def test_motionsense_by_trial_has_the_published_windows(real):
+    data = real("motionsense")
+    train, test = data.split("official")
+    assert (len(train), len(test)) == (60117, 13381)
+    assert data.X.shape[1:] == (2, 128)
+    assert data.X.dtype == np.float32
+    assert (data.X >= 0).all()  # magnitudes
+    assert set(data.y["activity"]) == {"downstairs", "upstairs", "walking", "jogging"}
+    assert train.sensitive["identity"].nunique() == test.sensitive["identity"].nunique() == 24
+    assert not set(train.units_of("identity")) & set(test.units_of("identity"))
+    assert len(np.unique(data.units_of("identity"))) == 24 * 11  # eleven recordings a person
+    assert len(np.unique(data.units_of("gender"))) == 24
+    assert data.sensitive.drop_duplicates()["gender"].value_counts().to_dict() == {"male": 14, "female": 10}
+
+
+def test_motionsense_by_subject_tests_on_two_women_and_two_men(real):
+    train, test = real("motionsense", split="subject", signals="axes").split("official")
+    assert sorted(test.sensitive["identity"].unique()) == [5, 10, 12, 22]
+    assert not set(train.sensitive["identity"]) & set(test.sensitive["identity"])
+    assert test.sensitive.drop_duplicates()["gender"].value_counts().to_dict() == {"male": 2, "female": 2}
+    assert train.X.shape[1:] == (6, 128)
+
+
+def test_motionsense_magnitudes_are_those_of_the_axes(real):
+    options = dict(activities=["jogging"], sensitive=["weight", "age"], stride=100)
+    for gravity in (False, True):
+        axes = real("motionsense", signals="axes", gravity=gravity, **options)
+        magnitude = real("motionsense", gravity=gravity, **options)
+        assert np.allclose(magnitude.X[:, 0], np.linalg.norm(axes.X[:, 3:], axis=1), atol=1e-4)
+        assert np.allclose(magnitude.X[:, 1], np.linalg.norm(axes.X[:, :3], axis=1), atol=1e-4)
+    resting = real("motionsense", activities=["sitting"], gravity=True, stride=500)
+    assert abs(np.median(resting.X[:, 1]) - 1) < 0.02  # at rest the acceleration is that of gravity, 1 g
+    assert set(magnitude.sensitive["weight"]) == {"up to 71 kg", "above 71 kg"}
+
+
+def test_motionsense_options_are_checked(real):
+    real("motionsense", stride=500)
+    for option in (dict(split="user"), dict(signals="x"), dict(activities=["flying"]), dict(sensitive="name")):
+        with pytest.raises(tacit.TacitError, match=f"motionsense: {next(iter(option))} must be of"):
+            tacit.load_dataset("motionsense", **option)
