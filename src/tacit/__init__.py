@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Dataset": "tacit.dataset",
+    "read_images": "tacit.images",
     "read_table": "tacit.dataset",
     "read_windows": "tacit.windows",
     "load_dataset": "tacit.datasets",
