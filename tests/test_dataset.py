@@ -18,8 +18,8 @@ from tacit.datasets.signals import read_idx
 @pytest.mark.parametrize("name", sorted(declarations()))
 def test_every_data_set_loads_and_splits(name, real):
     data = real(name)
-    assert data.y.shape[1] >= 1
-    assert data.sensitive.shape[1] >= 1
+    assert (data.y.shape[1] >= 1) == (declarations()[name].target != "none")
+    assert (data.sensitive.shape[1] >= 1) == (declarations()[name].sensitive != "none")
     parts = data.split((0.5, 0.2, 0.3), seed=3)
     assert sorted(np.concatenate([p.rows for p in parts])) == list(range(len(data)))
     for column in data.y:
@@ -33,6 +33,7 @@ def test_known_sizes(real):
     windows = real("uci_har", features="windows", subjects=15)
     assert windows.X.shape[1:] == (9, 128)
     assert windows.modality == "window"
+    assert windows.X.dtype == np.float32
     assert real("mnist", flat=False).X.shape == (70000, 1, 28, 28)
 
 

@@ -48,3 +48,38 @@ def test_motionsense_options_are_checked(real):
     for option in (dict(split="user"), dict(signals="x"), dict(activities=["flying"]), dict(sensitive="name")):
         with pytest.raises(tacit.TacitError, match=f"motionsense: {next(iter(option))} must be of"):
             tacit.load_dataset("motionsense", **option)
+
+
+def test_uci_har_windows_are_cut_where_the_publisher_cut_them(real):
+    data = real("uci_har", features="windows")
+    assert data.X.shape == (10299, 9, 128)
+    assert [len(p) for p in data.split("official")] == [7352, 2947]
+    bout = data.units_of()
+    follows = np.flatnonzero(bout[1:] == bout[:-1])
+    assert np.array_equal(data.X[follows, :, 64:], data.X[follows + 1, :, :64])  # half a window shared
+
+
+def test_fer_plus_by_strict_majority(real):
+    data = real("fer_plus")
+    assert data.X.shape == (21757, 1, 48, 48)
+    assert 0 <= data.X.min() < data.X.max() == 1
+    assert [len(p) for p in data.split("official")] == [17320, 2288, 2149]
+    assert data.y["emotion"].value_counts().to_dict() == {"neutral": 9494, "happiness": 8802, "surprise": 3461}
+    seven = real("fer_plus", agreement=0.6, emotions=["happiness", "fear"])
+    assert seven.y["emotion"].value_counts()["happiness"] == 8371
+    with pytest.raises(tacit.TacitError, match=r"fer_plus has the emotions neutral, .*'joy'"):
+        real("fer_plus", emotions=["joy"])
+
+
+def test_faces_with_several_labels(real):
+    data = real("cmu_faces", target=["pose", "expression"], sensitive=["person", "sunglasses"])
+    assert data.X.shape == (624, 1, 30, 32)
+    assert [data.y[c].nunique() for c in data.y] == [4, 4]
+    assert data.sensitive["sunglasses"].value_counts().to_dict() == {"open": 313, "sunglasses": 311}
+    assert len(np.unique(data.units_of("sunglasses"))) == data.sensitive["person"].nunique() == 20
+    assert len(np.unique(data.units_of("person"))) == 624
+    with pytest.raises(tacit.TacitError, match="cmu_faces has the labels person, pose"):
+        real("cmu_faces", target="hat")
+    orl = real("orl_faces")
+    assert orl.X.shape == (400, 1, 112, 92)
+    assert orl.sensitive["person"].value_counts().unique().tolist() == [10]

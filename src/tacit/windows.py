@@ -247,7 +247,8 @@ def _signals(frame: pd.DataFrame, channels: list[str], where: _Place) -> np.ndar
             row = int(np.flatnonzero(bad)[0])
             raise InputError(
                 f"{where.source}, column {channel!r}, {where(row)}: found {frame[channel].iloc[row]}, "
-                f"and {bad.sum()} such samples in all; interpolate them, or drop the rows (with time= the gap then ends a window)"
+                f"and {bad.sum()} such samples in all; interpolate them, or drop the rows "
+                f"(with time= the gap then ends a window)"
             )
     return samples
 

@@ -12,6 +12,7 @@ from tacit.dataset import Dataset
 from tacit.datasets.declaration import declare
 from tacit.datasets.store import cache_folder, download, locate, require
 from tacit.errors import InputError
+from tacit.windows import cut_out
 
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 MNIST_FILES = {
@@ -51,7 +52,7 @@ def genki(flat: bool = True) -> Dataset:
 def uci_har(features: str = "561", subjects: int | None = None) -> Dataset:
     """Phone at the waist, 30 people, 6 activities: keep the activity, hide the person.
 
-    `features` is "561" (rows of published statistics, recomputed) or "windows" (9 channels x 128).
+    `features` is "561" (rows of published statistics, recomputed) or "windows" (9 channels x 128, float32).
     Windows of one bout overlap, so the bout is the unit. `subjects` keeps the first so many people.
     """
     if features not in ("561", "windows"):
@@ -63,8 +64,7 @@ def uci_har(features: str = "561", subjects: int | None = None) -> Dataset:
         X: pd.DataFrame | np.ndarray = pd.DataFrame(file["features_i16"] / 32767.0)
         X.columns = names if len(set(names)) == len(names) else [f"{i} {c}" for i, c in enumerate(names)]  # type: ignore[union-attr]
     else:
-        signal = file["signals_i16"] * file["scale"]
-        X = signal[file["window_start"][:, None] + np.arange(128)].transpose(0, 2, 1).astype(np.float64)
+        X = cut_out((file["signals_i16"] * file["scale"]).astype(np.float32), file["window_start"], 128)
     activity = np.asarray(file["activity_names"])[file["activity"]].astype(str)
     data = Dataset(
         X,
