@@ -121,6 +121,8 @@ def _open(path: Path) -> Any:
 
     try:
         return Image.open(path)
+    except FileNotFoundError as error:
+        raise InputError(f"no image {path}; add the file, or drop its row") from error
     except UnidentifiedImageError as error:
         raise InputError(f"{path.name} is no image that Pillow reads; convert it to PNG, or drop its row") from error
 

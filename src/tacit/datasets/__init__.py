@@ -37,6 +37,6 @@ def load_dataset(name: str, **options: Any) -> Dataset:
 
 def declarations() -> dict[str, Declaration]:
     """Every declared data set, by name."""
-    from tacit.datasets import embedded, faces, motion, people, signals, synthetic  # noqa: F401  (each registers its sets)
+    from tacit.datasets import celebrities, embedded, faces, hospital, motion, people, signals, speech, synthetic  # noqa: F401  (each registers its sets)
 
     return REGISTRY

@@ -44,10 +44,9 @@ def fer_plus(
     for emotion in emotions:
         if emotion not in names[:8]:
             raise InputError(f"fer_plus has the emotions {', '.join(names[:8])}; found {emotion!r}")
-    most = votes.max(axis=1)
-    single = (votes == most[:, None]).sum(axis=1) == 1
-    winner = np.asarray(names)[votes.argmax(axis=1)]
-    keep = np.flatnonzero(single & (most > agreement * votes.sum(axis=1)) & np.isin(winner, list(emotions)))
+    elected = winners(votes, agreement)
+    winner = np.asarray(names)[elected]
+    keep = np.flatnonzero((elected >= 0) & np.isin(winner, list(emotions)))
     return Dataset(
         _grey(file["images"][keep]),
         pd.DataFrame({"emotion": winner[keep]}),
@@ -98,6 +97,13 @@ def orl_faces() -> Dataset:
     """Faces, 112x92, ten each of 40 people: to check a recogniser of persons. There is no target."""
     file = np.load(require("orl_faces/orl_faces_112x92.npz", "the ORL (Olivetti) faces of AT&T Cambridge, as npz"))
     return Dataset(_grey(file["images"]), None, pd.DataFrame({"person": file["subject"]}), name="orl_faces")
+
+
+def winners(votes: np.ndarray, agreement: float) -> np.ndarray:
+    """Per row of votes the column that has more than this share of them, and more than any other; -1 for none."""
+    most = votes.max(axis=1)
+    single = (votes == most[:, None]).sum(axis=1) == 1
+    return np.where(single & (most > agreement * votes.sum(axis=1)), votes.argmax(axis=1), -1)
 
 
 def _grey(images: np.ndarray) -> np.ndarray:

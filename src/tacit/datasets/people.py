@@ -39,7 +39,7 @@ def adult(sensitive: str | Sequence[str] = "sex", keep_sensitive: bool = False) 
     """US census 1994: keep income above 50K, hide sex (or race, or both); official train/test split."""
     path = locate("adult/adult.csv.gz") or _download_adult()
     table = pd.read_csv(path, na_values="?")
-    return _people(table, "income", sensitive, keep_sensitive, "adult", drop=["split"], official=table["split"])
+    return choose_columns(table, "income", sensitive, keep_sensitive, "adult", drop=["split"], official=table["split"])
 
 
 @declare("891", "table", "Survived", "Sex, Pclass", "facts, public domain", ("titanic/titanic.csv.gz",))
@@ -48,7 +48,7 @@ def titanic(sensitive: str | Sequence[str] = "Sex", keep_sensitive: bool = False
     path = require("titanic/titanic.csv.gz", "titanic.csv of the public Kaggle passenger list, compressed with gzip")
     table = pd.read_csv(path)
     drop = ["PassengerId", "Name", "Ticket", "Cabin"]
-    return _people(table, "Survived", sensitive, keep_sensitive, "titanic", [c for c in drop if c in table])
+    return choose_columns(table, "Survived", sensitive, keep_sensitive, "titanic", [c for c in drop if c in table])
 
 
 @declare(
@@ -65,10 +65,10 @@ def mimic_demo(sensitive: str | Sequence[str] = "GENDER", keep_sensitive: bool =
     table = pd.read_csv(path)
     drop = [c for c in ("SUBJECT_ID", "HADM_ID") if c in table]
     units = table["SUBJECT_ID"].to_numpy() if "SUBJECT_ID" in table else None
-    return _people(table, "HOSPITAL_EXPIRE_FLAG", sensitive, keep_sensitive, "mimic_demo", drop, units=units)
+    return choose_columns(table, "HOSPITAL_EXPIRE_FLAG", sensitive, keep_sensitive, "mimic_demo", drop, units=units)
 
 
-def _people(
+def choose_columns(
     table: pd.DataFrame,
     target: str,
     sensitive: str | Sequence[str],

@@ -16,10 +16,10 @@ def cache_folder() -> Path:
 
 
 def locate(relative: str) -> Path | None:
-    """The file's path in TACIT_DATA or in the cache, or None."""
+    """The path of a file or folder in TACIT_DATA or in the cache, or None."""
     roots = [Path(os.environ["TACIT_DATA"])] if os.environ.get("TACIT_DATA") else []
     for root in [*roots, cache_folder()]:
-        if (root / relative).is_file():
+        if (root / relative).exists():
             return root / relative
     return None
 

@@ -1,0 +1,211 @@
+"""Data that only its publisher may pass on: read from small files in the publisher's layout, made here."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from scipy.io import wavfile
+
+import tacit
+from tacit.datasets import declarations
+from tacit.datasets.hospital import TABLES
+from tacit.datasets.speech import mfcc, read_sound
+from tacit.datasets.store import locate
+
+
+@pytest.fixture
+def shelf(monkeypatch, tmp_path):
+    """An empty TACIT_DATA."""
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["celeba", "facescrub", "mimic3", "enterface"])
+def test_without_the_files_the_error_says_where_to_get_them(name, shelf):
+    assert not declarations()[name].present
+    with pytest.raises(tacit.TacitError, match=rf"data file {name}/.* is not here. Get it: .*TACIT_DATA"):
+        tacit.load_dataset(name)
+
+
+def picture(path, shade, size=(20, 16)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((*size, 3), shade, dtype=np.uint8)).save(path)
+
+
+def test_celeba(shelf):
+    folder, names = shelf / "celeba", [f"{i:06d}.jpg" for i in range(1, 7)]
+    for i, name in enumerate(names):
+        picture(folder / "img_align_celeba" / name, 40 * i)
+    heads = ["Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling"]
+    marks = [
+        (1, -1, -1, -1, 1, 1),
+        (-1, 1, -1, -1, -1, 1),
+        (1, -1, 1, -1, 1, -1),  # two colours: no hair label
+        (-1, -1, -1, 1, 1, 1),
+        (-1, -1, -1, -1, -1, -1),  # none
+        (-1, -1, 1, -1, -1, 1),
+    ]
+    lines = [f"{n}  " + " ".join(map(str, m)) for n, m in zip(names, marks, strict=True)]
+    (folder / "list_attr_celeba.txt").write_text("\n".join(["6", " ".join(heads) + " ", *lines]) + "\n")
+    rows = list(zip(names, (0, 0, 0, 1, 1, 2), (7, 7, 9, 9, 11, 11), strict=True))
+    (folder / "list_eval_partition.txt").write_text("".join(f"{n} {p}\n" for n, p, _ in rows))
+    (folder / "identity_CelebA.txt").write_text("".join(f"{n} {p}\n" for n, _, p in rows))
+    assert declarations()["celeba"].present
+    data = tacit.load_dataset("celeba", size=8)
+    assert data.X.shape == (4, 3, 8, 8)
+    assert data.y["hair"].tolist() == ["black", "blond", "grey", "brown"]
+    assert data.sensitive["identity"].tolist() == ["7", "7", "9", "11"]
+    assert [len(p) for p in data.split("official")] == [2, 1, 1]
+    assert np.allclose(data.X.mean(axis=(1, 2, 3)) * 255, [0, 40, 120, 200], atol=3)
+    data = tacit.load_dataset("celeba", target="Smiling", sensitive=["Male", "identity"], size=None, limit=2)
+    assert data.X.shape == (5, 3, 20, 16)
+    assert data.sensitive["Male"].tolist() == ["yes", "no", "yes", "no", "no"]
+    assert data.units_of("Male").tolist() == ["7", "7", "9", "11", "11"]
+    with pytest.raises(tacit.TacitError, match=r"celeba has the labels .*found 'Bald'"):
+        tacit.load_dataset("celeba", target="Bald")
+    (folder / "img_align_celeba" / names[0]).unlink()
+    with pytest.raises(tacit.TacitError, match=r"no image .*000001.jpg"):
+        tacit.load_dataset("celeba")
+
+
+def test_facescrub(shelf):
+    for folder, people in (("actors/faces", {"Al_One": 3, "Bo_Two": 1}), ("actresses/faces", {"Cy_Three": 2, "Di": 4})):
+        for name, count in people.items():
+            for i in range(count):
+                picture(shelf / "facescrub" / folder / name / f"{name}_{i}.jpeg", 9, size=(10 + i, 12))
+    data = tacit.load_dataset("facescrub", size=8, people=None)
+    assert data.X.shape == (10, 3, 8, 8)
+    assert data.sensitive.groupby(data.y["identity"])["gender"].first().to_dict() == {
+        "Al One": "male",
+        "Bo Two": "male",
+        "Cy Three": "female",
+        "Di": "female",
+    }
+    assert set(tacit.load_dataset("facescrub", size=8, people=2).y["identity"]) == {"Al One", "Di"}
+    with pytest.raises(tacit.TacitError, match=r"1[0-3]x12 pixels but most images are"):
+        tacit.load_dataset("facescrub", size=None)
+
+
+def test_mimic3_joins_the_publishers_tables(shelf):
+    tables = {
+        "PATIENTS": "row_id,subject_id,gender,dob\n1,1,F,1801-03-01 00:00:00\n2,2,M,2120-06-02 00:00:00\n",
+        "ADMISSIONS": "row_id,subject_id,hadm_id,admittime,dischtime,admission_type,admission_location,insurance,"
+        "religion,marital_status,ethnicity,hospital_expire_flag\n"
+        "1,1,10,2101-02-03 12:00:00,2101-02-05 00:00:00,URGENT,CLINIC,Medicare,,SINGLE,WHITE - RUSSIAN,1\n"
+        "2,2,20,2150-06-01 00:00:00,2150-06-02 00:00:00,URGENT,CLINIC,Private,,,UNABLE TO OBTAIN,0\n"
+        "3,2,21,2150-06-02 00:00:00,2150-06-03 00:00:00,URGENT,CLINIC,Private,,,ASIAN,0\n",
+        "ICUSTAYS": "hadm_id,intime,first_careunit,los\n"
+        "10,2101-02-04 00:00:00,MICU,.5\n10,2101-02-03 13:00:00,CCU,.25\n",
+        "DIAGNOSES_ICD": "hadm_id,icd9_code\n10,4019\n10,0389\n10,V5861\n10,4280\n20,E8889\n20,99592\n20,\n",
+        "PROCEDURES_ICD": "hadm_id,icd9_code\n20,9604\n",
+    }
+    (shelf / "mimic3").mkdir()
+    for name, text in tables.items():
+        (shelf / "mimic3" / f"{name}.csv").write_text(text)
+    data = tacit.load_dataset("mimic3", sensitive=["GENDER", "RACE"])
+    assert data.sensitive["RACE"].fillna("?").tolist() == ["white", "?", "other"]
+    assert data.sensitive["GENDER"].tolist() == ["F", "M", "M"]
+    assert data.y["HOSPITAL_EXPIRE_FLAG"].tolist() == [1, 0, 0]
+    assert data.units_of().tolist() == [1, 2, 2]
+    X = data.X
+    assert X["AGE_YEARS"].tolist() == [90, 29, 30]  # over 89; the day before a birthday; on it
+    assert X["LOS_DAYS"].tolist() == [1.5, 1.0, 1.0]
+    assert X["FIRST_CAREUNIT"].fillna("none").tolist() == ["CCU", "none", "none"]
+    assert X["ICU_LOS_DAYS"].tolist() == [0.75, 0, 0]
+    assert X[["N_DIAGNOSES", "N_PROCEDURES", "N_ICU_STAYS"]].to_numpy().tolist() == [[4, 0, 2], [2, 1, 0], [0, 0, 0]]
+    flags = X.filter(like="ICD_").rename(columns=lambda c: c[4:])
+    assert {c: flags[c].tolist() for c in flags} == {
+        "E": [0, 1, 0],
+        "V": [1, 0, 0],
+        "circulatory": [1, 0, 0],
+        "infectious": [1, 0, 0],
+        "injury": [0, 1, 0],
+    }
+    assert not {"DEATHTIME", "DISCHARGE_LOCATION", "ETHNICITY", "GENDER", "RACE", "HADM_ID"} & set(X)
+
+
+@pytest.mark.filterwarnings("ignore:Could not infer format")
+def test_mimic3_agrees_with_the_table_made_from_the_demo(real, monkeypatch, tmp_path):
+    real("mimic_demo")
+    made = pd.read_csv(locate("mimic3_demo/admissions_table.csv.gz")).set_index("HADM_ID")
+    (tmp_path / "mimic3").mkdir()
+    for name in TABLES:
+        shutil.copy(locate(f"mimic3_demo/{name}.csv.gz"), tmp_path / "mimic3")
+    stays = pd.read_csv(tmp_path / "mimic3" / "ADMISSIONS.csv.gz")["HADM_ID"]
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    data = tacit.load_dataset("mimic3")
+    assert len(data) == 129
+    joined = data.X.assign(HADM_ID=stays).set_index("HADM_ID").loc[made.index]
+    same = [c for c in made.columns if c in joined.columns and c != "AGE_YEARS"]  # the demo's years have two digits
+    assert len(same) == 28
+    for column in same:
+        if made[column].dtype.kind == "f":
+            assert np.allclose(joined[column], made[column], atol=0.011), column
+        else:
+            assert joined[column].fillna("").tolist() == made[column].fillna("").tolist(), column
+
+
+def avi(sound, rate):
+    """Two streams, a picture and stereo sound in two pieces; the picture's chunk has an odd size."""
+
+    def chunk(name, body):
+        return name + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)
+
+    pieces = np.column_stack([sound, sound]).astype("<i2")
+    half = len(pieces) // 2
+    stream = [
+        chunk(b"LIST", b"strl" + chunk(b"strh", b"vids" + bytes(52)) + chunk(b"strf", bytes(40))),
+        chunk(
+            b"LIST",
+            b"strl"
+            + chunk(b"strh", b"auds" + bytes(52))
+            + chunk(b"strf", struct.pack("<HHIIHH", 1, 2, rate, 4 * rate, 4, 16)),
+        ),
+    ]
+    film = chunk(b"00dc", b"abc") + chunk(b"01wb", pieces[:half].tobytes()) + chunk(b"00dc", b"abc")
+    film = chunk(b"LIST", b"movi" + film + chunk(b"01wb", pieces[half:].tobytes()))
+    return chunk(b"RIFF", b"AVI " + chunk(b"LIST", b"hdrl" + chunk(b"avih", bytes(56)) + b"".join(stream)) + film)
+
+
+def test_enterface(shelf):
+    rate = 8000
+    time = np.arange(rate // 2) / rate
+    for speaker, tone in (("subject 1", 300), ("subject 2", 1200)):
+        for emotion in ("anger", "happiness"):
+            sound = (8000 * np.sin(2 * np.pi * tone * time)).astype(np.int16)
+            path = shelf / "enterface" / speaker / emotion / "sentence 1" / "clip.avi"
+            path.parent.mkdir(parents=True)
+            path.write_bytes(avi(sound, rate))
+    heard, found = read_sound(path)
+    assert found == rate
+    assert np.allclose(heard, sound / 32767)
+    wavfile.write(path.with_suffix(".wav"), rate, sound)  # takes the place of its .avi
+    assert np.allclose(read_sound(path.with_suffix(".wav"))[0], heard)
+    data = tacit.load_dataset("enterface")
+    assert data.X.shape == (4, 52)
+    assert data.y["happy"].tolist() == ["other", "happy", "other", "happy"]
+    assert data.sensitive["speaker"].tolist() == ["subject 1"] * 2 + ["subject 2"] * 2
+    assert np.allclose(data.X.iloc[0], data.X.iloc[1])
+    assert abs(data.X.iloc[0] - data.X.iloc[2]).max() > 1  # another tone, other coefficients
+    path.with_suffix(".wav").unlink()
+    path.write_bytes(b"RIFF....AVI ")
+    with pytest.raises(tacit.TacitError, match=r"clip.avi: no sound in it; convert its sound to a .wav"):
+        tacit.load_dataset("enterface")
+
+
+def test_a_tone_is_loudest_in_its_mel_band():
+    rate, bands = 16000, 13
+    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + 8000 / 700), bands + 2) / 2595) - 1)
+    matrix = np.sqrt(2 / bands) * np.cos(np.pi * np.outer(np.arange(bands), np.arange(bands) + 0.5) / bands)
+    matrix[0] /= np.sqrt(2)
+    for band in (4, 8, 11):
+        tone = np.sin(2 * np.pi * edges[band + 1] * np.arange(rate) / rate)
+        frames = mfcc(tone, rate)
+        assert frames.shape == (99, bands)
+        assert (np.argmax(frames @ matrix, axis=1) == band).all()  # the cosine transform, undone
