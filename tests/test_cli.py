@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 
 def tacit_command(*arguments, **environment):
@@ -41,6 +42,34 @@ def test_data_list_and_show(tmp_path):
     assert unknown.returncode == 2
     assert "did you mean 'digits'" in unknown.stderr
     assert "Traceback" not in unknown.stderr
+
+
+def test_data_show_reads_the_users_own_files(tmp_path):
+    (tmp_path / "faces").mkdir()
+    for name in ("a.png", "b.png"):
+        Image.fromarray(np.zeros((4, 6), dtype=np.uint8)).save(tmp_path / "faces" / name)
+    pd.DataFrame({"file": ["a.png", "b.png"], "smile": ["yes", "no"], "who": [1, 2]}).to_csv(
+        tmp_path / "faces" / "labels.csv", index=False
+    )
+    roles = ("--target", "smile", "--sensitive", "who")
+    out = tacit_command("data", "show", str(tmp_path / "faces"), *roles, COLUMNS="200")
+    assert "X (2, 1, 4, 6)" in out.stdout
+    assert "target smile: yes 50.0%, no 50.0%" in out.stdout
+    (tmp_path / "faces" / "b.png").unlink()
+    out = tacit_command("data", "show", str(tmp_path / "faces"), *roles, COLUMNS="200")
+    assert out.returncode == 2
+    assert "labels.csv, row 1: no image 'b.png'" in out.stderr
+
+    walk = pd.DataFrame({"who": ["a"] * 300 + ["b"] * 290, "bout": [1] * 280 + [2] * 20 + [1] * 290, "ax": 0.5})
+    walk.to_csv(tmp_path / "walk.csv", index=False)
+    roles = ("--user", "who", "--trial", "bout", "--length", "100", "--stride", "50")
+    out = tacit_command("data", "show", str(tmp_path / "walk.csv"), *roles, COLUMNS="200")
+    assert "X (8, 1, 100)" in out.stdout, out.stderr
+    assert "note: walk.csv: 1 stretches are shorter than length=100" in out.stdout
+    assert "units of who: 2" in out.stdout
+    out = tacit_command("data", "show", "digits", "--target", "parity")
+    assert out.returncode == 2
+    assert "--target is for your own files" in " ".join(out.stderr.split())
 
 
 def test_fit_a_table(tmp_path):

@@ -108,6 +108,7 @@ def test_mimic3_joins_the_publishers_tables(shelf):
     (shelf / "mimic3").mkdir()
     for name, text in tables.items():
         (shelf / "mimic3" / f"{name}.csv").write_text(text)
+    assert declarations()["mimic3"].present
     data = tacit.load_dataset("mimic3", sensitive=["GENDER", "RACE"])
     assert data.sensitive["RACE"].fillna("?").tolist() == ["white", "?", "other"]
     assert data.sensitive["GENDER"].tolist() == ["F", "M", "M"]

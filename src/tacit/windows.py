@@ -76,7 +76,7 @@ def read_windows(
     samples = _signals(frame, list(channels), where)
     labels = [pd.factorize(frame[c])[0] for c in dict.fromkeys([*targets, *secrets])]
     cut = windows(samples, [recording, *labels], length, stride, seconds, max_gap)
-    _check_every_user(frame[user], cut, length, where)
+    _check_found(frame[user], cut, length, user in secrets, where)
     if len(cut.short):
         warnings.warn(
             f"{source}: {len(cut.short)} stretches are shorter than length={length} samples and were dropped, "
@@ -106,6 +106,7 @@ class Windows:
     start : the row of each window's first sample
     stretch : the number of the uninterrupted stretch each window lies in
     short : the first rows of stretches that were shorter than a window
+    longest : samples in the longest stretch
     dropped : how many samples are in no window
     """
 
@@ -113,6 +114,7 @@ class Windows:
     start: np.ndarray
     stretch: np.ndarray
     short: np.ndarray
+    longest: int
     dropped: int
 
 
@@ -157,7 +159,14 @@ def windows(
     start = first[stretch] + nth * stride
     # windows farther apart than they are long leave samples between them
     covered = np.where(count > 0, length + (count - 1) * min(stride, length), 0)
-    return Windows(cut_out(samples, start, length), start, stretch, first[count == 0], int(n - covered.sum()))
+    return Windows(
+        cut_out(samples, start, length),
+        start,
+        stretch,
+        short=first[count == 0],
+        longest=int(size.max(initial=0)),
+        dropped=int(n - covered.sum()),
+    )
 
 
 def cut_out(samples: np.ndarray, start: np.ndarray, length: int) -> np.ndarray:
@@ -253,9 +262,15 @@ def _signals(frame: pd.DataFrame, channels: list[str], where: _Place) -> np.ndar
     return samples
 
 
-def _check_every_user(users: pd.Series, cut: Windows, length: int, where: _Place) -> None:
+def _check_found(users: pd.Series, cut: Windows, length: int, secret: bool, where: _Place) -> None:
+    """Windows at all, and two for every user whose identity is to be attacked."""
+    if not len(cut.start):
+        raise InputError(
+            f"{where.source} has no window of length={length}: its longest stretch without a gap or a change of "
+            f"recording or label has {cut.longest} samples; pass length={cut.longest} or less"
+        )
     found = users.iloc[cut.start].value_counts()
-    for name in users.unique():
+    for name in users.unique() if secret else ():
         if found.get(name, 0) < 2:
             rows = int((users == name).sum())
             raise InputError(

@@ -123,18 +123,27 @@ def data_list() -> None:
 
 
 @data_app.command("show")
-def data_show(name: Annotated[str, typer.Argument(help="A name from `tacit data list`.")]) -> None:
-    """Load one data set and describe it, or say where to get it."""
-    from tacit.datasets import declarations, load_dataset
+def data_show(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A name from `tacit data list`; or a folder of images with a labels.csv; or a CSV or Parquet file."
+        ),
+    ],
+    target: Annotated[list[str] | None, typer.Option(help="Column of your own file that must keep working.")] = None,
+    sensitive: Annotated[list[str] | None, typer.Option(help="Column that must not be recoverable.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Column that says which records belong together.")] = None,
+    user: Annotated[str | None, typer.Option(help="The file is sensor samples: column of the person.")] = None,
+    trial: Annotated[str | None, typer.Option(help="Sensor samples: column of the recording.")] = None,
+    time: Annotated[str | None, typer.Option(help="Sensor samples: column of time stamps.")] = None,
+    length: Annotated[int, typer.Option(help="Sensor samples: samples in a window.")] = 128,
+    stride: Annotated[int, typer.Option(help="Sensor samples: from one window to the next.")] = 64,
+    size: Annotated[int | None, typer.Option(help="Images: scale them to this height and width.")] = None,
+) -> None:
+    """Load one data set and describe it, or say where to get it. Reads your own table, sensor samples or images too."""
+    from tacit.cli.show import run
 
-    data = load_dataset(name)
-    console.print((declarations()[name].load.__doc__ or "").strip(), highlight=False)
-    console.print(repr(data), highlight=False)
-    for side, frame in (("target", data.y), ("sensitive", data.sensitive)):
-        for column in frame:
-            counts = frame[column].value_counts().head(8)
-            shares = ", ".join(f"{k} {v / len(data):.1%}" for k, v in counts.items())
-            console.print(f"  {side} {column}: {shares}", highlight=False)
+    run(console, name, target or [], sensitive or [], unit, user, trial, time, length, stride, size)
 
 
 def main() -> None:

@@ -76,7 +76,7 @@ def celeba(
 
 
 @declare(
-    "107,818",
+    "about 107,000",
     "image",
     "identity",
     "gender",

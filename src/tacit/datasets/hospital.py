@@ -10,7 +10,7 @@ import pandas as pd
 from tacit.dataset import Dataset
 from tacit.datasets.declaration import declare
 from tacit.datasets.people import choose_columns
-from tacit.datasets.store import locate, require
+from tacit.datasets.store import require
 
 TABLES = ("PATIENTS", "ADMISSIONS", "ICUSTAYS", "DIAGNOSES_ICD", "PROCEDURES_ICD")
 SOURCE = "MIMIC-III of PhysioNet, which asks for a signed agreement (mimic_demo is free)"
@@ -110,6 +110,5 @@ def _count(table: pd.DataFrame, stays: pd.DataFrame) -> pd.Series:
 
 
 def _read(name: str) -> pd.DataFrame:
-    path = locate(f"mimic3/{name}.csv") or require(f"mimic3/{name}.csv.gz", SOURCE)
-    table = pd.read_csv(path, dtype={"ICD9_CODE": str}, low_memory=False)
+    table = pd.read_csv(require(f"mimic3/{name}.csv.gz", SOURCE), dtype={"ICD9_CODE": str}, low_memory=False)
     return table.rename(columns=str.upper)

@@ -22,7 +22,12 @@ BANDS = 13
 
 
 @declare(
-    "1,293", "table", "happy, emotion", "speaker", "research use, from its publisher only", ("enterface/subject 1",)
+    "about 1,200",
+    "table",
+    "happy, emotion",
+    "speaker",
+    "research use, from its publisher only",
+    ("enterface/subject 1",),
 )
 def enterface(target: str = "happy", sensitive: str = "speaker") -> Dataset:
     """English sentences by some 43 speakers in six emotions: keep happy or not, hide the speaker (Hamm 2015).

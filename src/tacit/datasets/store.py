@@ -19,8 +19,9 @@ def locate(relative: str) -> Path | None:
     """The path of a file or folder in TACIT_DATA or in the cache, or None."""
     roots = [Path(os.environ["TACIT_DATA"])] if os.environ.get("TACIT_DATA") else []
     for root in [*roots, cache_folder()]:
-        if (root / relative).exists():
-            return root / relative
+        for name in (relative, relative.removesuffix(".gz")):  # a table that was unpacked serves as well
+            if (root / name).exists():
+                return root / name
     return None
 
 
