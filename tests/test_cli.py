@@ -60,12 +60,12 @@ def test_data_show_reads_the_users_own_files(tmp_path):
     assert out.returncode == 2
     assert "labels.csv, row 1: no image 'b.png'" in out.stderr
 
-    walk = pd.DataFrame({"who": ["a"] * 300 + ["b"] * 290, "bout": [1] * 280 + [2] * 20 + [1] * 290, "ax": 0.5})
+    walk = pd.DataFrame({"who": ["a"] * 300 + ["b"] * 290, "bout": [1] * 280 + [2] * 20 + [1] * 290, "ax": 0.5, "n": 7})
     walk.to_csv(tmp_path / "walk.csv", index=False)
-    roles = ("--user", "who", "--trial", "bout", "--length", "100", "--stride", "50")
+    roles = ("--channel", "ax", "--user", "who", "--trial", "bout", "--length", "100", "--stride", "50")
     out = tacit_command("data", "show", str(tmp_path / "walk.csv"), *roles, COLUMNS="200")
     assert "X (8, 1, 100)" in out.stdout, out.stderr
-    assert "note: walk.csv: 1 stretches are shorter than length=100" in out.stdout
+    assert "note: walk.csv: 1 stretch is shorter than length=100" in out.stdout
     assert "units of who: 2" in out.stdout
     out = tacit_command("data", "show", "digits", "--target", "parity")
     assert out.returncode == 2

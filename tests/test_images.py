@@ -28,6 +28,7 @@ ROLES = dict(target="smile", sensitive=["who", "sex"], unit="who")
 
 
 def test_read_images(folder):
+    (folder / "._a.png").write_bytes(b"what some systems leave beside a file")
     data = tacit.read_images(folder, **ROLES)
     assert data.X.shape == (4, 1, 6, 4)
     assert data.X.dtype == np.float32

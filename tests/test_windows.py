@@ -77,9 +77,10 @@ def test_read_windows(tmp_path):
     assert len(np.unique(data.units_of("who"))) == 6
     assert len(np.unique(data.units_of("sex"))) == 3
     assert np.allclose(data.X[0, 1], samples["ay"][:20])
-    alone = tacit.read_windows(samples, user="who", channels=["ax"], length=20, stride=10)
+    alone = tacit.read_windows(samples, user="who", channels="ax", length=20, stride=10)
     assert list(alone.sensitive.columns) == ["who"]
     assert alone.X.shape == (3 * 19, 1, 20)  # no trial, no label: only users part the rows
+    assert len(np.unique(tacit.read_windows(samples, sensitive=[], **ROLES).units_of())) == 6
     dated = samples.assign(time=pd.Timestamp("2024-01-01") + pd.to_timedelta(samples["time"], unit="s"))
     dated.to_csv(tmp_path / "dated.csv", index=False)
     again = tacit.read_windows(tmp_path / "dated.csv", target="does", **ROLES)
@@ -88,7 +89,7 @@ def test_read_windows(tmp_path):
 
 def test_gaps_end_a_window_and_are_reported():
     samples = table().drop(index=[*range(25, 30), *range(60, 70)])
-    with pytest.warns(tacit.TacitWarning, match=r"1 stretches are shorter .* row 45 \(who a, trial 1, time 1.0\)"):
+    with pytest.warns(tacit.TacitWarning, match=r"1 stretch is shorter .* row 45 \(who a, trial 1, time 1.0\)"):
         data = tacit.read_windows(samples, target="does", **ROLES)
     # 25 and 20 samples of sitting, 10 (too short) and 30 of walking, then ten whole stretches
     assert len(data) == 1 + 1 + 0 + 2 + 4 * 10
@@ -107,11 +108,13 @@ def test_bad_sensor_tables_are_refused_with_advice():
     refused(samples, r"no window of length=500: its longest stretch .* has 50 samples; pass length=50 or", length=500)
     short = samples.drop(index=range(210, 400))
     refused(short, r"who b has no window of length=20 from 10 samples.*shorter length")
-    with pytest.warns(tacit.TacitWarning, match="1 stretches"):  # whose identity nobody asks about may be left out
+    with pytest.warns(tacit.TacitWarning, match="1 stretch is"):  # whose identity nobody asks about may be left out
         assert len(tacit.read_windows(short, target="does", sensitive="sex", **ROLES)) == 32
     refused(samples[:230], r"who b has one window of length=20 from 30 samples.*leave that who out", stride=20)
     refused(samples, "no column 'person'", user="person")
     refused(samples, r"'sex' \(channel\).*numbers", channels=["sex"])
+    refused(samples, r"'ay' \(target\) is numeric with 600 distinct values; a window ends where", target="ay")
+    refused(samples, "'does' is the target and a channel", channels=["ax", "does"])
     broken = samples.copy()
     broken.loc[105, "ay"] = np.nan
     refused(broken, r"column 'ay', row 105 \(who a, trial 2, time 0.1\): found nan, and 1 such.*interpolate")

@@ -152,9 +152,8 @@ def _label_table(folder: Path, labels: str | Path | pd.DataFrame | None) -> tupl
 
 def _match(folder: Path, column: pd.Series, source: str) -> list[str]:
     """The file names, each once, each there, and none left over."""
-    there = {
-        p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.suffix.lower() in SUFFIXES
-    }
+    inside = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file() and p.suffix.lower() in SUFFIXES)
+    there = {p.as_posix() for p in inside if not any(part.startswith(".") for part in p.parts)}  # hidden: not data
     if column.isna().any():
         raise InputError(f"{source}, row {int(np.flatnonzero(column.isna())[0])}: no file name; fill it in or drop it")
     names = [Path(str(name)).as_posix() for name in column]

@@ -13,6 +13,7 @@ import pandas as pd
 
 from tacit.dataset import Dataset, read_file
 from tacit.errors import InputError, TacitWarning, check_number
+from tacit.labels import looks_continuous
 
 
 def read_windows(
@@ -21,7 +22,7 @@ def read_windows(
     user: str,
     trial: str | None = None,
     time: str | None = None,
-    channels: Sequence[str] | None = None,
+    channels: str | Sequence[str] | None = None,
     length: int = 128,
     stride: int = 64,
     target: str | Sequence[str] = (),
@@ -64,6 +65,12 @@ def read_windows(
     roles |= {c: "target" for c in targets if c not in roles} | {c: "sensitive" for c in secrets if c not in roles}
     if channels is None:
         channels = [c for c in frame.select_dtypes("number").columns if c not in roles]
+    channels = [channels] if isinstance(channels, str) else list(channels)
+    both = [c for c in channels if c in roles]
+    if both:
+        raise InputError(
+            f"column {both[0]!r} is the {roles[both[0]]} and a channel; a label must not be among the signals"
+        )
     _check_columns(frame, {**roles, **dict.fromkeys(channels, "channel")}, source)
     if not len(frame) or not len(channels):
         raise InputError(
@@ -73,13 +80,13 @@ def read_windows(
     recording = _recordings(frame, [user, *([trial] if trial else [])], source)
     where = _Place(frame, user, trial, time, source)
     seconds = None if time is None else _rising_times(frame[time], recording, where)
-    samples = _signals(frame, list(channels), where)
+    samples = _signals(frame, channels, where)
     labels = [pd.factorize(frame[c])[0] for c in dict.fromkeys([*targets, *secrets])]
     cut = windows(samples, [recording, *labels], length, stride, seconds, max_gap)
     _check_found(frame[user], cut, length, user in secrets, where)
     if len(cut.short):
         warnings.warn(
-            f"{source}: {len(cut.short)} stretches are shorter than length={length} samples and were dropped, "
+            f"{source}: {_stretches(len(cut.short))} shorter than length={length} samples and dropped, "
             f"the first at {where(cut.short[0])}; {cut.dropped:,} of {len(frame):,} samples are in no window",
             TacitWarning,
             stacklevel=2,
@@ -90,7 +97,7 @@ def read_windows(
         cut.X,
         frame[targets].iloc[cut.start],
         frame[secrets].iloc[cut.start],
-        units={s: bout if s == user else person for s in secrets},
+        units={s: bout if s == user else person for s in secrets} or bout,
         name=None if isinstance(table, pd.DataFrame) else Path(table).stem.split(".")[0],
         modality="window",
     )
@@ -179,6 +186,10 @@ def cut_out(samples: np.ndarray, start: np.ndarray, length: int) -> np.ndarray:
     return X
 
 
+def _stretches(count: int) -> str:
+    return "1 stretch is" if count == 1 else f"{count:,} stretches are"
+
+
 @dataclass(frozen=True)
 class _Place:
     """Says where a row is, in the caller's own words."""
@@ -203,6 +214,11 @@ def _check_columns(frame: pd.DataFrame, roles: dict[str, str], source: str) -> N
         if role in ("user", "trial", "time") and frame[column].isna().any():
             row = int(np.flatnonzero(frame[column].isna())[0])
             raise InputError(f"{source}, column {column!r} ({role}), row {row}: missing; fill it in or drop the row")
+        if role in ("target", "sensitive") and looks_continuous(frame[column]):
+            raise InputError(
+                f"{source}, column {column!r} ({role}) is numeric with {frame[column].nunique()} distinct values; a "
+                f"window ends where a label changes, so cut it into classes first (pandas.qcut), or store it as text"
+            )
 
 
 def _recordings(frame: pd.DataFrame, columns: list[str], source: str) -> np.ndarray:

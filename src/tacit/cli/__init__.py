@@ -136,6 +136,9 @@ def data_show(
     user: Annotated[str | None, typer.Option(help="The file is sensor samples: column of the person.")] = None,
     trial: Annotated[str | None, typer.Option(help="Sensor samples: column of the recording.")] = None,
     time: Annotated[str | None, typer.Option(help="Sensor samples: column of time stamps.")] = None,
+    channel: Annotated[
+        list[str] | None, typer.Option(help="Sensor samples: column of a signal; all other numbers by default.")
+    ] = None,
     length: Annotated[int, typer.Option(help="Sensor samples: samples in a window.")] = 128,
     stride: Annotated[int, typer.Option(help="Sensor samples: from one window to the next.")] = 64,
     size: Annotated[int | None, typer.Option(help="Images: scale them to this height and width.")] = None,
@@ -143,7 +146,7 @@ def data_show(
     """Load one data set and describe it, or say where to get it. Reads your own table, sensor samples or images too."""
     from tacit.cli.show import run
 
-    run(console, name, target or [], sensitive or [], unit, user, trial, time, length, stride, size)
+    run(console, name, target or [], sensitive or [], unit, user, trial, time, channel or [], length, stride, size)
 
 
 def main() -> None:

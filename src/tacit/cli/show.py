@@ -24,6 +24,7 @@ def run(
     user: str | None,
     trial: str | None,
     time: str | None,
+    channels: list[str],
     length: int,
     stride: int,
     size: int | None,
@@ -35,7 +36,7 @@ def run(
         "--user": user,
         "--trial": trial,
     }
-    given |= {"--time": time, "--size": size}
+    given |= {"--time": time, "--channel": channels, "--size": size}
     if name in declarations() or not Path(name).exists():
         extra = [option for option, value in given.items() if value]
         if name in declarations() and extra:
@@ -55,6 +56,7 @@ def run(
                     user=user,
                     trial=trial,
                     time=time,
+                    channels=channels or None,
                     length=length,
                     stride=stride,
                     target=target,

@@ -84,7 +84,7 @@ def motionsense(
         cut.X,
         pd.DataFrame({"activity": [words[str(code)] for code in names[bout]]}),
         about[secrets],
-        units={s: bout if s == "identity" else person for s in secrets},
+        units={s: bout if s == "identity" else person for s in secrets} or bout,
         name="motionsense",
         official=np.where(test, "test", "train"),
     )
