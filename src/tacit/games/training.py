@@ -1,0 +1,187 @@
+"""A training that shows progress, keeps its best state, survives Ctrl-C, and resumes after kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from tacit.errors import InputError, TacitWarning
+
+FORMAT = "tacit-training-1"
+
+
+class Training:
+    """Epochs of one training of named modules with their optimisers.
+
+    Everything random of an epoch (shuffles, dropout, noise) must come from torch's global generator or from
+    `rng`, which are both set from the seed and the epoch's number: then a run that was killed and resumed at
+    the last finished epoch ends with the same bits as one that was not.
+
+    Parameters
+    ----------
+    modules : by name; all of them are saved, restored and reset to the best state
+    optimisers : by name, over the modules' parameters
+    epochs : how many in all
+    seed : of everything random
+    checkpoint : file that is written after every epoch and read at the start if it is there; None keeps none
+    identity : what this training is (settings and data, as text); a checkpoint of another one is refused
+    verbose : show a bar with the last losses
+
+    Examples
+    --------
+    >>> net = nn.Linear(2, 1)
+    >>> adam = torch.optim.Adam(net.parameters())
+    >>> with Training({"net": net}, {"adam": adam}, epochs=3, seed=0) as training:
+    ...     for epoch in training.epochs():
+    ...         loss = net(torch.randn(8, 2)).pow(2).mean()
+    ...         adam.zero_grad(); loss.backward(); adam.step()
+    ...         training.record(loss=loss.item(), score=-loss.item())
+    >>> [sorted(line) for line in training.history] == [["epoch", "loss", "score"]] * 3
+    True
+    """
+
+    def __init__(
+        self,
+        modules: Mapping[str, nn.Module],
+        optimisers: Mapping[str, torch.optim.Optimizer],
+        epochs: int,
+        seed: int,
+        *,
+        checkpoint: str | Path | None = None,
+        identity: str = "",
+        verbose: bool = False,
+        label: str = "training",
+    ) -> None:
+        self.modules, self.optimisers = dict(modules), dict(optimisers)
+        self.n_epochs, self.seed, self.identity = epochs, seed, identity
+        self.path = None if checkpoint is None else Path(checkpoint)
+        self.history: list[dict[str, Any]] = []
+        self.best_score, self.best_state = -np.inf, dict[str, Tensor]()
+        self.interrupted = False
+        self.rng = np.random.default_rng(seed)
+        self._done = 0
+        self._bar: Progress | None = None
+        if verbose:
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns)
+            self._task = self._bar.add_task(label, total=epochs)
+        self._label = label
+
+    def __enter__(self) -> Training:
+        self._fork = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
+        self._fork.__enter__()
+        if self.path is not None and self.path.exists():
+            self._resume(self.path)
+        if self._bar is not None:
+            self._bar.start()
+            self._bar.update(self._task, completed=self._done)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._fork.__exit__(kind, value, trace)
+        if self._bar is not None:
+            self._bar.stop()
+        survived = kind is KeyboardInterrupt and self._done > 0
+        if survived:
+            self.interrupted = True
+            resume = f"; fit again with checkpoint={str(self.path)!r} to go on" if self.path else ""
+            warnings.warn(
+                f"interrupted after {self._done} of {self.n_epochs} epochs: the best state so far is used{resume}",
+                TacitWarning,
+                stacklevel=2,
+            )
+        if (kind is None or survived) and self.best_state:
+            self._load(self.best_state)
+        for module in self.modules.values():
+            module.eval()
+        return survived
+
+    def epochs(self) -> Iterator[int]:
+        """The epochs that are left. After each, the state is written to the checkpoint."""
+        for epoch in range(self._done, self.n_epochs):
+            torch.manual_seed(int(np.random.SeedSequence((self.seed, epoch)).generate_state(1, np.uint64)[0] >> 1))
+            self.rng = np.random.default_rng((self.seed, epoch, 7))
+            yield epoch
+            self._done = epoch + 1
+            if self.path is not None:
+                self._write(self.path)
+            if self._bar is not None:
+                last = self.history[-1] if self.history and self.history[-1]["epoch"] == epoch else {}
+                told = ", ".join(f"{k} {v:.3f}" for k, v in last.items() if k != "epoch" and isinstance(v, float))
+                self._bar.update(self._task, completed=self._done, description=f"{self._label}: {told}")
+
+    def record(self, *, score: float | None = None, **losses: float) -> None:
+        """Note this epoch's figures; the state with the highest score is kept for the end."""
+        epoch = self._done
+        self.history.append({"epoch": epoch, **losses, **({} if score is None else {"score": score})})
+        if score is not None and score > self.best_score:
+            self.best_score, self.best_state = score, {k: v.detach().clone() for k, v in self._tensors().items()}
+
+    # -- the checkpoint: tensors and JSON in a safetensors file, never a pickle ----------------------
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {f"{name}/{key}": value for name, m in self.modules.items() for key, value in m.state_dict().items()}
+
+    def _load(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, module in self.modules.items():
+            prefix = f"{name}/"
+            module.load_state_dict({k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)})
+
+    def _write(self, path: Path) -> None:
+        tensors = {f"now/{k}": v for k, v in self._tensors().items()}
+        tensors |= {f"best/{k}": v for k, v in self.best_state.items()}
+        for name, optimiser in self.optimisers.items():
+            for number, state in optimiser.state_dict()["state"].items():
+                tensors |= {f"optimiser/{name}/{number}/{k}": torch.as_tensor(v) for k, v in state.items()}
+        told = {
+            "done": self._done,
+            "history": self.history,
+            "best": None if np.isinf(self.best_score) else self.best_score,
+        }
+        header = {"format": FORMAT, "identity": self.identity, "told": json.dumps(told)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + ".part")
+        save_file({k: v.detach().cpu().clone().contiguous() for k, v in tensors.items()}, partial, header)
+        os.replace(partial, path)
+
+    def _resume(self, path: Path) -> None:
+        try:
+            with safe_open(path, "pt") as file:
+                header = file.metadata() or {}
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise InputError(f"{path} is no checkpoint of Tacit ({error}); delete it or name another file") from None
+        if header.get("format") != FORMAT or header.get("identity") != self.identity:
+            raise InputError(
+                f"{path} belongs to a training with other settings or other data; delete it, or name another file"
+            )
+        told = json.loads(header["told"])
+        self._done, self.history = int(told["done"]), told["history"]
+        self.best_score = -np.inf if told["best"] is None else float(told["best"])
+        self._load(_under("now/", tensors))
+        device = next(iter(self._tensors().values())).device
+        self.best_state = {k: v.to(device) for k, v in _under("best/", tensors).items()}
+        for name, optimiser in self.optimisers.items():
+            states: dict[int, dict[str, Tensor]] = {}
+            for key, value in _under(f"optimiser/{name}/", tensors).items():
+                number, field = key.split("/", 1)
+                states.setdefault(int(number), {})[field] = value
+            optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
