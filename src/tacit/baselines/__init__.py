@@ -1,5 +1,29 @@
-"""What every filter is compared with. PCA and random projection come from scikit-learn as they are."""
+"""What every filter is compared with. PCA and random projection come from scikit-learn as they are.
 
-from tacit.baselines.label_only import LabelOnly
+Names are imported when first used: some need torch, and `tacit.audit` needs `LabelOnly` alone.
+"""
 
-__all__ = ["LabelOnly"]
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "LabelOnly": "label_only",
+    "LinearEraser": "linear_eraser",
+    "LinearARL": "linear_arl",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tacit.baselines' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(importlib.import_module(f"tacit.baselines.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

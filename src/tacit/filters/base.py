@@ -54,6 +54,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     __metadata_request__fit = {"sensitive_features": True, "units": True}
 
     knob: ClassVar[Knob]
+    needs_target: ClassVar[bool] = True  # False: `fit` works without y
     encoder_: Any  # set by fit
     random_state: Any
 
@@ -100,7 +101,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
+        tags.target_tags.required = self.needs_target
         return tags
 
     # -- what subclasses write ------------------------------------------------------------------
@@ -119,13 +120,13 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
         checked = self._check_records(X, reset=True)
         n = len(checked)
-        if y is None:
+        if y is None and self.needs_target:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: "
                 f"say what must keep working, or the best release is an empty one"
             )
         targets = encode_labels(y, "y", n)
-        if len(targets) == 0:
+        if len(targets) == 0 and y is not None:
             raise InputError("y has no column; say what must keep working")
         sensitive = encode_labels(sensitive_features, "sensitive_features", n)
         columns = unit_columns(units, n)

@@ -1,0 +1,137 @@
+"""LinearARL: the linear code that keeps the targets and withholds the secrets, in closed form.
+
+Sadeghi & Boddeti, "Imparting fairness to pre-trained biased representations" (2020). With centred records
+X = U S V', one-hot targets Y and secrets S (centred), the code is X V S^-1 G, G the eigenvectors of
+
+    lam U' S S' U - (1 - lam) U' Y Y' U
+
+with *negative* eigenvalues: only these directions tell more of the targets than of the secrets. Both
+players are linear regressions, so an attacker who is not linear may read more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.baselines.moments import moments_of, whitening
+from tacit.baselines.out_of_fold import Release, release_by_folds
+from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
+from tacit.filters.base import Filter, Knob, Problem
+
+# Eigenvalues are squared canonical correlations, 0..1; nearer to zero than this they are rounding.
+ZERO = 1e-10
+
+
+class LinearARL(Filter):
+    """A linear code, in closed form, that linear regression can use for the targets but not for the secrets.
+
+    Parameters
+    ----------
+    n_components : columns of the code; None takes the useful rank, the number of directions that tell more of
+        the targets than of the secrets (1 for a binary target). More are allowed with a warning: they carry
+        nothing for linear models, and plenty for attackers who are not linear
+    lam : the knob, 0..1: the weight of the secrets; the targets weigh 1 - lam
+    random_state : decides the folds of `release_training_rows`; the solution itself draws nothing
+
+    Attributes
+    ----------
+    useful_rank_ : the number of negative eigenvalues
+    eigenvalues_ : ascending; the first `useful_rank_` are worth their directions
+    code_ : the `LinearCode`, an affine map: what is released depends on nothing else
+
+    Examples
+    --------
+    >>> import tacit
+    >>> data = tacit.load_dataset("quadrants", n=400)
+    >>> f = tacit.baselines.LinearARL().fit(data.X, data.y, sensitive_features=data.sensitive)
+    >>> f.transform(data.X).shape
+    (400, 1)
+    """
+
+    knob = Knob("lam", utility_rises=False, values=(0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99))
+
+    def __init__(self, n_components: int | None = None, lam: float = 0.5, *, random_state: Any = None) -> None:
+        self.n_components = n_components
+        self.lam = lam
+        self.random_state = random_state
+
+    def _learn(self, problem: Problem) -> None:
+        check_number("lam", self.lam, 0, 1)
+        check_number("n_components", self.n_components, 1, whole=True, optional=True)
+        every, self.eigenvalues_ = solve(problem, self.lam)
+        self.useful_rank_ = int((self.eigenvalues_ < -ZERO).sum())
+        asked = self.n_components or max(1, self.useful_rank_)
+        self._check_rank(asked, len(self.eigenvalues_), problem)
+        self.code_ = every.first(self.n_components or self.useful_rank_, asked)
+        self._n_features_out = asked
+        self._problem = problem
+
+    def _check_rank(self, asked: int, rank: int, problem: Problem) -> None:
+        if self.n_components is not None and asked > rank:
+            raise InputError(
+                f"n_components is {asked}, but the records have only {rank} independent "
+                f"direction{'s' * (rank != 1)} (of {self._width(problem)} columns); pass at most {rank}, or None"
+            )
+        if self.useful_rank_ == 0:
+            self._note(
+                f"collapsed: no direction tells more of the targets than of the secrets at lam={self.lam}, so "
+                f"{'what is released serves no target' if self.n_components else 'the release is constant'}; "
+                f"lower lam",
+                CollapseWarning,
+            )
+        elif (extra := asked - self.useful_rank_) > 0:
+            self._note(
+                f"n_components is {asked}, but the number of directions that tell more of the targets than of the "
+                f"secrets (negative eigenvalues) is {self.useful_rank_}; the other {extra} help no linear analyst but "
+                f"can be read by attackers who are not linear. Pass n_components=None",
+                TacitWarning,
+            )
+
+    def _width(self, problem: Problem) -> int:
+        return int(np.prod(problem.X.shape[1:]))
+
+    def _release(self, X: np.ndarray) -> np.ndarray:
+        return self.code_(X)
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        def learn(part: Problem) -> Release:
+            code, _ = solve(part, self.lam)
+            return code.first(self.n_components or self.useful_rank_, self._n_features_out)
+
+        return release_by_folds(self._problem, learn, like=self.code_)
+
+
+@dataclass(frozen=True)
+class LinearCode:
+    """The result: x -> (x - mean) @ directions; zeros where there is no direction to fill a column.
+
+    Attributes
+    ----------
+    mean : (d,) of the records it was learned from
+    directions : (d, r), best first, each of unit variance over those records
+    """
+
+    mean: np.ndarray
+    directions: np.ndarray
+
+    def first(self, n: int, width: int) -> LinearCode:
+        """The n best directions, in a code of this width."""
+        kept = self.directions[:, :n]
+        return LinearCode(self.mean, np.pad(kept, [(0, 0), (0, width - kept.shape[1])]))
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return (X.reshape(len(X), -1) - self.mean) @ self.directions
+
+
+def solve(problem: Problem, lam: float) -> tuple[LinearCode, np.ndarray]:
+    """All directions of the records, those worth most first, and their eigenvalues."""
+    moments, (targets, sensitive) = moments_of(problem.X, problem.targets, problem.sensitive)
+    W, _ = whitening(moments)  # S^-1 V', so that U' Y is the whitened cross-covariance
+    keep, hide = W @ targets.cross_covariance(), W @ sensitive.cross_covariance()
+    values, G = np.linalg.eigh(lam * hide @ hide.T - (1 - lam) * keep @ keep.T)
+    if len(values):  # an eigenvector's sign is chance
+        G = G * np.where(G[np.abs(G).argmax(axis=0), np.arange(len(values))] < 0, -1, 1)
+    return LinearCode(moments.mean, W.T @ G), values

@@ -1,0 +1,138 @@
+"""Running statistics that the closed-form filters are solved from: chunk by chunk, in memory that rows do not enter.
+
+Chunks are centred on their own means and merged (Chan, Golub & LeVeque), so that a large offset or many
+chunks cost no precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tacit.labels import MISSING, Labels
+
+CHUNK = 8192
+# Below this share of the largest, an eigenvalue of a correlation matrix is rounding.
+RANK_TOLERANCE = 1e-9
+
+
+class Moments:
+    """Running number, mean and covariance of records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(1e6, 1, (1000, 3))
+    >>> moments = Moments(3).update(X[:1]).update(X[1:400]).update(X[400:])
+    >>> np.allclose(moments.covariance, np.cov(X.T, bias=True), rtol=1e-9)
+    True
+    """
+
+    def __init__(self, width: int) -> None:
+        self.n = 0
+        self.mean = np.zeros(width)
+        self.scatter = np.zeros((width, width))
+        # column by column, the first two values that turned up, and how often: enough for indicators
+        self.values = np.full((2, width), np.nan)
+        self.counts = np.zeros((2, width))
+
+    def update(self, X: np.ndarray) -> Moments:
+        if len(X) == 0:
+            return self
+        mean, n = X.mean(axis=0), self.n + len(X)
+        away, step = X - mean, mean - self.mean
+        self.scatter += away.T @ away + np.outer(step, step) * (self.n * len(X) / n)
+        self.mean = self.mean + step * (len(X) / n)
+        self.n = n
+        self._count_values(X)
+        return self
+
+    def _count_values(self, X: np.ndarray) -> None:
+        columns = np.arange(X.shape[1])
+        for i in range(2):
+            new = self.values[0] != X  # all are, before the first record
+            unknown = np.isnan(self.values[i]) & new.any(axis=0)
+            self.values[i] = np.where(unknown, X[new.argmax(axis=0), columns], self.values[i])
+            self.counts[i] += (self.values[i] == X).sum(axis=0)
+
+    def nearly_constant(self, share: float) -> np.ndarray:
+        """Columns in which fewer than this share of the records differ from the rest."""
+        return self.n - self.counts.max(axis=0) < share * self.n
+
+    @property
+    def covariance(self) -> np.ndarray:
+        return self.scatter / max(1, self.n)
+
+
+class ClassMeans:
+    """Running mean of the records of every class of every label column; classes may turn up later.
+
+    Records whose label is missing take no part in that column.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.columns: dict[str, dict[object, tuple[int, np.ndarray]]] = {}
+
+    def update(self, X: np.ndarray, labels: Labels) -> ClassMeans:
+        for name, classes, codes in zip(labels.names, labels.classes, labels.codes.T, strict=True):
+            known = self.columns.setdefault(name, {})
+            for c in np.unique(codes[codes != MISSING]):
+                rows = X[codes == c]
+                label = classes[c].item() if isinstance(classes[c], np.generic) else classes[c]
+                n, mean = known.get(label, (0, np.zeros(self.width)))
+                total = n + len(rows)
+                known[label] = total, mean + (rows.mean(axis=0) - mean) * (len(rows) / total)
+        return self
+
+    def cross_covariance(self) -> np.ndarray:
+        """Covariance of the records with the one-hot labels, columns side by side: (width, classes)."""
+        blocks = [np.empty((self.width, 0))]
+        for classes in self.columns.values():
+            counts = np.array([n for n, _ in classes.values()], dtype=float)
+            means = np.array([mean for _, mean in classes.values()])
+            shares = counts / counts.sum()
+            blocks.append(((means - shares @ means) * shares[:, None]).T)
+        return np.concatenate(blocks, axis=1)
+
+    def fewest_classes(self) -> tuple[str, int] | None:
+        """The label column with the fewest classes so far, and how many; None without columns."""
+        return min(((name, len(c)) for name, c in self.columns.items()), key=lambda pair: pair[1], default=None)
+
+
+def moments_of(
+    X: np.ndarray, *labels: Labels, features: Callable[[np.ndarray], np.ndarray] | None = None
+) -> tuple[Moments, list[ClassMeans]]:
+    """Moments of the records (or of their features) and class means of each group of label columns, by chunks."""
+    flat = X.reshape(len(X), -1)
+    width = flat.shape[1] if features is None else features(flat[:1]).shape[1]
+    moments, means = Moments(width), [ClassMeans(width) for _ in labels]
+    for start in range(0, len(flat), CHUNK):
+        rows = slice(start, start + CHUNK)
+        part = flat[rows] if features is None else features(flat[rows])
+        moments.update(part)
+        for running, group in zip(means, labels, strict=True):
+            running.update(part, group.take(np.arange(len(X))[rows]))
+    return moments, means
+
+
+def whitening(moments: Moments, without: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """W (rank, width) and its inverse W+ (width, rank): W (x - mean) has the identity as its covariance.
+
+    Works on the correlation matrix, so that columns of very different units are all kept; constant columns
+    and columns that are sums of others drop out, and so do those that the mask `without` marks.
+    """
+    covariance, width = moments.covariance, len(moments.mean)
+    spread = np.sqrt(np.diag(covariance))
+    # Constant columns are left out by hand: an eigenvector has 1e-17 there, not 0, and an attacker who
+    # standardises columns would read what that rounding carries.
+    varies = np.flatnonzero((spread > 1e-12 * (1 + np.abs(moments.mean))) & ~(False if without is None else without))
+    scale = spread[varies]
+    values, vectors = np.linalg.eigh(covariance[np.ix_(varies, varies)] / np.outer(scale, scale))
+    kept = values > RANK_TOLERANCE * max(1.0, values[-1] if len(values) else 1.0)
+    root = np.sqrt(values[kept])
+    W, inverse = np.zeros((len(root), width)), np.zeros((width, len(root)))
+    W[:, varies] = (vectors[:, kept] / root).T / scale
+    inverse[varies] = scale[:, None] * (vectors[:, kept] * root)
+    return W, inverse
