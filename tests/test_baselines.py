@@ -71,7 +71,7 @@ def test_degenerate_records_give_numbers(f, what):
 
 @pytest.mark.parametrize("units", [None, np.repeat(np.arange(10), 6)])
 def test_a_row_is_released_by_a_fit_that_saw_neither_it_nor_its_unit(units):
-    X, y, s = blobs(60)
+    _, y, s = blobs(60)
     labels = [encode_labels(c, "label", 60) for c in (y, s)]
     rows = np.arange(60.0)[:, None] if units is None else units[:, None].astype(float)
 
@@ -169,6 +169,8 @@ def test_streaming_refuses_what_it_cannot_do():
     f = baselines.LinearEraser().partial_fit(X, sensitive_features=s)
     with pytest.raises(tacit.TacitError, match="partial_fit keeps none"):
         f.release_training_rows()
+    with pytest.raises(tacit.TacitError, match="'sensitive_features' had 1 class so far"):
+        baselines.LinearEraser().partial_fit(X, sensitive_features=np.zeros(100)).transform(X)
     with pytest.raises(tacit.TacitError, match="same columns with every chunk"):
         f.partial_fit(X, sensitive_features={"other": s})
 

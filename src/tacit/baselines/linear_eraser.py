@@ -82,7 +82,7 @@ class LinearEraser(Filter):
             if columns is not None:
                 now = np.unique(next(iter(columns.values())).astype(str))
                 self._units = now if self._units is None else np.union1d(self._units, now)
-        labels = encode_labels(sensitive_features, "sensitive_features", len(X_encoded), min_classes=1)
+        labels = encode_labels(sensitive_features, "sensitive_features", len(X_encoded), min_classes=0)
         if self._moments.n and set(labels.names) != set(self._means.columns):
             raise InputError(
                 f"this chunk has the sensitive columns {list(labels.names)}, earlier ones had "
@@ -121,6 +121,12 @@ class LinearEraser(Filter):
         self.eraser_ = make_eraser(self._moments, self._means, self.rare)
 
     def _release(self, X: np.ndarray) -> np.ndarray:
+        poorest = self._means.fewest_classes()
+        if poorest is not None and poorest[1] < 2:
+            raise InputError(
+                f"sensitive column {poorest[0]!r} had {poorest[1]} class so far, so that nothing is erased yet; "
+                f"pass chunks with other classes first"
+            )
         return self._in_units(self.eraser_(X))
 
     def _release_out_of_fold(self) -> np.ndarray:
