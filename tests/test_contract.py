@@ -20,6 +20,12 @@ FILTERS = [
     tacit.baselines.LabelOnly(),
     tacit.baselines.LinearEraser(),
     tacit.baselines.LinearARL(),
+    tacit.baselines.KernelARL(),
+    tacit.baselines.PrivatePLS(),
+    tacit.baselines.DiscriminabilityMask(),
+    tacit.baselines.VariationalObfuscator(),
+    tacit.baselines.Autoencoder(),
+    tacit.baselines.LaplaceMechanism(),
 ]
 
 
@@ -37,6 +43,10 @@ SMALL = [
     tacit.baselines.LabelOnly(random_state=0),
     tacit.baselines.LinearEraser(random_state=0),
     tacit.baselines.LinearARL(random_state=0),
+    tacit.baselines.KernelARL(n_features=50, random_state=0),
+    tacit.baselines.PrivatePLS(random_state=0),
+    tacit.baselines.VariationalObfuscator(epochs=2, random_state=0),
+    tacit.baselines.Autoencoder(2, epochs=2, random_state=0),
 ]
 every_filter = pytest.mark.parametrize("f", SMALL, ids=lambda f: f"{type(f).__name__}-{SMALL.index(f)}")
 

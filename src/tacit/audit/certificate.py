@@ -139,6 +139,67 @@ def local_dp_bound(epsilon: float, n_classes: int) -> float:
     return 1 / (1 + (n_classes - 1) * math.exp(-epsilon))
 
 
+@dataclass(frozen=True)
+class LocalPrivacyCertificate:
+    """An upper bound on any attacker's balanced accuracy against a release that is locally differentially private.
+
+    Attributes
+    ----------
+    bound : no attacker exceeds this balanced accuracy; holds for sure and for any population
+    plugin : the same: there is nothing to count
+    accuracy_bound : the same for plain accuracy, given how common the commonest class is (with confidence 1 - delta)
+    guessing : 1 / number of classes
+    epsilon : the local privacy that the release declares
+    n, n_units : records and units that the commonest class was counted from
+    exposed : largest share of records whose class may have a posterior of at least .9 when all classes are equally
+        likely beforehand: 0 where the bound excludes it, else 1
+    delta : probability that the statement on plain accuracy fails
+    """
+
+    bound: float
+    plugin: float
+    accuracy_bound: float
+    guessing: float
+    epsilon: float
+    n: int
+    n_units: int
+    exposed: float
+    delta: float
+
+
+def certify_local_privacy(
+    epsilon: float, secret: np.ndarray, n_classes: int, delta: float = 0.05, units: np.ndarray | None = None
+) -> LocalPrivacyCertificate:
+    """Bound any attacker on an epsilon-locally-private release.
+
+    Given a release, the posterior of a class of share p is at most p e^eps / (p e^eps + 1 - p).
+
+    Parameters
+    ----------
+    epsilon : P(z|x) / P(z|x') is at most e^epsilon for all records x, x' and releases z
+    secret : (n,) class of the secret, 0 .. n_classes - 1; says how common the commonest class is
+    delta : probability that the statement on plain accuracy may fail
+    units : (n,) the independent unit of each record
+    """
+    check_records(secret, secret, n_classes, units)
+    counts = np.bincount(secret)
+    m, n = int((counts > 0).sum()), len(secret)
+    slack = math.sqrt(record_shares(n, units) * math.log(m / share_delta(delta, 1)) / 2)  # for each class, at delta/m
+    commonest = min(1.0, float(counts.max()) / n + slack)
+    bound = local_dp_bound(epsilon, max(2, m))
+    return LocalPrivacyCertificate(
+        bound=bound,
+        plugin=bound,
+        accuracy_bound=commonest / (commonest + (1 - commonest) * math.exp(-epsilon)),
+        guessing=1 / m,
+        epsilon=epsilon,
+        n=n,
+        n_units=n if units is None else len(np.unique(units)),
+        exposed=float(bound >= CONFIDENT),
+        delta=delta,
+    )
+
+
 def units_needed(
     cells: np.ndarray,
     secret: np.ndarray,

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.audit.certificate import Certificate, certify, product_secret, release_cells, units_needed
+from tacit.audit.certificate import (
+    Certificate,
+    certify,
+    certify_local_privacy,
+    product_secret,
+    release_cells,
+    units_needed,
+)
 from tacit.audit.gaussian import GaussianCertificate, certify_gaussian
 from tacit.audit.released import known_classes, plain_frame
 from tacit.audit.report import AnyCertificate
@@ -67,8 +74,14 @@ def certify_release(
 def _certifier(
     release: Any, version: tuple[Any, Dataset, Any, Dataset], candidates: int, seed: int
 ) -> Certifier | None:
-    """The kind of certificate this release can have: by counting, by its noise, or none."""
+    """The kind of certificate this release can have: by what it declares, by counting, by its noise, or none."""
     Za, attack, Zt, test = version
+    if getattr(release, "certified_by", None) == "local privacy":
+
+        def by_local_privacy(rows: Any, secret: Any, m: int, delta: float, units: Any) -> AnyCertificate:
+            return certify_local_privacy(release.epsilon_, secret[rows], m, delta, _at(units, rows))
+
+        return by_local_privacy
     cells = _cells(Za, Zt)
     if cells is not None:
 

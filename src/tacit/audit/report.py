@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from tacit.audit.certificate import Certificate
+from tacit.audit.certificate import Certificate, LocalPrivacyCertificate
 from tacit.audit.gaussian import GaussianCertificate
 from tacit.audit.measures import advantage
 from tacit.audit.resemblance import Resemblance
@@ -25,7 +25,7 @@ from tacit.audit.stats import Measure
 from tacit.errors import InputError, RequirementNotMet
 
 SCHEMA = 2
-AnyCertificate = Certificate | GaussianCertificate
+AnyCertificate = Certificate | GaussianCertificate | LocalPrivacyCertificate
 
 
 @dataclass(frozen=True)
@@ -284,6 +284,8 @@ def worst_case(name: str, c: AnyCertificate, level: str) -> str:
     if isinstance(c, Certificate):
         text += f"; the rarest of {c.cells} releases is shared by {c.smallest_cell:,} of {c.n:,} rows"
         text += f"; largest odds {c.largest_odds:.1f}" if c.largest_odds is not None else ""
+    if isinstance(c, LocalPrivacyCertificate):
+        return text + f"; by local privacy, epsilon {c.epsilon:g}, whatever the population"
     return text + f"; {c.exposed:.1%} named with 90 % confidence"
 
 

@@ -9,9 +9,15 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "Autoencoder": "autoencoder",
+    "DiscriminabilityMask": "discriminability_mask",
+    "KernelARL": "kernel_arl",
     "LabelOnly": "label_only",
+    "LaplaceMechanism": "laplace",
     "LinearEraser": "linear_eraser",
     "LinearARL": "linear_arl",
+    "PrivatePLS": "private_pls",
+    "VariationalObfuscator": "variational_obfuscator",
 }
 
 __all__ = sorted(_HOME)

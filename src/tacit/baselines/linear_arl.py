@@ -11,18 +11,20 @@ players are linear regressions, so an attacker who is not linear may read more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tacit.baselines.moments import moments_of, whitening
+from tacit.baselines.moments import CHUNK, moments_of, whitening
 from tacit.baselines.out_of_fold import Release, release_by_folds
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
 
 # Eigenvalues are squared canonical correlations, 0..1; nearer to zero than this they are rounding.
 ZERO = 1e-10
+Features = Callable[[np.ndarray], np.ndarray]
 
 
 class LinearARL(Filter):
@@ -61,19 +63,19 @@ class LinearARL(Filter):
     def _learn(self, problem: Problem) -> None:
         check_number("lam", self.lam, 0, 1)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
-        every, self.eigenvalues_ = solve(problem, self.lam)
+        every, self.eigenvalues_ = self._solve(problem)
         self.useful_rank_ = int((self.eigenvalues_ < -ZERO).sum())
         asked = self.n_components or max(1, self.useful_rank_)
-        self._check_rank(asked, len(self.eigenvalues_), problem)
+        self._check_rank(asked, len(self.eigenvalues_), len(every.mean))
         self.code_ = every.first(self.n_components or self.useful_rank_, asked)
         self._n_features_out = asked
         self._problem = problem
 
-    def _check_rank(self, asked: int, rank: int, problem: Problem) -> None:
+    def _check_rank(self, asked: int, rank: int, width: int) -> None:
         if self.n_components is not None and asked > rank:
             raise InputError(
                 f"n_components is {asked}, but the records have only {rank} independent "
-                f"direction{'s' * (rank != 1)} (of {self._width(problem)} columns); pass at most {rank}, or None"
+                f"direction{'s' * (rank != 1)} (of {width} columns); pass at most {rank}, or None"
             )
         if self.useful_rank_ == 0:
             self._note(
@@ -90,15 +92,15 @@ class LinearARL(Filter):
                 TacitWarning,
             )
 
-    def _width(self, problem: Problem) -> int:
-        return int(np.prod(problem.X.shape[1:]))
+    def _solve(self, problem: Problem) -> tuple[LinearCode, np.ndarray]:
+        return solve(problem, self.lam)
 
     def _release(self, X: np.ndarray) -> np.ndarray:
         return self.code_(X)
 
     def _release_out_of_fold(self) -> np.ndarray:
         def learn(part: Problem) -> Release:
-            code, _ = solve(part, self.lam)
+            code, _ = self._solve(part)
             return code.first(self.n_components or self.useful_rank_, self._n_features_out)
 
         return release_by_folds(self._problem, learn, like=self.code_)
@@ -106,32 +108,41 @@ class LinearARL(Filter):
 
 @dataclass(frozen=True)
 class LinearCode:
-    """The result: x -> (x - mean) @ directions; zeros where there is no direction to fill a column.
+    """The result: x -> (features(x) - mean) @ directions; zeros where there is no direction to fill a column.
 
     Attributes
     ----------
-    mean : (d,) of the records it was learned from
-    directions : (d, r), best first, each of unit variance over those records
+    mean : (d,) of the features of the records it was learned from
+    directions : (d, r), best first
+    features : what stands for a record; None for the record itself
     """
 
     mean: np.ndarray
     directions: np.ndarray
+    features: Features | None = None
 
     def first(self, n: int, width: int) -> LinearCode:
         """The n best directions, in a code of this width."""
         kept = self.directions[:, :n]
-        return LinearCode(self.mean, np.pad(kept, [(0, 0), (0, width - kept.shape[1])]))
+        return replace(self, directions=np.pad(kept, [(0, 0), (0, width - kept.shape[1])]))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        return (X.reshape(len(X), -1) - self.mean) @ self.directions
+        flat = X.reshape(len(X), -1)
+        if self.features is None:
+            return (flat - self.mean) @ self.directions
+        return np.concatenate(
+            [(self.features(flat[i : i + CHUNK]) - self.mean) @ self.directions for i in range(0, len(flat), CHUNK)]
+        )
 
 
-def solve(problem: Problem, lam: float) -> tuple[LinearCode, np.ndarray]:
-    """All directions of the records, those worth most first, and their eigenvalues."""
-    moments, (targets, sensitive) = moments_of(problem.X, problem.targets, problem.sensitive)
-    W, _ = whitening(moments)  # S^-1 V', so that U' Y is the whitened cross-covariance
+def solve(
+    problem: Problem, lam: float, features: Features | None = None, ridge: float = 0.0
+) -> tuple[LinearCode, np.ndarray]:
+    """All directions of the records (or of their features), those worth most first, and their eigenvalues."""
+    moments, (targets, sensitive) = moments_of(problem.X, problem.targets, problem.sensitive, features=features)
+    W, _ = whitening(moments, ridge=ridge)  # S^-1 V', so that U' Y is the whitened cross-covariance
     keep, hide = W @ targets.cross_covariance(), W @ sensitive.cross_covariance()
     values, G = np.linalg.eigh(lam * hide @ hide.T - (1 - lam) * keep @ keep.T)
     if len(values):  # an eigenvector's sign is chance
         G = G * np.where(G[np.abs(G).argmax(axis=0), np.arange(len(values))] < 0, -1, 1)
-    return LinearCode(moments.mean, W.T @ G), values
+    return LinearCode(moments.mean, W.T @ G, features), values

@@ -117,11 +117,12 @@ def moments_of(
     return moments, means
 
 
-def whitening(moments: Moments, without: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def whitening(moments: Moments, without: np.ndarray | None = None, ridge: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """W (rank, width) and its inverse W+ (width, rank): W (x - mean) has the identity as its covariance.
 
     Works on the correlation matrix, so that columns of very different units are all kept; constant columns
-    and columns that are sums of others drop out, and so do those that the mask `without` marks.
+    and columns that are sums of others drop out, and so do those that the mask `without` marks. A ridge
+    is added to the correlation matrix, so that directions of little variance are not blown up.
     """
     covariance, width = moments.covariance, len(moments.mean)
     spread = np.sqrt(np.diag(covariance))
@@ -131,7 +132,7 @@ def whitening(moments: Moments, without: np.ndarray | None = None) -> tuple[np.n
     scale = spread[varies]
     values, vectors = np.linalg.eigh(covariance[np.ix_(varies, varies)] / np.outer(scale, scale))
     kept = values > RANK_TOLERANCE * max(1.0, values[-1] if len(values) else 1.0)
-    root = np.sqrt(values[kept])
+    root = np.sqrt(values[kept] + ridge)
     W, inverse = np.zeros((len(root), width)), np.zeros((width, len(root)))
     W[:, varies] = (vectors[:, kept] / root).T / scale
     inverse[varies] = scale[:, None] * (vectors[:, kept] * root)

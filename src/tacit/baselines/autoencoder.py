@@ -1,0 +1,119 @@
+"""Autoencoder: a small code from which the record can be rebuilt. No privacy: the control of the comparisons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tacit.baselines.out_of_fold import Release, release_by_folds
+from tacit.errors import check_number
+from tacit.filters.base import Filter, Knob, Problem
+from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
+from tacit.nets.mlp import mlp
+
+
+class Autoencoder(Filter):
+    """A bottleneck trained to rebuild the record. It knows of no target and of no secret.
+
+    Parameters
+    ----------
+    n_components : the knob: size of the code
+    hidden : widths of the encoder's hidden layers; the decoder mirrors them
+    epochs, batch_size, learning_rate : training; batch_size None suits the data
+    random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+
+    Attributes
+    ----------
+    encoder_module_ : the trained encoder
+    history_ : list of dicts: epoch and mean squared error (of standardised columns)
+
+    Examples
+    --------
+    >>> import tacit
+    >>> data = tacit.load_dataset("octants", n=400)
+    >>> tacit.baselines.Autoencoder(2, epochs=2, random_state=0).fit(data.X).transform(data.X).shape
+    (400, 2)
+    """
+
+    knob = Knob("n_components", utility_rises=True, values=(1, 2, 4, 8, 16, 32))
+    needs_target = False
+
+    def __init__(
+        self,
+        n_components: int = 8,
+        *,
+        hidden: tuple[int, ...] = (128,),
+        epochs: int = 20,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        random_state: Any = None,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.hidden = hidden
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def _learn(self, problem: Problem) -> None:
+        for name in ("n_components", "epochs"):
+            check_number(name, getattr(self, name), 1, whole=True)
+        check_number("batch_size", self.batch_size, 1, whole=True, optional=True)
+        check_number("learning_rate", self.learning_rate, 1e-12)
+        self.encoder_module_, self.history_ = self._train(problem)
+        self._n_features_out = self.n_components
+        self._problem = problem
+
+    def _train(self, problem: Problem) -> tuple[nn.Module, list[dict[str, float]]]:
+        device = choose_device(self.device)
+        flat = problem.X.reshape(len(problem.X), -1)
+        width, hidden = flat.shape[1], tuple(self.hidden)
+
+        def make() -> nn.Module:
+            encoder, decoder = mlp(width, self.n_components, hidden), mlp(self.n_components, width, hidden[::-1])
+            return nn.Sequential(encoder, decoder)
+
+        net = Stack(make, [problem.seed], device)
+        X = torch.as_tensor(flat, dtype=torch.float32, device=device)
+        adam = torch.optim.Adam(net.parameters(), lr=self.learning_rate)
+        batches = Batches(len(flat), choose_batch_size(self.batch_size, len(flat)), [problem.seed])
+        history = []
+        for epoch in range(self.epochs):
+            total = 0.0
+            for _ in range(batches.per_epoch):
+                rows = X[batches.draw().to(device)]
+                loss = (net(rows) - rows).square().mean()
+                adam.zero_grad()
+                loss.backward()
+                adam.step()
+                total += loss.item() / batches.per_epoch
+            history.append({"epoch": epoch, "error": total})
+            if self.verbose:
+                print(f"epoch {epoch + 1}/{self.epochs}: error {total:.4f}")
+        both = net.module(0).double()
+        assert isinstance(both, nn.Sequential)
+        return both[0], history
+
+    def _release(self, X: np.ndarray) -> np.ndarray:
+        return encode(self.encoder_module_, X)
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        def learn(part: Problem) -> Release:
+            encoder, _ = self._train(part)
+            return lambda X: encode(encoder, X)
+
+        return release_by_folds(self._problem, learn, like=self._release)
+
+
+def encode(net: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
+    """A network's output for flattened records, in double precision."""
+    flat = np.ascontiguousarray(X.reshape(len(X), -1))
+    with torch.no_grad():
+        return np.concatenate([net(torch.from_numpy(flat[i : i + chunk])).numpy() for i in range(0, len(flat), chunk)])

@@ -1,0 +1,118 @@
+"""PrivatePLS: partial least squares that maximises covariance with the target less that with the secret.
+
+Enev et al., "SensorSift", Algorithm 1 as the minimax-filter paper compares with it (PPLS). With C the covariance
+of the records, A and B their covariances with the one-hot targets and secrets, and S = A at first:
+
+    w = top eigenvector of  S S' - lam B B',    p = C w / (w' C w),    S <- A less its projection on the p so far.
+
+The release is x' w for each w. Covariance is all that it looks at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tacit.baselines.linear_arl import LinearCode
+from tacit.baselines.moments import moments_of, whitening
+from tacit.baselines.out_of_fold import Release, release_by_folds
+from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
+from tacit.filters.base import Filter, Knob, Problem
+
+USUAL = 10
+WORTHLESS = 1e-12  # of the largest squared covariance: no direction is left that covaries more with the target
+
+
+class PrivatePLS(Filter):
+    """Directions that covary with the targets and not with the secrets, one after the other.
+
+    Parameters
+    ----------
+    n_components : columns of the code; None takes 10, or as many as the records have directions for
+    lam : the knob: weight of the squared covariance with the secrets (1 in the paper)
+    random_state : decides the folds of `release_training_rows`; the solution itself draws nothing
+
+    Attributes
+    ----------
+    code_ : the `LinearCode`, an affine map: what is released depends on nothing else
+
+    Examples
+    --------
+    >>> import tacit
+    >>> data = tacit.load_dataset("octants", n=400)
+    >>> f = tacit.baselines.PrivatePLS(2).fit(data.X, data.y, sensitive_features=data.sensitive)
+    >>> f.transform(data.X).shape
+    (400, 2)
+    """
+
+    knob = Knob("lam", utility_rises=False, values=(0.0, 0.3, 1.0, 3.0, 10.0, 30.0))
+
+    def __init__(self, n_components: int | None = None, lam: float = 1.0, *, random_state: Any = None) -> None:
+        self.n_components = n_components
+        self.lam = lam
+        self.random_state = random_state
+
+    def _learn(self, problem: Problem) -> None:
+        check_number("lam", self.lam, 0)
+        check_number("n_components", self.n_components, 1, whole=True, optional=True)
+        code, rank = private_pls(problem, self.n_components or USUAL, self.lam)
+        if self.n_components is not None and self.n_components > rank:
+            raise InputError(
+                f"n_components is {self.n_components}, but the records have only {rank} independent directions (of "
+                f"{len(code.mean)} columns); pass at most {rank}, or None"
+            )
+        found = code.directions.shape[1]
+        if found == 0:
+            self._note(
+                f"collapsed: no direction covaries more with the targets than with the secrets at lam={self.lam}, so "
+                f"the release is constant; lower lam",
+                CollapseWarning,
+            )
+        elif self.n_components is not None and found < self.n_components:
+            self._note(
+                f"n_components is {self.n_components}, but after {found} no direction is left that covaries more with "
+                f"the targets than with the secrets; the other columns are zero",
+                TacitWarning,
+            )
+        self._n_features_out = self.n_components or max(1, found)
+        self.code_ = code.first(found, self._n_features_out)
+        self._problem = problem
+
+    def _release(self, X: np.ndarray) -> np.ndarray:
+        return self.code_(X)
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        def learn(part: Problem) -> Release:
+            code, _ = private_pls(part, self._n_features_out, self.lam)
+            return code.first(self._n_features_out, self._n_features_out)
+
+        return release_by_folds(self._problem, learn, like=self.code_)
+
+
+def private_pls(problem: Problem, n_components: int, lam: float) -> tuple[LinearCode, int]:
+    """At most this many directions that are worth it, and the rank of the records."""
+    moments, (targets, sensitive) = moments_of(problem.X, problem.targets, problem.sensitive)
+    C, A, B = moments.covariance, targets.cross_covariance(), sensitive.cross_covariance()
+    rank = len(whitening(moments)[0])
+    S, weights, loadings = A, np.empty((len(C), 0)), np.empty((len(C), 0))
+    least = WORTHLESS * max((A**2).sum(), lam * (B**2).sum())
+    while weights.shape[1] < min(n_components, rank):
+        value, w = _top_eigenvector(S, B, lam)
+        variance = w @ C @ w
+        if value <= least or variance <= 0:
+            break
+        weights = np.column_stack([weights, w])
+        loadings = np.column_stack([loadings, C @ w / variance])
+        span, _ = np.linalg.qr(loadings)
+        S = A - span @ (span.T @ A)
+    return LinearCode(moments.mean, weights), rank
+
+
+def _top_eigenvector(S: np.ndarray, B: np.ndarray, lam: float) -> tuple[float, np.ndarray]:
+    """Of S S' - lam B B', inside the span of S and B, which has few dimensions."""
+    span, R = np.linalg.qr(np.column_stack([S, B]))
+    sign = np.concatenate([np.ones(S.shape[1]), np.full(B.shape[1], -lam)])
+    values, vectors = np.linalg.eigh((R * sign) @ R.T)
+    w = span @ vectors[:, -1]
+    return float(values[-1]), w * (1 if w[np.abs(w).argmax()] > 0 else -1)
