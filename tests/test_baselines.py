@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import FunctionTransformer
 
 import tacit
 from tacit import baselines
+from tacit.audit.certificate import certify_local_privacy, local_dp_bound
+from tacit.baselines.discriminability_mask import _Fisher
 from tacit.baselines.out_of_fold import release_by_folds
+from tacit.baselines.variational_obfuscator import divergence
 from tacit.errors import CollapseWarning, DependenceWarning, TacitWarning
 from tacit.filters.base import Problem
 from tacit.labels import encode_labels
@@ -37,6 +46,12 @@ def blobs(n=600, width=6, classes=3, seed=0):
 SMALL = [
     baselines.LinearEraser(random_state=0),
     baselines.LinearARL(random_state=0),
+    baselines.KernelARL(n_features=30, random_state=0),
+    baselines.PrivatePLS(random_state=0),
+    baselines.DiscriminabilityMask(random_state=0),
+    baselines.VariationalObfuscator(epochs=2, random_state=0),
+    baselines.Autoencoder(2, epochs=2, random_state=0),
+    baselines.LaplaceMechanism(),
 ]
 every_baseline = pytest.mark.parametrize("f", SMALL, ids=lambda f: type(f).__name__)
 
@@ -86,7 +101,7 @@ def test_a_row_is_released_by_a_fit_that_saw_neither_it_nor_its_unit(units):
 
 @every_baseline
 def test_windows_and_images_are_taken(f):
-    X, y, s = blobs(200, width=12)
+    X, y, s = blobs(200, width=12, classes=2)
     for shape in ((3, 4), (1, 3, 4)):
         g = fit(f, X.reshape(-1, *shape), y, s)
         assert len(g.transform(X.reshape(-1, *shape))) == len(X)
@@ -201,7 +216,7 @@ def test_erasing_everything_or_nothing_is_said():
 
 def test_linear_attackers_find_nothing_on_adult_and_trees_nearly_everything(real):
     train, test = real("adult").split("official")
-    attack, test = test.split((0.5, 0.5), seed=0)
+    attack, test, _ = test.split((0.25, 0.25, 0.5), seed=0)
     f = baselines.LinearEraser().fit(train.X, sensitive_features=train.sensitive)
     raw = tacit.audit(None, attack, test, attackers="logistic", floor=False).leakage["sex"].value
     found = tacit.audit(f, attack, test, attackers=["logistic", "trees"], floor=False).leakage["sex"]
@@ -278,3 +293,254 @@ def test_linear_arl_on_adult_and_what_plain_accuracy_hides(real):
         padded = baselines.LinearARL(5).fit(train.X, train.y, sensitive_features=train.sensitive)
     five = tacit.audit(padded, attack, test, attackers="trees", floor=False).leakage["sex"]
     assert five.low > one.high + 0.05
+
+
+# -- KernelARL -----------------------------------------------------------------------------------
+
+
+def test_kernel_arl_on_the_records_themselves_is_linear_arl():
+    X, y, s = blobs(300)
+    linear = baselines.LinearARL(2, lam=0.3)
+    kernel = baselines.KernelARL(2, lam=0.3, features=FunctionTransformer(), ridge=0.0)
+    Z = [fit(f, X, y, s).transform(X) for f in (linear, kernel)]
+    assert np.allclose(Z[0], Z[1], atol=1e-9)
+
+
+def test_kernel_arl_equals_the_n_by_n_problem():
+    """The slow way: the same in the span of the kernel matrix's eigenvectors, one for every record."""
+    X, y, s = blobs(120, classes=2)
+    f = baselines.KernelARL(lam=0.4, n_features=20, ridge=0.0, random_state=0).fit(X, y, sensitive_features=s)
+    Phi = f.code_.features((X - X.mean(axis=0)) / X.std(axis=0))
+    Phi = (Phi - Phi.mean(axis=0)) / Phi.std(axis=0)
+    values, U = np.linalg.eigh(Phi @ Phi.T)  # (n, n)
+    U = U[:, values > 1e-9 * values[-1]]
+    Y, S = (np.eye(2)[c] - np.eye(2)[c].mean(axis=0) for c in (y, s))
+    values, G = np.linalg.eigh(0.4 * U.T @ S @ S.T @ U - 0.6 * U.T @ Y @ Y.T @ U)
+    assert f.useful_rank_ == (values < -1e-9).sum() == 1
+    assert np.allclose(np.abs(f.transform(X)[:, 0]), np.abs(U @ G[:, 0]) * np.sqrt(120), atol=1e-6)
+
+
+def test_chunks_change_nothing(monkeypatch):
+    X, y, s = blobs(500)
+    f = baselines.KernelARL(n_features=40, random_state=0)
+    whole = fit(f, X, y, s).transform(X)
+    for module in ("moments", "linear_arl"):
+        monkeypatch.setattr(f"tacit.baselines.{module}.CHUNK", 37)
+    assert np.allclose(fit(f, X, y, s).transform(X), whole, atol=1e-7)
+
+
+def test_fourier_features_approach_the_gaussian_kernel():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4))
+    y = np.arange(30) % 2
+    f = baselines.KernelARL(sigma=1.7, n_features=20_000, random_state=0)
+    features = f._features(Problem(X, encode_labels(y, "y", 30), encode_labels(None, "s", 30), None, 0))(X)
+    distance = ((X[:, None] - X[None]) ** 2).sum(axis=-1)
+    # 20,000 features: standard error of about .007
+    assert np.abs(features @ features.T - np.exp(-distance / (2 * 1.7**2))).max() < 0.04
+
+
+def test_kernel_arl_sees_what_no_line_separates():
+    train, test = tacit.load_dataset("circles", n=2000, seed=1).split((0.5, 0.5))
+    scores = []
+    for f in (baselines.LinearARL(), baselines.KernelARL(random_state=0)):
+        f.fit(train.X, train.y, sensitive_features=train.sensitive)
+        model = LogisticRegression().fit(f.transform(train.X), train.y["colour"])
+        scores.append(model.score(f.transform(test.X), test.y["colour"]))
+    assert scores[0] < 0.65 < 0.9 < scores[1]
+
+
+def test_kernel_arl_refuses_features_that_are_none():
+    X, y, s = blobs(60)
+    with pytest.raises(tacit.TacitError, match="features has no transform"):
+        baselines.KernelARL(features="nystroem").fit(X, y, sensitive_features=s)
+    Z = fit(baselines.KernelARL(features=Nystroem(n_components=10)), X, y, s).transform(X)
+    assert np.isfinite(Z).all()
+
+
+# -- PrivatePLS ----------------------------------------------------------------------------------
+
+
+def test_private_pls_without_a_secret_is_partial_least_squares():
+    X, y, _ = blobs(400)
+    Z = fit(baselines.PrivatePLS(3), X, y, None).transform(X)
+    pls = PLSRegression(3).fit(X, y.astype(float))
+    fitted = PLSRegression(3).fit(Z, y.astype(float)).predict(Z)
+    # the same space, hence the same fit
+    assert np.allclose(fitted, pls.predict(X), atol=1e-6)
+
+
+def test_private_pls_covaries_less_with_the_secret():
+    X, y, s = blobs(2000, classes=2)
+    found = []
+    for lam in (0.0, 30.0):
+        z = fit(baselines.PrivatePLS(1, lam=lam), X, y, s).transform(X)[:, 0]
+        found.append([abs(np.corrcoef(z, c)[0, 1]) for c in (y, s)])
+    assert found[0][1] > found[1][1] + 0.1
+    assert found[1][0] > 0.3
+
+
+def test_private_pls_refuses_more_columns_than_directions():
+    X, y, s = blobs(100)
+    with pytest.raises(tacit.TacitError, match="n_components is 8, but the records have only 6"):
+        baselines.PrivatePLS(8).fit(np.column_stack([X, X]), y, sensitive_features=s)
+    with pytest.warns(CollapseWarning, match="lower lam"):
+        baselines.PrivatePLS(lam=2.0).fit(X, y, sensitive_features=y)
+
+
+# -- DiscriminabilityMask ------------------------------------------------------------------------
+
+
+def test_the_mask_dims_what_tells_the_secret():
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=(2, 1000))
+    X = rng.standard_normal((1000, 5))
+    X[:, 0] += 2 * y
+    X[:, 1] += 2 * s
+    X[:, 2] += 1.5 * y + 1.5 * s
+    mask = baselines.DiscriminabilityMask().fit(X, y, sensitive_features=s).mask_
+    assert mask[0] == pytest.approx(1)
+    assert mask[1] == 0
+    free = baselines.DiscriminabilityMask(0.0).fit(X, y, sensitive_features=s).mask_
+    assert free[1] > 0.3  # control: nothing to hide, nothing masked
+
+
+def test_the_gradient_of_the_fisher_criterion_is_right():
+    X, y, _ = blobs(200)
+    criterion = _Fisher(X, y, 0.5)
+    mask = np.random.default_rng(0).uniform(0.1, 1, 6)
+    slow = [(criterion(mask + step)[0] - criterion(mask - step)[0]) / 2e-6 for step in 1e-6 * np.eye(6)]
+    assert np.allclose(criterion(mask)[1], slow, rtol=1e-5, atol=1e-8)
+
+
+def test_the_mask_takes_binary_labels_alone():
+    X, y, s = blobs(100)
+    with pytest.raises(tacit.TacitError, match="'sensitive_features' has 3 classes; merge them into two"):
+        baselines.DiscriminabilityMask().fit(X, y, sensitive_features=s)
+    with pytest.raises(tacit.TacitError, match="one column of y; found 2"):
+        baselines.DiscriminabilityMask().fit(X, {"a": y, "b": 1 - y}, sensitive_features=y)
+
+
+# -- LaplaceMechanism ----------------------------------------------------------------------------
+
+
+def test_laplace_noise_has_the_calibrated_size_and_records_are_clipped():
+    X = np.random.default_rng(0).standard_normal((4000, 4)) * [1, 10, 100, 1000]
+    f = baselines.LaplaceMechanism(epsilon=2.0, clip=0.5).fit(X)
+    assert f.scale_ == pytest.approx(2 * (0.5 * 4) / 2.0)  # 2 R / epsilon
+    encoded = f._encode(X)
+    inside = encoded * np.minimum(1, 2.0 / np.abs(encoded).sum(axis=1, keepdims=True))
+    assert (np.abs(encoded).sum(axis=1) > 2).mean() > 0.5  # control: without clipping most lie outside
+    noise = f.transform(X) - inside
+    # mean absolute value of a Laplace is its scale; 16,000 draws, four standard errors
+    assert np.abs(noise).mean() == pytest.approx(f.scale_, rel=4 / np.sqrt(16_000))
+    assert abs(np.median(noise)) < 4 * f.scale_ / np.sqrt(16_000)
+
+
+def test_laplace_keeps_its_promise_on_the_two_records_furthest_apart():
+    """The likelihood ratio of opposite corners, counted in bins, stays under e^epsilon and comes near it."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((100, 1)), [[-1e6]], [[1e6]]])
+    f = baselines.LaplaceMechanism(epsilon=1.0).fit(X)
+    draws = np.concatenate([f.redraw().transform(X[-2:]).T for _ in range(4000)])
+    counts = [np.histogram(draws[:, i], bins=[-np.inf, -1, 0, 1, np.inf])[0] for i in (0, 1)]
+    ratio = counts[0] / counts[1]
+    assert ratio.max() < np.e * 1.15
+    assert ratio[0] > np.e * 0.85
+
+
+def test_asking_again_gives_the_same_noise_but_other_sizes_other_noise():
+    X, _, _ = blobs(50)
+    f = baselines.LaplaceMechanism(epsilon=1.0).fit(X)
+    first = f.transform(X)
+    assert np.array_equal(first, f.transform(X))
+    assert np.array_equal(first, f.fit(X).transform(X))
+    assert not np.array_equal(first, f.redraw().transform(X))
+    assert not np.array_equal(first, clone(f).fit(X).transform(X))
+    # equal draws at two sizes would give the record away: z1 - z2 / 2 = x / 2
+    f.set_params(epsilon=2.0).fit(X)
+    encoded = f._encode(X)
+    inside = encoded * np.minimum(1, f.radius_ / np.abs(encoded).sum(axis=1, keepdims=True))
+    assert not np.allclose(2 * f.transform(X) - first, inside, atol=0.1)
+
+
+def test_the_audit_certifies_the_laplace_mechanism_by_local_privacy():
+    train, attack, test = tacit.load_dataset("quadrants", n=1500).split()
+    f = baselines.LaplaceMechanism(epsilon=0.5).fit(train.X)
+    report = tacit.audit(f, attack, test, attackers="logistic", floor=False)
+    bound = local_dp_bound(0.5, 2)
+    assert report.status("shape") == "certified"
+    assert report.certificate["shape"].bound == pytest.approx(bound)
+    assert bound == pytest.approx(np.exp(0.5) / (1 + np.exp(0.5)))
+    assert report.leakage["shape"].low < bound
+    assert "epsilon 0.5" in str(report)
+    assert report.to_dict()["certificate"]["shape"]["epsilon"] == 0.5
+    # control: what travels beside the release carries no noise, and the arrays alone declare nothing
+    arrays = f.transform(attack.X), f.transform(test.X)
+    assert tacit.audit(arrays, attack, test, attackers="logistic", floor=False).certificate["shape"] is None
+
+
+def test_plain_accuracy_under_local_privacy():
+    secret = np.repeat([0, 1], [900, 100])
+    c = certify_local_privacy(0.1, secret, 2, delta=0.05)
+    assert 0.9 < c.accuracy_bound < 0.95
+    # randomised response at epsilon, the best that local privacy allows, stays under both
+    rng = np.random.default_rng(0)
+    epsilon = 2.0
+    z = np.where(rng.random(1000) < np.exp(epsilon) / (1 + np.exp(epsilon)), secret, 1 - secret)
+    c = certify_local_privacy(epsilon, secret, 2)
+    assert 0.5 * ((z == secret)[secret == 0].mean() + (z == secret)[secret == 1].mean()) < c.bound + 0.05
+    assert c.bound == pytest.approx(np.exp(2) / (1 + np.exp(2)))
+
+
+# -- VariationalObfuscator, Autoencoder ----------------------------------------------------------
+
+
+def test_the_obfuscator_keeps_to_its_budget_and_a_large_budget_does_not_bind():
+    train, test = tacit.load_dataset("quadrants", n=1000, seed=3).split((0.6, 0.4))
+    found = {}
+    for budget in (0.01, 5.0):
+        f = baselines.VariationalObfuscator(budget, epochs=15, random_state=0)
+        f.fit(train.X, train.y, sensitive_features=train.sensitive)
+        A, T = f.transform(train.X), f.transform(test.X)
+        scores = [
+            LogisticRegression().fit(A, a).score(T, b)
+            for a, b in ((train.y["colour"], test.y["colour"]), (train.sensitive["shape"], test.sensitive["shape"]))
+        ]
+        found[budget] = (*scores, f.history_[-1]["information shape"])
+    assert found[0.01][0] > 0.9
+    assert found[0.01][1] < 0.7 < 0.9 < found[5.0][1]
+    assert found[0.01][2] < 0.05 < 0.3 < found[5.0][2]
+
+
+def test_divergences_are_between_log_probabilities():
+    logits = torch.randn(2, 50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    p, q = torch.softmax(logits, -1)
+    slow = float((p * (p / q).log()).sum(-1).mean())
+    assert float(divergence(p.log(), q.log())) == pytest.approx(slow)
+    assert float(divergence(p.log(), p.log())) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_obfuscator_is_random_but_keyed():
+    X, y, s = blobs(100)
+    f = fit(baselines.VariationalObfuscator(epochs=2, random_state=0), X, y, s)
+    assert np.array_equal(f.transform(X), f.transform(X))
+    assert not np.array_equal(f.transform(X), f.redraw().transform(X))
+
+
+def test_the_autoencoder_rebuilds_and_hides_nothing():
+    rng = np.random.default_rng(0)
+    hidden = rng.standard_normal((1000, 2))
+    X = hidden @ rng.standard_normal((2, 10))
+    errors = [
+        baselines.Autoencoder(n, epochs=30, learning_rate=3e-3, random_state=0).fit(X).history_[-1]["error"]
+        for n in (1, 2)
+    ]
+    assert errors[1] < 0.1 < 0.2 < errors[0]
+
+
+def test_names_are_imported_when_used():
+    code = "import sys, tacit; tacit.baselines; assert not {'torch', 'sklearn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="it has Autoencoder"):
+        _ = baselines.Nothing
