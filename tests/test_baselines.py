@@ -413,6 +413,27 @@ def test_the_gradient_of_the_fisher_criterion_is_right():
     assert np.allclose(criterion(mask)[1], slow, rtol=1e-5, atol=1e-8)
 
 
+def test_a_masked_input_leaves_no_sign_behind():
+    """-2 * 0 is -0.0: equal to 0.0, but its sign would tell the input's."""
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=(2, 500))
+    X = np.column_stack([3 * y + rng.standard_normal(500), 6 * s - 3 + rng.standard_normal(500)])
+    f = baselines.DiscriminabilityMask().fit(X, y, sensitive_features=s)
+    assert f.mask_[1] == 0
+    assert np.signbit(X[:, 1] * 0).any()  # control
+    for Z in (f.transform(X), f.release_training_rows()):
+        assert not np.signbit(Z[:, 1]).any()
+
+
+def test_the_certificate_tells_negative_zero_from_zero():
+    rng = np.random.default_rng(0)
+    s = rng.integers(2, size=800)
+    Z = np.where(s == 1, 0.0, -0.0)[:, None]
+    parts = [tacit.Dataset(Z[i : i + 400], None, {"s": s[i : i + 400]}) for i in (0, 400)]
+    report = tacit.audit(None, *parts, attackers="logistic", floor=False)
+    assert report.certificate["s"].bound > 0.99
+
+
 def test_the_mask_takes_binary_labels_alone():
     X, y, s = blobs(100)
     with pytest.raises(tacit.TacitError, match="'sensitive_features' has 3 classes; merge them into two"):

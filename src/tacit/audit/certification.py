@@ -147,7 +147,14 @@ def _plan(version: tuple[Any, Dataset, Any, Dataset], columns: list[str], level:
 def _cells(Za: Any, Zt: Any) -> np.ndarray | None:
     """The number of each record's release among the distinct ones, both parts in a row; None if not finite."""
     both = pd.concat([plain_frame(Za), plain_frame(Zt)], ignore_index=True)
-    return release_cells(np.column_stack([pd.factorize(both[c])[0] for c in both.columns]).astype(np.int64))
+    return release_cells(
+        np.column_stack([pd.factorize(_as_released(both[c]))[0] for c in both.columns]).astype(np.int64)
+    )
+
+
+def _as_released(column: pd.Series) -> Any:
+    """Numbers by their bits: 0.0 and -0.0 are equal, but an attacker can tell them apart."""
+    return column.to_numpy().view(np.int64) if column.dtype == np.float64 else column
 
 
 def _at(units: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:

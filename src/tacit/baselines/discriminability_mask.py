@@ -121,14 +121,19 @@ class DiscriminabilityMask(Filter):
         return mask.reshape(problem.X.shape[1:]), max(1, found.nit)
 
     def _release(self, X: np.ndarray) -> np.ndarray:
-        return X * self.mask_
+        return masked(X, self.mask_)
 
     def _release_out_of_fold(self) -> np.ndarray:
         def learn(part: Problem) -> Release:
             mask, _ = self._mask(part)
-            return lambda X: X * mask
+            return lambda X: masked(X, mask)
 
         return release_by_folds(self._problem, learn)
+
+
+def masked(X: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The product without negative zeros: -2 * 0 is -0.0, whose sign would give away the input's."""
+    return X * mask + 0.0
 
 
 class _Fisher:

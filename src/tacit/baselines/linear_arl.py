@@ -129,7 +129,7 @@ class LinearCode:
     def __call__(self, X: np.ndarray) -> np.ndarray:
         flat = X.reshape(len(X), -1)
         if self.features is None:
-            return (flat - self.mean) @ self.directions
+            return (flat - self.mean) @ self.directions + 0.0  # a column of zeros has no signs to read
         return np.concatenate(
             [(self.features(flat[i : i + CHUNK]) - self.mean) @ self.directions for i in range(0, len(flat), CHUNK)]
         )
