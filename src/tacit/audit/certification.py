@@ -11,6 +11,7 @@ import pandas as pd
 
 from tacit.audit.certificate import (
     Certificate,
+    LocalPrivacyCertificate,
     certify,
     certify_local_privacy,
     product_secret,
@@ -23,6 +24,7 @@ from tacit.audit.report import AnyCertificate
 from tacit.dataset import Dataset
 from tacit.labels import MISSING, encode_labels
 
+VACUOUS = 0.99  # a bound above this tells of epsilon, not of the release
 Certifier = Callable[[np.ndarray, np.ndarray, int, float, np.ndarray | None], AnyCertificate]
 
 
@@ -124,6 +126,11 @@ def _useless(c: AnyCertificate) -> str | None:
         return (
             f"the noise certificate would be vacuous (on shuffled labels the same codes give {c.null_plugin:.3f}, "
             f"guessing is {c.guessing:.3f}): audited, not certified. Fewer components or more noise would help"
+        )
+    if isinstance(c, LocalPrivacyCertificate) and c.bound > VACUOUS:
+        return (
+            f"local privacy with epsilon {c.epsilon:g} excludes nothing (any attacker <= {c.bound:.3f}): audited, not "
+            f"certified. Lower epsilon"
         )
     # a bound of 1 that the slack made, not the leak
     if c.bound >= 1 and c.plugin < (1 + c.guessing) / 2:

@@ -1,7 +1,7 @@
 """VariationalObfuscator: a random change of the record under a budget for what it tells about the secrets.
 
 Bertran et al., "Adversarially learned representations for information obfuscation and inference" (2019). The release
-is q = x + net(x, noise), in the shape of the record. It loses as little as possible of what x told about the targets
+is q = net(x, noise), in the shape of the record. It loses as little as possible of what x told about the targets
 u, while what it tells about the secrets s keeps to a budget b (in nats):
 
     min  E KL( p(u|x) || p(u|q) )  +  50 max( 0, E KL( p(s|q) || p(s) ) - b )^2,
@@ -43,6 +43,7 @@ class VariationalObfuscator(Filter):
     noise : standard deviation of the noise that is fed in beside the record; None for a deterministic change
     n_noise : how many noise inputs
     adversary_steps : adversary updates for every update of the obfuscation
+    head_speed : the heads' learning rate as a multiple of the obfuscation's
     hidden : widths of all hidden layers
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
@@ -75,6 +76,7 @@ class VariationalObfuscator(Filter):
         epochs: int = 20,
         batch_size: int | None = None,
         learning_rate: float = 1e-3,
+        head_speed: float = 3.0,
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
@@ -88,6 +90,7 @@ class VariationalObfuscator(Filter):
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.head_speed = head_speed
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -104,7 +107,8 @@ class VariationalObfuscator(Filter):
         for name in ("n_noise", "adversary_steps", "epochs"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_number("batch_size", self.batch_size, 1, whole=True, optional=True)
-        check_number("learning_rate", self.learning_rate, 1e-12)
+        for name in ("learning_rate", "head_speed"):
+            check_number(name, getattr(self, name), 1e-12)
         game = Game(self, problem).train()
         self.obfuscation_module_, self.history_ = game.result(), game.history
         self._n_features_out = int(np.prod(problem.X.shape[1:]))
@@ -121,15 +125,14 @@ class VariationalObfuscator(Filter):
         flat = X.reshape(len(X), -1)
         # keyed by the record, never by random_state: asking again gives the same draw
         noise = (self.noise or 0.0) * keyed_normal(self._noise_key, X, self.n_noise)
-        return (flat + encode(net, np.column_stack([flat, noise]))).reshape(X.shape)
+        return encode(net, np.column_stack([flat, noise])).reshape(X.shape)
 
     def _release_out_of_fold(self) -> np.ndarray:
-        # releases look like records, so those of different fits need no common coordinates
         def learn(part: Problem) -> Any:
             net = Game(self, part).train().result()
             return lambda X: self._obfuscate(net, X)
 
-        return release_by_folds(self._problem, learn)
+        return release_by_folds(self._problem, learn, like=self._release)
 
     def redraw(self) -> VariationalObfuscator:
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
@@ -169,11 +172,11 @@ class Game:
 
     def train(self) -> Game:
         f = self.f
-        adam_raw = self._adam(self.raw)
+        adam_raw = self._adam([], self.raw)
         for _ in range(f.epochs * self.batches.per_epoch):
             rows = self.batches.draw()[0].to(self.device)
             self._step(adam_raw, _total(cross_entropies(self.raw, self.X[rows], self.u[rows])))
-        adam, adam_theirs = self._adam([self.obfuscation, *self.allies]), self._adam(self.adversaries)
+        adam, adam_theirs = self._adam([self.obfuscation], self.allies), self._adam([], self.adversaries)
         for epoch in range(f.epochs):
             sums = np.zeros(len(self.names[0]) + len(self.names[1]))
             for _ in range(self.batches.per_epoch):
@@ -200,7 +203,7 @@ class Game:
     def release(self, rows: Tensor) -> Tensor:
         x = self.X[rows]
         noise = torch.randn(len(x), self.f.n_noise, generator=self.generator, device=self.device)
-        return x + self.obfuscation(torch.cat([x, (self.f.noise or 0.0) * noise], 1)[None])[0]
+        return self.obfuscation(torch.cat([x, (self.f.noise or 0.0) * noise], 1)[None])[0]
 
     def lost(self, q: Tensor, rows: Tensor) -> list[Tensor]:
         """E KL( p(u|x) || p(u|q) ) of every target."""
@@ -221,9 +224,14 @@ class Game:
     def result(self) -> nn.Module:
         return self.obfuscation.module(0).double()
 
-    def _adam(self, stacks: list[Stack]) -> torch.optim.Adam | None:
-        parameters = [p for stack in stacks for p in stack.parameters()]
-        return torch.optim.Adam(parameters, lr=self.f.learning_rate) if parameters else None
+    def _adam(self, slow: list[Stack], fast: list[Stack]) -> torch.optim.Adam | None:
+        rate = self.f.learning_rate
+        groups = [
+            {"params": [p for stack in stacks for p in stack.parameters()], "lr": lr}
+            for stacks, lr in ((slow, rate), (fast, rate * self.f.head_speed))
+            if stacks
+        ]
+        return torch.optim.Adam(groups) if groups else None
 
     def _step(self, adam: torch.optim.Adam | None, loss: Tensor) -> None:
         if adam is None:
