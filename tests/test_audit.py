@@ -345,3 +345,44 @@ def test_json_table_and_page(tmp_path, digits):
     assert f"{report.leakage['digit'].value:.3f}"[1:] in page
     assert not re.search(r"(src|href)=.?.?https?:|url\(http|@import", page)  # works offline
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_what_is_known_of_adult(real):
+    """Published claims that fall to a re-trained attacker (NOTES section 0), at a third of the rows."""
+    data = real("adult")
+    data = data.take(np.random.default_rng(0).permutation(len(data))[:16_000])
+    train, attack, test = data.split((0.4, 0.3, 0.3), seed=0)
+
+    def found(release):
+        return tacit.audit(release, attack, test, ["logistic", "trees"], floor=False).leakage["sex"]
+
+    raw = found(None)
+    assert raw.value > 0.84
+    eraser = tacit.baselines.LinearEraser().fit(train.X, sensitive_features=train.sensitive)
+    erased = found(eraser)
+    assert erased.attackers["logistic"].value == pytest.approx(0.5, abs=0.04)
+    assert erased.attacker == "trees"
+    assert erased.value > 0.83
+    arl = tacit.baselines.LinearARL(1).fit(train.X, train.y, sensitive_features=train.sensitive)
+    assert found(arl).value == pytest.approx(0.60, abs=0.04)
+
+
+def test_one_unit_and_a_class_missing_in_test():
+    rng = np.random.default_rng(0)
+    s = rng.integers(3, size=400)
+    z = np.column_stack([s + 0.1 * rng.standard_normal(400), rng.standard_normal(400)])
+    attack = Dataset(z[:300], None, pd.DataFrame({"s": s[:300]}))
+    rest = s[300:]
+    test = Dataset(z[300:][rest < 2], None, pd.DataFrame({"s": rest[rest < 2]}))
+    found = tacit.audit(None, attack, test, "logistic").leakage["s"]
+    assert found.guessing == pytest.approx(1 / 2)  # of the classes that are asked for
+    assert found.value > 0.95
+    # one person only, on both sides: said, not hidden behind a narrow interval
+    alone = [
+        Dataset(z[rows], None, pd.DataFrame({"s": s[rows]}), np.zeros(200)) for rows in (slice(200), slice(200, 400))
+    ]
+    report = tacit.audit(None, *alone, "logistic")
+    assert any("units are in both" in note for note in report.notes)
+    assert report.leakage["s"].n_units == 1
+    assert report.leakage["s"].high - report.leakage["s"].low > 0.9
+    assert report.certificate["s"] is None
