@@ -44,7 +44,7 @@ def run(console: Console, out: Path, seed: int) -> None:
                 release.fit(train.X, train.y, sensitive_features=train.sensitive)
             bar.advance(task)
             bar.update(task, description=f"attacking {name}")
-            reports.append(tacit.audit(release, attack, test, floor=False, name=name))
+            reports.append(tacit.audit(release, attack, test, floor=release is None, name=name))
             bar.advance(task)
     print_comparison(console, reports)
     write_whole(out / "figure.svg", figure(reports, "digit"))

@@ -45,7 +45,7 @@ def run(
         reports = []
         for name, release in (("raw data", None), ("label-only", label), (filter_name, chosen)):
             bar.update(task, description=f"attacking {name}")
-            reports.append(tacit.audit(release, attack, test, floor=False, name=name, seed=seed))
+            reports.append(tacit.audit(release, attack, test, floor=release is None, name=name, seed=seed))
             bar.advance(task)
     for warning in {str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}:
         console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)

@@ -46,6 +46,7 @@ def write_page(reports: Sequence[Report], path: str | Path, title: str, introduc
         pooled=lambda secret: any(
             a.kind.startswith("pooled") and secret in a.results for r in reports for a in r.attacks
         ),
+        has_floor_row=any(r.name == "label-only" for r in reports),
         worst_case=worst_case,
         level=f"{reports[0].settings['level']:.0%}".replace("%", " %"),
     )

@@ -51,7 +51,7 @@
 
   function tradeOff(place, secret, target) {
     const points = reports.map((r, i) => ({ name: r.name, u: headline(r.utility[target]), v: headline(r.leakage[secret]), by: r.leakage[secret].attacker, c: r.certificate[secret], i, beaten: data.dominated[secret][i] }));
-    const floor = reports.find(r => r.label_only[secret] && r.label_only_utility[target]);
+    const floor = !reports.some(r => r.name === "label-only") && reports.find(r => r.label_only[secret] && r.label_only_utility[target]);
     const limit = (reports.find(r => r.limit[secret]) || { limit: {} }).limit[secret] || [];
     const guess = { x: points[0].v.guessing, y: points[0].u.guessing };
     const lone = floor && { u: headline(floor.label_only_utility[target]), v: headline(floor.label_only[secret]) };
