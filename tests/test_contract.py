@@ -17,6 +17,7 @@ import tacit
 FILTERS = [
     tacit.CodebookFilter(),
     tacit.EIGAN(),
+    tacit.MinimaxFilter(),
     tacit.baselines.LabelOnly(),
     tacit.baselines.LinearEraser(),
     tacit.baselines.LinearARL(),
@@ -40,6 +41,9 @@ SMALL = [
     tacit.CodebookFilter(solver="closed", leakage_weight=0.1, random_state=0),
     tacit.EIGAN(n_components=2, epochs=2, random_state=0),
     tacit.EIGAN(n_components=2, epochs=2, noise=0.2, random_state=0),
+    tacit.MinimaxFilter(n_components=2, max_iter=3, random_state=0),
+    tacit.MinimaxFilter(n_components=2, max_iter=3, noise=0.3, random_state=0),
+    tacit.MinimaxFilter(n_components=4, max_iter=3, adversary="exact", random_state=0),
     tacit.baselines.LabelOnly(random_state=0),
     tacit.baselines.LinearEraser(random_state=0),
     tacit.baselines.LinearARL(random_state=0),
@@ -74,7 +78,7 @@ def test_same_seed_same_bits_other_seed_another_result(f, plane):
 
 def _parameters(g):
     """Everything numeric that was learned, as one vector."""
-    if isinstance(g, tacit.EIGAN):
+    if hasattr(g, "encoder_module_"):
         return np.concatenate([p.detach().numpy().ravel() for p in g.encoder_module_.parameters()])
     if isinstance(g, tacit.baselines.LabelOnly):
         return np.concatenate([p.ravel() for p in g.posteriors_.out_of_fold])

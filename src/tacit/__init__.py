@@ -17,6 +17,7 @@ _HOME = {
     "read_windows": "tacit.windows",
     "load_dataset": "tacit.datasets",
     "EIGAN": "tacit.filters.eigan",
+    "MinimaxFilter": "tacit.filters.minimax",
     "CodebookFilter": "tacit.filters.codebook",
     "audit": "tacit.audit",
     "TacitError": "tacit.errors",

@@ -1,0 +1,380 @@
+"""The minimax filter: the code that is best for the targets in the face of the worst adversary.
+
+Implements "Preserving privacy of continuous high-dimensional data with minimax filters" (Hamm): the joint
+objective eq. 9 with the multiclass loss (eq. 5) or the weighted binary one (eq. 6-7), solved by Kiwiel's
+algorithm (Algorithm 1-2) or by alternation. Beyond the paper: adversaries that are not linear, because a
+filter that defeats every linear attacker can be read by the first kernel machine that tries.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import brentq
+from scipy.stats import norm
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tacit.dataset import cross_folds
+from tacit.errors import CollapseWarning, InputError, check_number
+from tacit.filters.base import Filter, Knob, Problem
+from tacit.games.alternating import alternating
+from tacit.games.heads import CountingHeads, FourierFeatures, Head, MlpHeads, Reconstruction, SoftmaxHeads, Weighted
+from tacit.games.inner import MinimaxResult, by_autograd, lbfgs
+from tacit.games.kiwiel import kiwiel
+from tacit.games.starts import linear_start, rank
+from tacit.labels import Labels
+from tacit.nets.denoising import pretrain_denoising, sigmoid_net
+from tacit.release.noise import keyed_normal, new_key
+
+USUAL_WIDTH = 10
+DP_DELTA = 1e-5
+CHOICES = {
+    "solver": ("kiwiel", "alternating"),
+    "privacy_loss": ("multiclass", "binary"),
+    "utility": ("labels", "reconstruction"),
+    "adversary": ("softmax", "mlp", "rbf", "exact"),
+}
+TEMPERATURES = (1.0, 0.3, 0.1)  # of the soft cells, when the code is a finite one
+FINETUNE_STEPS = 100
+DECAY = 1e-4  # ridge on a network's weights: in fine-tuning and in the game
+
+
+class MinimaxFilter(Filter):
+    """Minimise over the filter: the worst adversary's gain plus rho times the best ally's loss (eq. 9).
+
+    Parameters
+    ----------
+    n_components : columns of the code; None is 10, or the rank of the data where that is less
+    rho : the knob: weight of the targets against the sensitive attributes
+    network : "linear" (x -> x'G), "mlp" (D-10-d sigmoid units, pretrained as denoising autoencoders and on the
+        target) or a factory (n_in, n_out) -> nn.Module
+    solver : "kiwiel" (every step lowers the worst case) or "alternating" (refit, then a gradient step)
+    privacy_loss : "multiclass" (eq. 5) or "binary" (each class against the rest, weighted: eq. 6-7)
+    utility : "labels" keeps y; "reconstruction" keeps the record itself (eq. 10) and needs no y
+    init : of a linear filter: "eigen", "pca", "random" or an array (D, n_components)
+    noise : standard deviation of Gaussian noise on the code, which is then clipped to the unit ball; in
+        training and at release. `local_dp_` states what that guarantees with no data at all
+    adversary : whom the filter is trained against. "softmax": linear attackers, the paper's; "mlp": one hidden
+        layer; "rbf": softmax regression on random Fourier features of the code; "exact": the release is the
+        largest of the n_components scores (a finite code), against which the best of *all* attackers is
+        known by counting
+    ridge : of the linear heads
+    max_iter, tolerance : of the outer solver
+    inner_max_iter, inner_tolerance : of the heads' L-BFGS
+    random_state, verbose : as in scikit-learn
+
+    Attributes
+    ----------
+    encoder_module_ : the trained filter (before clipping, noise or choice of a cell)
+    n_components_ : columns of the code
+    history_ : list of dicts: step and Phi, the objective; Phi never rises. It steers training and says nothing
+        about what leaks. Use `tacit.audit`.
+    stopped_ : why the solver stopped
+    local_dp_ : with noise, {"epsilon", "delta"} of one release, whatever the data (Gaussian mechanism on a ball of
+        diameter 2); None without noise: then nothing is guaranteed
+
+    Examples
+    --------
+    >>> import tacit
+    >>> data = tacit.load_dataset("quadrants", n=400)
+    >>> f = tacit.MinimaxFilter(n_components=1, random_state=0)
+    >>> f.fit(data.X, data.y, sensitive_features=data.sensitive).transform(data.X).shape
+    (400, 1)
+    """
+
+    knob = Knob("rho", utility_rises=True, values=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0))
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        rho: float = 1.0,
+        *,
+        network: str | Callable[[Any, int], nn.Module] = "linear",
+        solver: str = "kiwiel",
+        privacy_loss: str = "multiclass",
+        utility: str = "labels",
+        init: Any = "eigen",
+        noise: float | None = None,
+        adversary: str = "softmax",
+        ridge: float = 1e-6,
+        max_iter: int = 30,
+        tolerance: float = 1e-6,
+        inner_max_iter: int = 50,
+        inner_tolerance: float = 1e-7,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.rho = rho
+        self.network = network
+        self.solver = solver
+        self.privacy_loss = privacy_loss
+        self.utility = utility
+        self.init = init
+        self.noise = noise
+        self.adversary = adversary
+        self.ridge = ridge
+        self.max_iter = max_iter
+        self.tolerance = tolerance
+        self.inner_max_iter = inner_max_iter
+        self.inner_tolerance = inner_tolerance
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _learn(self, problem: Problem) -> None:
+        self._check_parameters()
+        self.n_components_ = self._choose_width(problem)
+        self._clipped = bool(self.noise)
+        self.local_dp_ = local_dp(self.noise) if self.noise else None
+        self.encoder_module_, result = self._play(problem, self.verbose)
+        self.history_ = [{"step": t, "phi": phi} for t, phi in enumerate(result.history)]
+        self.stopped_ = result.stopped
+        self.n_iter_ = max(1, len(result.history) - 1)
+        self._n_features_out = self.n_components_
+        self._problem = problem
+        self._noise_key = new_key()
+        self._warn_if_collapsed(problem)
+
+    @property
+    def needs_target(self) -> bool:  # type: ignore[override]
+        return self.utility != "reconstruction"
+
+    # -- the game -------------------------------------------------------------------------------
+
+    def _play(self, problem: Problem, verbose: bool = False) -> tuple[nn.Module, MinimaxResult]:
+        """Algorithm 2: heads, start, and the minimax solver."""
+        X = torch.from_numpy(np.ascontiguousarray(problem.X, dtype=np.float64))
+        net = self._start_network(problem, X)
+        names, shapes = zip(*((n, p.shape) for n, p in net.named_parameters()), strict=True)
+        sizes = [s.numel() for s in shapes]
+        decay = 0.0 if self.network == "linear" else DECAY
+        draw = self._training_noise(problem)
+
+        def raw(u: Tensor) -> Tensor:
+            parts = {n: p.view(s) for n, p, s in zip(names, u.split(sizes), shapes, strict=True)}
+            return functional_call(net, parts, (X,))
+
+        def code(u: Tensor) -> Tensor:
+            return raw(u) if draw is None else clip_to_ball(raw(u)) + draw
+
+        u = torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+        adversary = self._adversary(problem.sensitive, problem.seed)
+        ally = self._ally(problem.targets, X)
+        v, w = adversary.start() if adversary else torch.zeros(0, dtype=X.dtype), ally.start()
+        if self.network != "linear":  # supervised, before the game
+            both = torch.cat([u, w])
+
+            def supervised(t: Tensor) -> Tensor:
+                return ally.risk(code(t[: len(u)]), t[len(u) :]) + decay * t[: len(u)].square().sum()
+
+            fitted, _ = lbfgs(by_autograd(supervised, both), both, self.inner_tolerance, FINETUNE_STEPS)
+            u, w = fitted[: len(u)], fitted[len(u) :]
+        solve = kiwiel if self.solver == "kiwiel" else alternating
+        history: list[float] = []
+        for temperature in TEMPERATURES if self.adversary == "exact" else (1.0,):
+            for head in (adversary, ally):
+                if isinstance(head, CountingHeads):
+                    head.temperature = temperature
+            result = solve(
+                Weighted(adversary, -1.0) if adversary else (lambda z, v: 0.0 * z.sum()),
+                u,
+                v,
+                code=code,
+                ally=Weighted(ally, self.rho),
+                w=w,
+                max_iter=self.max_iter,
+                tolerance=self.tolerance,
+                inner_max_iter=self.inner_max_iter,
+                inner_tolerance=self.inner_tolerance,
+                tell=(lambda t, phi: print(f"step {t}: Phi {phi:.5f}")) if verbose else None,
+            )
+            u, v, w = result.u, result.v, result.w if result.w is not None else w
+            history += result.history
+        with torch.no_grad():
+            for p, part, shape in zip(net.parameters(), u.split(sizes), shapes, strict=True):
+                p.copy_(part.view(shape))
+        return net.eval(), MinimaxResult(u, v, w, result.phi, tuple(history), result.stopped)
+
+    def _start_network(self, problem: Problem, X: Tensor) -> nn.Module:
+        d = self.n_components_
+        flat = X.reshape(len(X), -1)
+        if self.network == "linear":
+            net: nn.Module = nn.Sequential(nn.Flatten(), nn.Linear(flat.shape[1], d, bias=False)).double()
+            targets = problem.targets if self.utility == "labels" else problem.targets.none()
+            G = linear_start(flat.numpy(), targets, problem.sensitive, d, self.init, problem.seed)
+            if self.noise:  # most records begin inside the ball
+                G = G / np.quantile(np.linalg.norm(flat.numpy() @ G, axis=1), 0.9)
+            with torch.no_grad():
+                net[1].weight.copy_(torch.from_numpy(G.T.copy()))  # type: ignore[index]
+            return net
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(problem.seed)
+            if self.network == "mlp":
+                net = sigmoid_net(problem.n_in, d).double()
+                pretrain_denoising(net, X, seed=problem.seed)
+            else:
+                net = self.network(problem.n_in, d).double()  # type: ignore[operator]
+        return net
+
+    def _training_noise(self, problem: Problem) -> Tensor | None:
+        """One draw for the whole game: Phi must be a fixed function for a line search to mean anything."""
+        if not self.noise:
+            return None
+        rng = np.random.default_rng((problem.seed, 5))
+        return torch.from_numpy(self.noise * rng.standard_normal((len(problem.X), self.n_components_)))
+
+    def _adversary(self, sensitive: Labels, seed: int) -> Head | None:
+        d, binary = self.n_components_, self.privacy_loss == "binary"
+        if not len(sensitive):
+            return None
+        if self.adversary == "exact":
+            return CountingHeads(sensitive, balanced=True)
+        if self.adversary == "mlp":
+            return MlpHeads(sensitive, d, binary=binary, seed=seed)
+        if self.adversary == "rbf":
+            features = FourierFeatures(d, seed=seed)
+            return SoftmaxHeads(sensitive, features.width, binary=binary, ridge=1e-4, features=features)
+        return SoftmaxHeads(sensitive, d, binary=binary, ridge=self.ridge)
+
+    def _ally(self, targets: Labels, X: Tensor) -> Head:
+        if self.utility == "reconstruction":
+            return Reconstruction(X, self.ridge)
+        if self.adversary == "exact":
+            return CountingHeads(targets, balanced=False)
+        return SoftmaxHeads(targets, self.n_components_, ridge=self.ridge)
+
+    # -- the release ----------------------------------------------------------------------------
+
+    def _release(self, X: np.ndarray) -> np.ndarray:
+        return self._finish(self._scores(self.encoder_module_, X), X)
+
+    def noiseless(self, X: Any) -> np.ndarray:
+        """The code before its noise, inside the unit ball: for certificates, never for release."""
+        check_is_fitted(self)
+        return self._settle(self._scores(self.encoder_module_, self._encode(X)))
+
+    def redraw(self) -> MinimaxFilter:
+        """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
+        check_is_fitted(self)
+        twin = copy.copy(self)
+        twin._noise_key = new_key()
+        return twin
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        """Each training row by a filter that was fitted without it (nor its unit).
+
+        The filters of the folds end in different coordinates; each is mapped back linearly onto the main
+        one by least squares over its own training rows.
+        """
+        problem = self._problem
+        codes = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
+        folds = cross_folds(codes, 5, problem.seed, problem.units)
+        X = problem.X
+        main, scores = self._scores(self.encoder_module_, X), np.empty((len(X), self.n_components_))
+        for f in range(folds.max() + 1):
+            inside, outside = folds == f, folds != f
+            part = Problem(
+                X[outside], problem.targets.take(outside), problem.sensitive.take(outside), None, problem.seed
+            )
+            there = np.column_stack([self._scores(self._play(part)[0], X), np.ones(len(X))])
+            back = np.linalg.lstsq(there[outside], main[outside], rcond=None)[0]
+            scores[inside] = there[inside] @ back
+        return self._finish(scores, X)
+
+    @staticmethod
+    def _scores(net: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
+        with torch.no_grad():
+            parts = [
+                net(torch.from_numpy(np.ascontiguousarray(X[i : i + chunk]))).numpy() for i in range(0, len(X), chunk)
+            ]
+        return np.concatenate(parts)
+
+    def _settle(self, scores: np.ndarray) -> np.ndarray:
+        if self.adversary == "exact":
+            return np.eye(self.n_components_)[scores.argmax(axis=1)]
+        return clip_to_ball(torch.from_numpy(scores)).numpy() if self._clipped else scores
+
+    def _finish(self, scores: np.ndarray, X: np.ndarray) -> np.ndarray:
+        code = self._settle(scores)
+        # keyed by the record, never by random_state: asking again gives the same draw
+        return code + self.noise * keyed_normal(self._noise_key, X, code.shape[1]) if self.noise else code
+
+    # -- checks ---------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        check_number("n_components", self.n_components, 1, whole=True, optional=True)
+        check_number("rho", self.rho, 0)
+        check_number("noise", self.noise, 0, optional=True)
+        check_number("ridge", self.ridge, 0)
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                words = " or ".join(repr(a) for a in allowed)
+                raise InputError(f"{name} must be {words}; found {getattr(self, name)!r}")
+        if self.network not in ("linear", "mlp") and not callable(self.network):
+            raise InputError(
+                f"network must be 'linear', 'mlp' or a factory (n_in, n_out) -> nn.Module; found {self.network!r}"
+            )
+        if self.adversary == "exact" and (self.noise or self.utility == "reconstruction"):
+            raise InputError("adversary='exact' releases a cell, which takes neither noise nor reconstruction")
+        if self.adversary == "exact" and self.n_components == 1:
+            raise InputError(
+                "adversary='exact' needs n_components of at least 2: the release is one of that many cells"
+            )
+
+    def _choose_width(self, problem: Problem) -> int:
+        if self.network != "linear":
+            return self.n_components or USUAL_WIDTH
+        flat = problem.X.reshape(len(problem.X), -1)
+        most = rank(flat)
+        if most == 0:
+            raise InputError("every column of X is constant, so there is nothing to release; pass other records")
+        if self.n_components is None:
+            return max(min(USUAL_WIDTH, most), 2 if self.adversary == "exact" else 1)
+        if self.n_components > most and self.adversary != "exact":
+            raise InputError(
+                f"n_components is {self.n_components}, but the encoded records have {flat.shape[1]} columns and rank "
+                f"{most}: a linear filter with more columns only repeats itself; pass at most {most}"
+            )
+        return self.n_components
+
+    def _warn_if_collapsed(self, problem: Problem) -> None:
+        code = self._settle(self._scores(self.encoder_module_, problem.X[:5000]))
+        if np.ptp(code, axis=0).max() < 1e-6:
+            self._note(
+                f"collapsed: the code is the same for every record, so the release carries nothing; "
+                f"raise rho (now {self.rho})",
+                CollapseWarning,
+            )
+
+
+def clip_to_ball(z: Tensor) -> Tensor:
+    """Rows of norm at most 1."""
+    return z / z.square().sum(dim=1, keepdim=True).clamp_min(1.0).sqrt()
+
+
+def local_dp(sigma: float, diameter: float = 2.0, delta: float = DP_DELTA) -> dict[str, float]:
+    """Epsilon of Gaussian noise between any two points of a ball, at this delta: the exact (analytic) value.
+
+    P(A) <= e^eps P'(A) + delta holds where Phi(D/2s - eps s/D) - e^eps Phi(-D/2s - eps s/D) <= delta.
+
+    Examples
+    --------
+    >>> round(local_dp(2.0)["epsilon"], 2)
+    4.38
+    """
+    ratio = diameter / sigma
+
+    def excess(epsilon: float) -> float:
+        second = np.exp(epsilon + norm.logcdf(-ratio / 2 - epsilon / ratio))
+        return float(norm.cdf(ratio / 2 - epsilon / ratio) - second - delta)
+
+    if excess(0.0) <= 0:
+        return {"epsilon": 0.0, "delta": delta}
+    high = ratio * ratio / 2 + ratio * np.sqrt(2 * np.log(1 / delta))
+    return {"epsilon": float(brentq(excess, 0.0, high)), "delta": delta}

@@ -1,0 +1,205 @@
+"""What solvers of ``min_u max_v f(u, v)`` share: the game, its inner maximum, and a step that never raises it.
+
+A game is given as ``f(z, v)`` with ``z = code(u)``: for a filter, z is the released code and v the adversary.
+Only z changes with u, so the inner solve, which needs many values of f at one u, computes the code once.
+Nothing is materialised: gradients and mixed products d2f/dudv come from automatic differentiation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from tacit.errors import InputError, check_number
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # (z, parameters of a head) -> scalar
+Evaluation = Callable[[np.ndarray], tuple[float, np.ndarray]]  # flat parameters -> value and gradient
+HALVINGS = 30
+LINEAR_ITERATIONS = 20
+ARMIJO = 1e-4
+
+
+@dataclass(frozen=True)
+class MinimaxResult:
+    """What a solver returns.
+
+    Attributes
+    ----------
+    u, v, w : the filter, the worst adversary against it, and the best ally (None without one)
+    phi : Phi(u) = max_v f(u, v), plus min_w g(u, w) where there is an ally
+    history : Phi before the first step and after every accepted one; it never rises
+    stopped : why the solver stopped, in words
+    """
+
+    u: Tensor
+    v: Tensor
+    w: Tensor | None
+    phi: float
+    history: tuple[float, ...]
+    stopped: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """A filter u with its code, the heads that are best against it, and Phi(u)."""
+
+    u: Tensor
+    z: Tensor
+    v: Tensor
+    w: Tensor | None
+    phi: float
+
+
+@dataclass(frozen=True)
+class InnerGame:
+    """``Phi(u) = max_v f(code(u), v) + min_w g(code(u), w)``, solved by L-BFGS from the last solution.
+
+    Parameters
+    ----------
+    f : (z, v) -> scalar, maximised over v. Where it has a method ``at(z, dz)``, that gives value and gradient over v
+        at fixed z (plus the slope along dz, unless None) as a quick function of a flat array
+    code : u -> z; the identity makes f a plain function of (u, v)
+    ally : (z, w) -> scalar, minimised over w; optional (eq. 9's utility)
+    tolerance : the inner solve stops when f changes by less than this (relative to max(|f|, 1))
+    max_iter : most L-BFGS iterations of one inner solve
+    """
+
+    f: Loss
+    code: Callable[[Tensor], Tensor] = lambda u: u
+    ally: Loss | None = None
+    tolerance: float = 1e-9
+    max_iter: int = 100
+
+    def __post_init__(self) -> None:
+        check_number("inner_tolerance", self.tolerance, 0)
+        check_number("inner_max_iter", self.max_iter, 1, whole=True)
+
+    def solve(self, u: Tensor, v: Tensor, w: Tensor | None) -> Point:
+        """Phi(u) and the heads that attain it, starting from (v, w)."""
+        with torch.no_grad():
+            z = self.code(u)
+        v, value = self._best(self.f, z, v, -1.0)
+        phi = value
+        if self.ally is not None and w is not None:
+            w, value = self._best(self.ally, z, w, 1.0)
+            phi += value
+        return Point(u, z, v, w, phi)
+
+    def gradient(self, point: Point, v: Tensor) -> tuple[Tensor, float]:
+        """Gradient over u, and the value, of f(u, v) + g(u, w) at fixed heads (Danskin: Phi's own at the best v)."""
+        u = point.u.detach().requires_grad_(True)
+        z = self.code(u)
+        value = self.f(z, v)
+        if self.ally is not None and point.w is not None:
+            value = value + self.ally(z, point.w)
+        return torch.autograd.grad(value, u)[0], float(value.detach())
+
+    def linear_maximum(self, point: Point, q: Tensor) -> tuple[Tensor, float]:
+        """The v that maximises the linear model f(u, v) + <grad_u f(u, v), q> (eq. 13-14), and the model's value.
+
+        The ally's part has a unique minimiser w and its gradient there is exact, so it stays at w.
+        """
+        dz = directional(self.code, point.u, q)
+        v, model = self._best(self.f, point.z, point.v, -1.0, dz)
+        if self.ally is not None and point.w is not None:
+            model += float(self._along(self.ally, point.z, point.w, dz).detach())
+        return v, model
+
+    def _best(self, loss: Loss, z: Tensor, head: Tensor, sign: float, dz: Tensor | None = None) -> tuple[Tensor, float]:
+        """Minimise sign * loss (plus its slope along dz) over the head; returns it with the loss."""
+
+        def plain(h: Tensor) -> Tensor:
+            return loss(z, h) if dz is None else self._along(loss, z, h, dz)
+
+        if head.numel() == 0:  # a best response in closed form has no parameter
+            return head, float(plain(head).detach())
+        quick = loss.at(z, dz) if hasattr(loss, "at") else None
+        quick = quick or by_autograd(plain, head)
+
+        def signed(flat: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = quick(flat)
+            return sign * value, sign * gradient
+
+        # the linear model only suggests a direction, and far from u it has no maximum: a few iterations do
+        most = self.max_iter if dz is None else min(self.max_iter, LINEAR_ITERATIONS)
+        found, value = lbfgs(signed, head, self.tolerance, most)
+        return found, sign * value
+
+    @staticmethod
+    def _along(loss: Loss, z: Tensor, head: Tensor, dz: Tensor) -> Tensor:
+        """loss + <grad_z loss, dz>; its gradient over the head holds the mixed product d2f/dudv q."""
+        z = z.detach().requires_grad_(True)
+        value = loss(z, head)
+        slope = torch.autograd.grad(value, z, create_graph=True)[0]
+        return value + (slope * dz).sum()
+
+
+def by_autograd(function: Callable[[Tensor], Tensor], like: Tensor) -> Evaluation:
+    """A differentiable function of a tensor as (value, gradient) of a flat array."""
+
+    def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        x = torch.from_numpy(flat.reshape(like.shape)).to(like.dtype).requires_grad_(True)
+        value = function(x)
+        return float(value.detach()), torch.autograd.grad(value, x)[0].double().numpy().ravel()
+
+    return evaluate
+
+
+def lbfgs(evaluate: Evaluation, start: Tensor, tolerance: float, max_iter: int) -> tuple[Tensor, float]:
+    """Minimise by L-BFGS, to a relative change of `tolerance`; never returns a point worse than the start."""
+    flat = start.detach().double().numpy().ravel().copy()
+    found = minimize(
+        evaluate,
+        flat,
+        method="L-BFGS-B",
+        jac=True,
+        options={"maxiter": max_iter, "maxcor": 20, "ftol": tolerance, "gtol": tolerance * 1e-2},
+    )
+    if not np.isfinite(found.fun) or not np.isfinite(found.x).all():
+        return start, evaluate(flat)[0]
+    return torch.from_numpy(found.x.reshape(start.shape)).to(start.dtype), float(found.fun)
+
+
+def directional(code: Callable[[Tensor], Tensor], u: Tensor, q: Tensor) -> Tensor:
+    """The derivative of code(u) along q, without a Jacobian."""
+    return torch.func.jvp(code, (u.detach(),), (q.detach(),))[1].detach()
+
+
+def downhill_step(game: InnerGame, point: Point, q: Tensor, slope: float) -> tuple[Point | None, float]:
+    """Halve the step along q until Phi falls by Armijo's share of `slope` (< 0); None where no step does.
+
+    Phi is a maximum found by iteration, which may stop early and look too low, so a step that passes is
+    solved once more, from its own solution, and judged again.
+    """
+    share = 1.0
+    for _ in range(HALVINGS + 1):
+        trial = game.solve(point.u + share * q, point.v, point.w)
+        if _falls(trial, point, share * slope):
+            trial = game.solve(trial.u, trial.v, trial.w)
+            if _falls(trial, point, share * slope):
+                return trial, share
+        share /= 2
+    return None, share
+
+
+def _falls(trial: Point, point: Point, slope: float) -> bool:
+    return bool(np.isfinite(trial.phi)) and trial.phi < point.phi and trial.phi <= point.phi + ARMIJO * slope
+
+
+def starting_point(game: InnerGame, u: Tensor, v: Tensor, w: Tensor | None) -> Point:
+    """Check the start and solve the inner problem there."""
+    for name, value in (("u", u), ("v", v), ("w", w)):
+        if value is not None and not torch.isfinite(value).all():
+            raise InputError(f"the start {name} holds NaN or infinity; pass finite numbers")
+    if (game.ally is None) != (w is None):
+        raise InputError("an ally and its start w go together; pass both or neither")
+    first = game.solve(u.detach(), v.detach(), None if w is None else w.detach())
+    point = game.solve(first.u, first.v, first.w)
+    if not np.isfinite(point.phi):
+        raise InputError(f"the objective is {point.phi} at the start; scale the inputs or choose another start")
+    return point

@@ -1,0 +1,115 @@
+"""Kiwiel's algorithm for ``min_u max_v f(u, v)`` (Algorithm 1 of the minimax filter paper).
+
+The descent direction minimises the linear model of the max function, eq. 14, by mixing gradients of f at
+several adversaries v, so that a step that fools one adversary does not feed the next. Every accepted
+step lowers Phi(u) = max_v f(u, v).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from tacit.errors import check_number
+from tacit.games.inner import InnerGame, Loss, MinimaxResult, Point, downhill_step, starting_point
+
+LINEAR_SHARE = 2e-4  # m: the linear model must promise this share of the predicted fall
+
+
+def kiwiel(
+    f: Loss,
+    u: Tensor,
+    v: Tensor,
+    *,
+    code: Callable[[Tensor], Tensor] | None = None,
+    ally: Loss | None = None,
+    w: Tensor | None = None,
+    max_iter: int = 100,
+    tolerance: float = 1e-6,
+    auxiliary_steps: int = 5,
+    step: float = 1.0,
+    inner_tolerance: float = 1e-9,
+    inner_max_iter: int = 100,
+    tell: Callable[[int, float], None] | None = None,
+) -> MinimaxResult:
+    """Minimise ``Phi(u) = max_v f(u, v)``, or ``max_v f + min_w ally``.
+
+    Parameters
+    ----------
+    f : (z, v) -> scalar tensor, maximised over v; z = code(u)
+    u, v : starts, in the precision to work in
+    code : u -> z; the identity by default, so that f is a function of (u, v)
+    ally, w : (z, w) -> scalar tensor, minimised over w, and its start
+    max_iter : most steps in u
+    tolerance : stop when the predicted fall of Phi is below this (the paper's xi)
+    auxiliary_steps : most adversaries mixed into one direction (the paper's T_aux)
+    step : first length tried, as a multiple of the gradient; it follows what earlier steps accepted, so that
+        the linear model is asked about points a step will reach
+    inner_tolerance, inner_max_iter : of the inner L-BFGS
+    tell : called with the step's number and Phi after every step
+
+    Examples
+    --------
+    >>> import torch
+    >>> saddle = lambda u, v: (u * u).sum() - (v * v).sum() - 2 * (u * v).sum()
+    >>> start = torch.ones(3, dtype=torch.float64)
+    >>> bool(kiwiel(saddle, start, start, tolerance=1e-14).u.norm() < 1e-6)
+    True
+    """
+    check_number("max_iter", max_iter, 1, whole=True)
+    check_number("tolerance", tolerance, 0)
+    check_number("auxiliary_steps", auxiliary_steps, 1, whole=True)
+    check_number("step", step, 1e-300)
+    game = InnerGame(f, code or (lambda u: u), ally, inner_tolerance, inner_max_iter)
+    point = starting_point(game, u, v, w)
+    history, stopped = [point.phi], f"max_iter: {max_iter} steps"
+    for t in range(max_iter):
+        gradient, _ = game.gradient(point, point.v)
+        direction, fall = find_direction(game, point, gradient, step, tolerance, auxiliary_steps)
+        if fall >= -tolerance:
+            stopped = f"converged: the predicted fall of Phi is {-fall:.2g}"
+            break
+        found, share = downhill_step(game, point, direction, fall)
+        if found is None:
+            # the mixed direction failed: Phi's own gradient is one more candidate before giving up
+            slope = -step * float((gradient * gradient).sum())
+            found, share = downhill_step(game, point, -step * gradient, slope)
+        if found is None:
+            stopped = "no step lowers Phi: the step was rejected"
+            break
+        step *= 2.0 if share == 1.0 else share
+        point = found
+        history.append(point.phi)
+        if tell is not None:
+            tell(t + 1, point.phi)
+    return MinimaxResult(point.u, point.v, point.w, point.phi, tuple(history), stopped)
+
+
+def find_direction(
+    game: InnerGame, point: Point, gradient: Tensor, step: float, tolerance: float, auxiliary_steps: int
+) -> tuple[Tensor, float]:
+    """The auxiliary routine: (q, predicted fall Psi) that minimises the linear model plus |q|^2 / (2 step).
+
+    p and theta are the mixed gradient and value; mu minimises
+    step/2 |(1-mu)p + mu g|^2 - (1-mu) theta - mu f, clipped to 0..1.
+    """
+    p, theta = gradient, point.phi
+    fall = -(step * float((p * p).sum()))
+    for _ in range(auxiliary_steps):
+        if fall >= -tolerance:
+            break
+        v, model = game.linear_maximum(point, -step * p)
+        if model - point.phi <= LINEAR_SHARE * fall:
+            break
+        g, value = game.gradient(point, v)
+        apart = g - p
+        size = step * float((apart * apart).sum())
+        if size == 0:
+            break
+        mu = min(1.0, max(0.0, -(step * float((apart * p).sum()) + theta - value) / size))
+        p, theta = p + mu * apart, theta + mu * (value - theta)
+        fall = -(step * float((p * p).sum()) + point.phi - theta)
+        if mu == 0:
+            break
+    return -step * p, fall

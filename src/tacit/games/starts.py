@@ -1,0 +1,83 @@
+"""Where a linear filter begins: projections x -> x'G that already keep the target and hide the secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+
+from tacit.errors import InputError
+from tacit.labels import MISSING, Labels
+
+SMALL = 1e-8  # ridge of the two scatters, as a share of their trace
+NO_SPREAD = 1e-10  # a direction whose variance is this share of the largest is no direction
+
+
+def linear_start(X: np.ndarray, targets: Labels, sensitive: Labels, d: int, init: Any, seed: int) -> np.ndarray:
+    """A (D, d) projection whose code is white.
+
+    "eigen": the top generalised eigenvectors of the targets' between-class scatter against the sensitive
+    attributes' (without targets: of the total scatter); "pca": principal directions; "random": a random
+    subspace; or the user's own (D, d) array. The code's coordinates mean nothing, so they are rotated at
+    random, except for the user's own.
+    """
+    if not isinstance(init, str):
+        given = np.asarray(init, dtype=np.float64)
+        if given.shape != (X.shape[1], d) or not np.isfinite(given).all():
+            raise InputError(
+                f"init must be finite with shape ({X.shape[1]}, {d}), one row per encoded input; found {given.shape}"
+            )
+        return given
+    rng = np.random.default_rng(seed)
+    values, vectors = principal_directions(X)
+    d_all, d = d, min(d, len(values))
+    if init == "random":
+        G = np.linalg.qr(rng.standard_normal((X.shape[1], d)))[0]
+    elif init == "pca":
+        G = vectors[:, :d]
+    elif init == "eigen":
+        inside = X @ vectors  # directions without spread take no part
+        keep = np.diag(values) if not len(targets) else between_scatter(inside, targets)
+        hide = between_scatter(inside, sensitive) if len(sensitive) else np.eye(len(values))
+        top = eigh(_ridged(keep), _ridged(hide), subset_by_index=(len(values) - d, len(values) - 1))[1]
+        G = vectors @ (top / np.linalg.norm(top, axis=0))
+    else:
+        raise InputError(f"init must be 'eigen', 'pca', 'random' or an array of shape (D, d); found {init!r}")
+    # white, so that the heads' problems are well conditioned, and rotated at random
+    spread, axes = np.linalg.eigh(np.atleast_2d(np.cov(X @ G, rowvar=False)))
+    white = axes / np.sqrt(np.maximum(spread, 1e-8 * spread.max()))
+    return G @ white @ np.linalg.qr(rng.standard_normal((d_all, d)))[0].T
+
+
+def rank(X: np.ndarray) -> int:
+    """How many directions of X have any spread."""
+    return len(principal_directions(X)[0])
+
+
+def principal_directions(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Variances (descending) and directions of X, those without spread left out."""
+    centred = X - X.mean(axis=0)
+    if X.shape[0] >= X.shape[1]:
+        values, vectors = np.linalg.eigh(centred.T @ centred / len(X))
+    else:
+        values, left = np.linalg.eigh(centred @ centred.T / len(X))
+        vectors = centred.T @ left / np.sqrt(np.maximum(values * len(X), np.finfo(float).tiny))
+    kept = values > NO_SPREAD * max(float(values.max(initial=0.0)), np.finfo(float).tiny)
+    return values[kept][::-1], vectors[:, kept][:, ::-1]
+
+
+def between_scatter(X: np.ndarray, labels: Labels) -> np.ndarray:
+    """Scatter of the class means, weighted by class counts, summed over the label columns."""
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for codes in labels.codes.T:
+        known = codes != MISSING
+        own, centre = np.eye(codes.max() + 1)[codes[known]], X[known].mean(axis=0)
+        counts = own.sum(axis=0)
+        means = (own.T @ X[known]) / np.maximum(counts, 1)[:, None] - centre
+        total += (means * counts[:, None]).T @ means / counts.sum()
+    return total
+
+
+def _ridged(scatter: np.ndarray) -> np.ndarray:
+    return scatter + max(SMALL * np.trace(scatter), np.finfo(float).tiny) * np.eye(len(scatter))
