@@ -27,7 +27,7 @@ from tacit.games.alternating import alternating
 from tacit.games.heads import CountingHeads, FourierFeatures, Head, MlpHeads, Reconstruction, SoftmaxHeads, Weighted
 from tacit.games.inner import MinimaxResult, by_autograd, lbfgs
 from tacit.games.kiwiel import kiwiel
-from tacit.games.starts import linear_start, rank
+from tacit.games.starts import cell_start, linear_start, rank
 from tacit.labels import Labels
 from tacit.nets.denoising import pretrain_denoising, sigmoid_net
 from tacit.release.noise import keyed_normal, new_key
@@ -73,8 +73,8 @@ class MinimaxFilter(Filter):
     ----------
     encoder_module_ : the trained filter (before clipping, noise or choice of a cell)
     n_components_ : columns of the code
-    history_ : list of dicts: step and Phi, the objective; Phi never rises. It steers training and says nothing
-        about what leaks. Use `tacit.audit`.
+    history_ : list of dicts: stage, step and Phi, the objective, which never rises within a stage (only "exact" has
+        several: its cells harden). It steers training and says nothing about what leaks. Use `tacit.audit`.
     stopped_ : why the solver stopped
     local_dp_ : with noise, {"epsilon", "delta"} of one release, whatever the data (Gaussian mechanism on a ball of
         diameter 2); None without noise: then nothing is guaranteed
@@ -132,10 +132,12 @@ class MinimaxFilter(Filter):
         self.n_components_ = self._choose_width(problem)
         self._clipped = bool(self.noise)
         self.local_dp_ = local_dp(self.noise) if self.noise else None
-        self.encoder_module_, result = self._play(problem, self.verbose)
-        self.history_ = [{"step": t, "phi": phi} for t, phi in enumerate(result.history)]
-        self.stopped_ = result.stopped
-        self.n_iter_ = max(1, len(result.history) - 1)
+        self.encoder_module_, stages = self._play(problem, self.verbose)
+        self.history_ = [
+            {"stage": i, "step": t, "phi": phi} for i, stage in enumerate(stages) for t, phi in enumerate(stage.history)
+        ]
+        self.stopped_ = stages[-1].stopped
+        self.n_iter_ = max(1, sum(len(stage.history) - 1 for stage in stages))
         self._n_features_out = self.n_components_
         self._problem = problem
         self._noise_key = new_key()
@@ -147,7 +149,7 @@ class MinimaxFilter(Filter):
 
     # -- the game -------------------------------------------------------------------------------
 
-    def _play(self, problem: Problem, verbose: bool = False) -> tuple[nn.Module, MinimaxResult]:
+    def _play(self, problem: Problem, verbose: bool = False) -> tuple[nn.Module, list[MinimaxResult]]:
         """Algorithm 2: heads, start, and the minimax solver."""
         X = torch.from_numpy(np.ascontiguousarray(problem.X, dtype=np.float64))
         net = self._start_network(problem, X)
@@ -176,7 +178,7 @@ class MinimaxFilter(Filter):
             fitted, _ = lbfgs(by_autograd(supervised, both), both, self.inner_tolerance, FINETUNE_STEPS)
             u, w = fitted[: len(u)], fitted[len(u) :]
         solve = kiwiel if self.solver == "kiwiel" else alternating
-        history: list[float] = []
+        stages = []
         for temperature in TEMPERATURES if self.adversary == "exact" else (1.0,):
             for head in (adversary, ally):
                 if isinstance(head, CountingHeads):
@@ -195,32 +197,30 @@ class MinimaxFilter(Filter):
                 tell=(lambda t, phi: print(f"step {t}: Phi {phi:.5f}")) if verbose else None,
             )
             u, v, w = result.u, result.v, result.w if result.w is not None else w
-            history += result.history
+            stages.append(result)
         with torch.no_grad():
             for p, part, shape in zip(net.parameters(), u.split(sizes), shapes, strict=True):
                 p.copy_(part.view(shape))
-        return net.eval(), MinimaxResult(u, v, w, result.phi, tuple(history), result.stopped)
+        return net.eval(), stages
 
     def _start_network(self, problem: Problem, X: Tensor) -> nn.Module:
         d = self.n_components_
         flat = X.reshape(len(X), -1)
+        if self.network == "linear" and self.adversary == "exact":
+            return linear_net(*cell_start(flat.numpy(), problem.targets, d, problem.seed))
         if self.network == "linear":
-            net: nn.Module = nn.Sequential(nn.Flatten(), nn.Linear(flat.shape[1], d, bias=False)).double()
             targets = problem.targets if self.utility == "labels" else problem.targets.none()
             G = linear_start(flat.numpy(), targets, problem.sensitive, d, self.init, problem.seed)
             if self.noise:  # most records begin inside the ball
                 G = G / np.quantile(np.linalg.norm(flat.numpy() @ G, axis=1), 0.9)
-            with torch.no_grad():
-                net[1].weight.copy_(torch.from_numpy(G.T.copy()))  # type: ignore[index]
-            return net
+            return linear_net(G)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(problem.seed)
             if self.network == "mlp":
                 net = sigmoid_net(problem.n_in, d).double()
                 pretrain_denoising(net, X, seed=problem.seed)
-            else:
-                net = self.network(problem.n_in, d).double()  # type: ignore[operator]
-        return net
+                return net
+            return self.network(problem.n_in, d).double()  # type: ignore[operator]
 
     def _training_noise(self, problem: Problem) -> Tensor | None:
         """One draw for the whole game: Phi must be a fixed function for a line search to mean anything."""
@@ -351,6 +351,16 @@ class MinimaxFilter(Filter):
                 f"raise rho (now {self.rho})",
                 CollapseWarning,
             )
+
+
+def linear_net(G: np.ndarray, offsets: np.ndarray | None = None) -> nn.Module:
+    """x -> x'G (+ offsets); windows and images are flattened first."""
+    layer = nn.Linear(G.shape[0], G.shape[1], bias=offsets is not None, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(G.T.copy()))
+        if offsets is not None:
+            layer.bias.copy_(torch.from_numpy(offsets))
+    return nn.Sequential(nn.Flatten(), layer)
 
 
 def clip_to_ball(z: Tensor) -> Tensor:

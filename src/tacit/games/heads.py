@@ -149,7 +149,7 @@ class FourierFeatures:
     Half of the features are of the usual bandwidth (gamma = 1/d), half four times as sharp.
     """
 
-    def __init__(self, width: int, n_features: int = 256, seed: int = 0) -> None:
+    def __init__(self, width: int, n_features: int = 128, seed: int = 0) -> None:
         generator = torch.Generator().manual_seed(seed)
         gamma = torch.where(torch.arange(n_features) % 2 == 0, 1.0, 4.0).double() / width
         normal = torch.randn(width, n_features, generator=generator, dtype=torch.float64)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.linalg import eigh
 
 from tacit.errors import InputError
-from tacit.labels import MISSING, Labels
+from tacit.games.heads import SoftmaxHeads
+from tacit.games.inner import lbfgs
+from tacit.labels import MISSING, Labels, joint_codes
 
 SMALL = 1e-8  # ridge of the two scatters, as a share of their trace
+LITTLE_SPREAD = 1e-3
 NO_SPREAD = 1e-10  # a direction whose variance is this share of the largest is no direction
 
 
@@ -37,7 +41,10 @@ def linear_start(X: np.ndarray, targets: Labels, sensitive: Labels, d: int, init
     elif init == "pca":
         G = vectors[:, :d]
     elif init == "eigen":
-        inside = X @ vectors  # directions without spread take no part
+        # what tells people apart in directions of hardly any spread is not found again in other rows
+        wide = max(d, int((values > LITTLE_SPREAD * values[0]).sum()))
+        values, vectors = values[:wide], vectors[:, :wide]
+        inside = X @ vectors
         keep = np.diag(values) if not len(targets) else between_scatter(inside, targets)
         hide = between_scatter(inside, sensitive) if len(sensitive) else np.eye(len(values))
         top = eigh(_ridged(keep), _ridged(hide), subset_by_index=(len(values) - d, len(values) - 1))[1]
@@ -48,6 +55,27 @@ def linear_start(X: np.ndarray, targets: Labels, sensitive: Labels, d: int, init
     spread, axes = np.linalg.eigh(np.atleast_2d(np.cov(X @ G, rowvar=False)))
     white = axes / np.sqrt(np.maximum(spread, 1e-8 * spread.max()))
     return G @ white @ np.linalg.qr(rng.standard_normal((d_all, d)))[0].T
+
+
+def cell_start(X: np.ndarray, targets: Labels, d: int, seed: int, ridge: float = 1e-3) -> tuple[np.ndarray, np.ndarray]:
+    """Scores x'G + b of d cells that begin as the label-only release: the target's classes, cells left over
+    refining them at random. Several targets: the classes of their product.
+    """
+    codes = joint_codes(targets.codes)
+    counts = np.bincount(codes)
+    common = np.argsort(-counts)[:d]  # with fewer cells than classes the rare classes have none
+    place = np.full(len(counts), MISSING)
+    place[common] = np.arange(len(common))
+    missing = (targets.codes == MISSING).any(axis=1)
+    labels = Labels(("cell",), (np.arange(len(common)),), np.where(missing, MISSING, place[codes])[:, None])
+    head = SoftmaxHeads(labels, X.shape[1], ridge=ridge)
+    evaluate = head.at(torch.from_numpy(np.ascontiguousarray(X)))
+    assert evaluate is not None
+    table = lbfgs(evaluate, head.start(), 1e-6, 100)[0].view(X.shape[1] + 1, -1).numpy()
+    rng = np.random.default_rng(seed)
+    cells = np.arange(d) % table.shape[1]
+    spread = rng.standard_normal((X.shape[1], d)) / np.sqrt(max(1.0, float(X.var(axis=0).sum())))
+    return table[:-1, cells] + spread * (0.01 if d <= table.shape[1] else 1.0), table[-1, cells]
 
 
 def rank(X: np.ndarray) -> int:
