@@ -20,7 +20,7 @@ from tacit.errors import InputError, check_number
 Loss = Callable[[Tensor, Tensor], Tensor]  # (z, parameters of a head) -> scalar
 Evaluation = Callable[[np.ndarray], tuple[float, np.ndarray]]  # flat parameters -> value and gradient
 HALVINGS = 30
-LINEAR_ITERATIONS = 20
+LINEAR_ITERATIONS = 10
 ARMIJO = 1e-4
 
 
@@ -55,6 +55,22 @@ class Point:
     phi: float
 
 
+class LinearCode:
+    """z = X W' for u = W, flat (d, D): the solvers then know every code along a line from two products with X.
+
+    Examples
+    --------
+    >>> LinearCode(torch.eye(3), 1)(torch.tensor([4.0, 5.0, 6.0])).T
+    tensor([[4., 5., 6.]])
+    """
+
+    def __init__(self, X: Tensor, d: int) -> None:
+        self.columns, self.d = X.T.contiguous(), d  # (D, n): twice as fast as rows for few d
+
+    def __call__(self, u: Tensor) -> Tensor:
+        return (u.view(self.d, -1) @ self.columns).T
+
+
 @dataclass(frozen=True)
 class InnerGame:
     """``Phi(u) = max_v f(code(u), v) + min_w g(code(u), w)``, solved by L-BFGS from the last solution.
@@ -79,10 +95,11 @@ class InnerGame:
         check_number("inner_tolerance", self.tolerance, 0)
         check_number("inner_max_iter", self.max_iter, 1, whole=True)
 
-    def solve(self, u: Tensor, v: Tensor, w: Tensor | None) -> Point:
-        """Phi(u) and the heads that attain it, starting from (v, w)."""
-        with torch.no_grad():
-            z = self.code(u)
+    def solve(self, u: Tensor, v: Tensor, w: Tensor | None, z: Tensor | None = None) -> Point:
+        """Phi(u) and the heads that attain it, starting from (v, w); z = code(u) where it is known already."""
+        if z is None:
+            with torch.no_grad():
+                z = self.code(u)
         v, value = self._best(self.f, z, v, -1.0)
         phi = value
         if self.ally is not None and w is not None:
@@ -167,6 +184,8 @@ def lbfgs(evaluate: Evaluation, start: Tensor, tolerance: float, max_iter: int) 
 
 def directional(code: Callable[[Tensor], Tensor], u: Tensor, q: Tensor) -> Tensor:
     """The derivative of code(u) along q, without a Jacobian."""
+    if isinstance(code, LinearCode):
+        return code(q.detach())
     return torch.func.jvp(code, (u.detach(),), (q.detach(),))[1].detach()
 
 
@@ -177,10 +196,12 @@ def downhill_step(game: InnerGame, point: Point, q: Tensor, slope: float) -> tup
     solved once more, from its own solution, and judged again.
     """
     share = 1.0
+    dz = directional(game.code, point.u, q) if isinstance(game.code, LinearCode) else None
     for _ in range(HALVINGS + 1):
-        trial = game.solve(point.u + share * q, point.v, point.w)
+        z = None if dz is None else point.z + share * dz
+        trial = game.solve(point.u + share * q, point.v, point.w, z)
         if _falls(trial, point, share * slope):
-            trial = game.solve(trial.u, trial.v, trial.w)
+            trial = game.solve(trial.u, trial.v, trial.w, trial.z)
             if _falls(trial, point, share * slope):
                 return trial, share
         share /= 2
@@ -199,7 +220,7 @@ def starting_point(game: InnerGame, u: Tensor, v: Tensor, w: Tensor | None) -> P
     if (game.ally is None) != (w is None):
         raise InputError("an ally and its start w go together; pass both or neither")
     first = game.solve(u.detach(), v.detach(), None if w is None else w.detach())
-    point = game.solve(first.u, first.v, first.w)
+    point = game.solve(first.u, first.v, first.w, first.z)
     if not np.isfinite(point.phi):
         raise InputError(f"the objective is {point.phi} at the start; scale the inputs or choose another start")
     return point
