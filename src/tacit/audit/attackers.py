@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.kernel_approximation import Nystroem
@@ -27,6 +29,7 @@ from tacit.trees import boosted_trees
 Shape = tuple[int, int]
 Maker = Callable[[Shape, int, int], Any]  # (shape of the data, n_classes, seed) -> classifier
 EXACT_KERNEL_ROWS = 10_000
+WIDTHS = (1.0, 2.5)  # of the kernel: gamma times the number of columns
 
 
 def _logistic(shape: Shape, n_classes: int, seed: int) -> Any:
@@ -58,7 +61,9 @@ def _neighbours(shape: Shape, n_classes: int, seed: int) -> Any:
 
 def _forest(shape: Shape, n_classes: int, seed: int) -> Any:
     threads = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
-    return ExtraTreesClassifier(200, min_samples_leaf=3, random_state=seed, n_jobs=threads)
+    # leaves of one row know more of many classes, and only noise of few
+    leaf = 3 if n_classes <= 4 else 1
+    return ExtraTreesClassifier(200, min_samples_leaf=leaf, random_state=seed, n_jobs=threads)
 
 
 def _rbf(shape: Shape, n_classes: int, seed: int) -> Any:
@@ -70,7 +75,7 @@ def _rbf(shape: Shape, n_classes: int, seed: int) -> Any:
 
 
 class KernelMachine:
-    """An RBF support vector machine whose margins are turned into probabilities on rows it did not fit."""
+    """An RBF support vector machine: its width is chosen, and its margins turned into probabilities, on held rows."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -80,16 +85,43 @@ class KernelMachine:
         held = np.random.default_rng(self.seed).random(len(y)) < 0.2
         if any(np.unique(y[part]).size < len(self.classes_) for part in (held, ~held)):
             held = np.zeros(len(y), dtype=bool)  # too few rows to hold any back
-        self.machine = SVC(C=3.0, cache_size=500).fit(X[~held], y[~held])
-        rest = held if held.any() else ~held
-        self.link = LogisticRegression(max_iter=300).fit(self._margins(X[rest]), y[rest])
+        judge = held if held.any() else ~held
+        machines = [SVC(C=3.0, gamma=g / X.shape[1], cache_size=500).fit(X[~held], y[~held]) for g in WIDTHS]
+        links = [_softmax_link(self._margins(m, X[judge]), np.searchsorted(self.classes_, y[judge])) for m in machines]
+        (self.slope, self.offsets, _), self.machine = min(
+            zip(links, machines, strict=True), key=lambda pair: pair[0][2]
+        )
+        if held.any():
+            self.machine = clone(self.machine).fit(X, y)
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        return self.link.predict_proba(self._margins(X))
+        return softmax(self.slope * self._margins(self.machine, X) + self.offsets, axis=1)
 
-    def _margins(self, X: np.ndarray) -> np.ndarray:
-        return self.machine.decision_function(X).reshape(len(X), -1)
+    def _margins(self, machine: SVC, X: np.ndarray) -> np.ndarray:
+        margins = machine.decision_function(X)
+        return np.column_stack([-margins, margins]) / 2 if margins.ndim == 1 else margins
+
+
+def _softmax_link(margins: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, float]:
+    """Slope and offsets of p(c) = softmax(slope * margin_c + offset_c), and its log-loss.
+
+    One slope for all classes: a free matrix, learned from a fifth of the rows, would forget most of what the
+    margins know when classes are many.
+    """
+    m = margins.shape[1]
+    rows = np.arange(len(y))
+
+    def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
+        logs = log_softmax(v[0] * margins + v[1:], axis=1)
+        excess = np.exp(logs)
+        excess[rows, y] -= 1
+        ridge = 2 * m / len(y) * v[1:]  # offsets of many classes, from few rows, are mostly noise
+        gradient = np.concatenate([[(excess * margins).sum() / len(y)], excess.sum(0) / len(y) + ridge])
+        return float(-logs[rows, y].mean() + (ridge * v[1:]).sum() / 2), gradient
+
+    best = minimize(loss, np.concatenate([[1.0], np.zeros(m)]), jac=True, method="L-BFGS-B")
+    return float(best.x[0]), best.x[1:], float(best.fun)
 
 
 class Counting:
