@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import tacit
-from tacit.filters.minimax import clip_to_ball, local_dp
+from tacit.filters.minimax import clip_to_ball
 from tacit.games.alternating import alternating
 from tacit.games.heads import (
     CountingHeads,
@@ -30,6 +30,7 @@ from tacit.games.inner import InnerGame, directional
 from tacit.games.kiwiel import kiwiel
 from tacit.games.starts import linear_start, principal_directions, rank
 from tacit.labels import MISSING, Labels
+from tacit.release.local_dp import local_dp
 
 SOLVERS = pytest.mark.parametrize("solve", [kiwiel, alternating])
 
@@ -178,8 +179,8 @@ def test_every_gradient_and_mixed_product(kind, n, width, d, columns, missing, n
     slow_value = model(x)
     slow = torch.autograd.grad(slow_value, x)[0].numpy()
     r = torch.from_numpy(rng.standard_normal(v.shape))
-    close(float(slow @ r.numpy()), float(model(v + h * r) - model(v - h * r)) / (2 * h))
-    for step, reference in ((dz, (float(slow_value), slow)), (None, plain(risk, z, v))):
+    close(float(slow @ r.numpy()), float((model(v + h * r) - model(v - h * r)).detach()) / (2 * h))
+    for step, reference in ((dz, (float(slow_value.detach()), slow)), (None, plain(risk, z, v))):
         quick = risk.at(z, step)
         if quick is not None:
             assert quick(v.numpy())[0] == pytest.approx(reference[0], rel=1e-10)
@@ -189,7 +190,7 @@ def test_every_gradient_and_mixed_product(kind, n, width, d, columns, missing, n
 def plain(risk, z, v):
     x = v.clone().requires_grad_(True)
     value = risk(z, x)
-    return float(value), torch.autograd.grad(value, x)[0].numpy()
+    return float(value.detach()), torch.autograd.grad(value, x)[0].numpy()
 
 
 def close(found, expected, error=1e-6):

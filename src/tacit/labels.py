@@ -44,10 +44,6 @@ class Labels:
     def take(self, rows: np.ndarray) -> Labels:
         return Labels(self.names, self.classes, self.codes[rows])
 
-    def none(self) -> Labels:
-        """The same records without any label column."""
-        return Labels((), (), np.empty((self.n_rows, 0), dtype=np.int64))
-
 
 def label_frame(values: Any, what: str) -> pd.DataFrame:
     """One column, several columns or a DataFrame -> a DataFrame of named columns."""

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
-from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -28,12 +26,12 @@ from tacit.games.heads import CountingHeads, FourierFeatures, Head, MlpHeads, Re
 from tacit.games.inner import LinearCode, MinimaxResult, by_autograd, lbfgs
 from tacit.games.kiwiel import kiwiel
 from tacit.games.starts import cell_start, linear_start, rank
-from tacit.labels import Labels
+from tacit.labels import Labels, encode_labels
 from tacit.nets.denoising import pretrain_denoising, sigmoid_net
+from tacit.release.local_dp import local_dp
 from tacit.release.noise import keyed_normal, new_key
 
 USUAL_WIDTH = 10
-DP_DELTA = 1e-5
 CHOICES = {
     "solver": ("kiwiel", "alternating"),
     "privacy_loss": ("multiclass", "binary"),
@@ -211,7 +209,7 @@ class MinimaxFilter(Filter):
         if self.network == "linear" and self.adversary == "exact":
             return linear_net(*cell_start(flat.numpy(), problem.targets, d, problem.seed))
         if self.network == "linear":
-            targets = problem.targets if self.utility == "labels" else problem.targets.none()
+            targets = problem.targets if self.utility == "labels" else encode_labels(None, "y", len(X))
             G = linear_start(flat.numpy(), targets, problem.sensitive, d, self.init, problem.seed)
             if self.noise:  # most records begin inside the ball
                 G = G / np.quantile(np.linalg.norm(flat.numpy() @ G, axis=1), 0.9)
@@ -368,25 +366,3 @@ def linear_net(G: np.ndarray, offsets: np.ndarray | None = None) -> nn.Module:
 def clip_to_ball(z: Tensor) -> Tensor:
     """Rows of norm at most 1."""
     return z / z.square().sum(dim=1, keepdim=True).clamp_min(1.0).sqrt()
-
-
-def local_dp(sigma: float, diameter: float = 2.0, delta: float = DP_DELTA) -> dict[str, float]:
-    """Epsilon of Gaussian noise between any two points of a ball, at this delta: the exact (analytic) value.
-
-    P(A) <= e^eps P'(A) + delta holds where Phi(D/2s - eps s/D) - e^eps Phi(-D/2s - eps s/D) <= delta.
-
-    Examples
-    --------
-    >>> round(local_dp(2.0)["epsilon"], 2)
-    4.38
-    """
-    ratio = diameter / sigma
-
-    def excess(epsilon: float) -> float:
-        second = np.exp(epsilon + norm.logcdf(-ratio / 2 - epsilon / ratio))
-        return float(norm.cdf(ratio / 2 - epsilon / ratio) - second - delta)
-
-    if excess(0.0) <= 0:
-        return {"epsilon": 0.0, "delta": delta}
-    high = ratio * ratio / 2 + ratio * np.sqrt(2 * np.log(1 / delta))
-    return {"epsilon": float(brentq(excess, 0.0, high)), "delta": delta}

@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from tacit.errors import check_number
-from tacit.games.inner import InnerGame, Loss, MinimaxResult, downhill_step, starting_point
+from tacit.games.inner import InnerGame, Loss, MinimaxResult, descend_phi, squared
 
 
 def alternating(
@@ -41,25 +40,12 @@ def alternating(
     >>> bool(alternating(saddle, start, start, tolerance=1e-14).u.norm() < 1e-6)
     True
     """
-    check_number("max_iter", max_iter, 1, whole=True)
-    check_number("tolerance", tolerance, 0)
-    check_number("step", step, 1e-300)
-    game = InnerGame(f, code or (lambda u: u), ally, inner_tolerance, inner_max_iter)
-    point = starting_point(game, u, v, w)
-    history, stopped = [point.phi], f"max_iter: {max_iter} steps"
-    for t in range(max_iter):
-        gradient, _ = game.gradient(point, point.v)
-        fall = -step * float((gradient * gradient).sum())
-        if fall >= -tolerance:
-            stopped = f"converged: the predicted fall of Phi is {-fall:.2g}"
-            break
-        found, share = downhill_step(game, point, -step * gradient, fall)
-        if found is None:
-            stopped = "no step lowers Phi: the step was rejected"
-            break
-        step *= 2.0 if share == 1.0 else share
-        point = found
-        history.append(point.phi)
-        if tell is not None:
-            tell(t + 1, point.phi)
-    return MinimaxResult(point.u, point.v, point.w, point.phi, tuple(history), stopped)
+    return descend_phi(
+        InnerGame(f, code or (lambda u: u), ally, inner_tolerance, inner_max_iter),
+        (u, v, w),
+        lambda point, gradient, step: (-step * gradient, -step * squared(gradient)),
+        max_iter=max_iter,
+        tolerance=tolerance,
+        step=step,
+        tell=tell,
+    )

@@ -189,6 +189,51 @@ def directional(code: Callable[[Tensor], Tensor], u: Tensor, q: Tensor) -> Tenso
     return torch.func.jvp(code, (u.detach(),), (q.detach(),))[1].detach()
 
 
+def descend_phi(
+    game: InnerGame,
+    start: tuple[Tensor, Tensor, Tensor | None],
+    direction: Callable[[Point, Tensor, float], tuple[Tensor, float]],
+    *,
+    max_iter: int,
+    tolerance: float,
+    step: float,
+    tell: Callable[[int, float], None] | None = None,
+) -> MinimaxResult:
+    """Lower Phi step by step along ``direction(point, gradient, step) -> (q, predicted fall < 0)``.
+
+    The step follows what earlier ones accepted. Where no step along q lowers Phi, its own gradient is one more
+    candidate; where that fails too, u stays where it is.
+    """
+    check_number("max_iter", max_iter, 1, whole=True)
+    check_number("tolerance", tolerance, 0)
+    check_number("step", step, 1e-300)
+    point = starting_point(game, *start)
+    history, stopped = [point.phi], f"max_iter: {max_iter} steps"
+    for t in range(max_iter):
+        gradient, _ = game.gradient(point, point.v)
+        q, fall = direction(point, gradient, step)
+        if fall >= -tolerance:
+            stopped = f"converged: the predicted fall of Phi is {-fall:.2g}"
+            break
+        found, share = downhill_step(game, point, q, fall)
+        if found is None and not torch.equal(q, -step * gradient):
+            found, share = downhill_step(game, point, -step * gradient, -step * squared(gradient))
+        if found is None:
+            stopped = "no step lowers Phi: the step was rejected"
+            break
+        step *= 2.0 if share == 1.0 else share
+        point = found
+        history.append(point.phi)
+        if tell is not None:
+            tell(t + 1, point.phi)
+    return MinimaxResult(point.u, point.v, point.w, point.phi, tuple(history), stopped)
+
+
+def squared(x: Tensor) -> float:
+    """|x|^2."""
+    return float((x * x).sum())
+
+
 def downhill_step(game: InnerGame, point: Point, q: Tensor, slope: float) -> tuple[Point | None, float]:
     """Halve the step along q until Phi falls by Armijo's share of `slope` (< 0); None where no step does.
 

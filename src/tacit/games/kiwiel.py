@@ -12,7 +12,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from tacit.errors import check_number
-from tacit.games.inner import InnerGame, Loss, MinimaxResult, Point, downhill_step, starting_point
+from tacit.games.inner import InnerGame, Loss, MinimaxResult, Point, descend_phi, squared
 
 LINEAR_SHARE = 2e-4  # m: the linear model must promise this share of the predicted fall
 
@@ -57,33 +57,17 @@ def kiwiel(
     >>> bool(kiwiel(saddle, start, start, tolerance=1e-14).u.norm() < 1e-6)
     True
     """
-    check_number("max_iter", max_iter, 1, whole=True)
-    check_number("tolerance", tolerance, 0)
     check_number("auxiliary_steps", auxiliary_steps, 1, whole=True)
-    check_number("step", step, 1e-300)
     game = InnerGame(f, code or (lambda u: u), ally, inner_tolerance, inner_max_iter)
-    point = starting_point(game, u, v, w)
-    history, stopped = [point.phi], f"max_iter: {max_iter} steps"
-    for t in range(max_iter):
-        gradient, _ = game.gradient(point, point.v)
-        direction, fall = find_direction(game, point, gradient, step, tolerance, auxiliary_steps)
-        if fall >= -tolerance:
-            stopped = f"converged: the predicted fall of Phi is {-fall:.2g}"
-            break
-        found, share = downhill_step(game, point, direction, fall)
-        if found is None:
-            # the mixed direction failed: Phi's own gradient is one more candidate before giving up
-            slope = -step * float((gradient * gradient).sum())
-            found, share = downhill_step(game, point, -step * gradient, slope)
-        if found is None:
-            stopped = "no step lowers Phi: the step was rejected"
-            break
-        step *= 2.0 if share == 1.0 else share
-        point = found
-        history.append(point.phi)
-        if tell is not None:
-            tell(t + 1, point.phi)
-    return MinimaxResult(point.u, point.v, point.w, point.phi, tuple(history), stopped)
+    return descend_phi(
+        game,
+        (u, v, w),
+        lambda point, gradient, step: find_direction(game, point, gradient, step, tolerance, auxiliary_steps),
+        max_iter=max_iter,
+        tolerance=tolerance,
+        step=step,
+        tell=tell,
+    )
 
 
 def find_direction(
@@ -95,7 +79,7 @@ def find_direction(
     step/2 |(1-mu)p + mu g|^2 - (1-mu) theta - mu f, clipped to 0..1.
     """
     p, theta = gradient, point.phi
-    fall = -(step * float((p * p).sum()))
+    fall = -step * squared(p)
     for _ in range(auxiliary_steps):
         if fall >= -tolerance:
             break
@@ -104,12 +88,12 @@ def find_direction(
             break
         g, value = game.gradient(point, v)
         apart = g - p
-        size = step * float((apart * apart).sum())
+        size = step * squared(apart)
         if size == 0:
             break
         mu = min(1.0, max(0.0, -(step * float((apart * p).sum()) + theta - value) / size))
         p, theta = p + mu * apart, theta + mu * (value - theta)
-        fall = -(step * float((p * p).sum()) + point.phi - theta)
+        fall = -(step * squared(p) + point.phi - theta)
         if mu == 0:
             break
     return -step * p, fall
