@@ -80,7 +80,7 @@ def compare(part: str, d: int, trials: list[int]) -> dict[str, dict[str, float]]
             f.fit(train.X, train.y, sensitive_features=train.sensitive) if isinstance(f, Filter) else f.fit(train.X)
             seconds = time.perf_counter() - began
             runs.setdefault(name, []).append({**evaluate(f, train, test), "seconds": seconds})
-    out = {name: summary(pd.DataFrame(rows), len(test)) for name, rows in runs.items()}
+    out = {name: {**summary(pd.DataFrame(rows), len(test)), "steps": STEPS} for name, rows in runs.items()}
     for name, row in out.items():
         print(
             f"{part:6s} d={d:<4d} {name:18s} target {row['target']:.3f} ± {row['target_sd']:.3f} "
