@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tacit.audit.attackers import Counting, Maker
 from tacit.audit.certificate import release_cells
 from tacit.audit.likeness import nearest_neighbour
-from tacit.audit.measures import bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
+from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
 from tacit.audit.released import known_classes, plain
 from tacit.audit.report import Result
 from tacit.audit.signals import SHAPED
@@ -184,10 +184,13 @@ class Bench:
         c, p = outcome.contest, outcome.best
         balanced = _balanced(outcome)
         ranks = log_rank(c.yt, p, c.ut, self.level)
+        right = balanced_accuracy(c.yt, balanced, c.n_classes, c.ut, self.level)
         more = {
+            "advantage over guessing": advantage(right),
             "macro F1": macro_f1(c.yt, balanced, c.n_classes, c.ut, self.level),
             "log-rank privacy": ranks.log_rank,
             "rank mean": ranks.rank_mean,
+            "rank deviation": ranks.rank_sd,
             "rank of all but 10 %": rank_statement(ranks.ranks, 0.1, c.n_classes, c.ut, self.level),
         }
         if (error := self._nearest_neighbour(c)) is not None:

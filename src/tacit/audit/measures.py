@@ -6,6 +6,7 @@ is exact-binomial at the sample size which that variance is worth (a number in a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -185,7 +186,7 @@ class RankPrivacy(NamedTuple):
 
     log_rank: Measure
     rank_mean: Measure
-    rank_sd: float
+    rank_sd: Measure
     ranks: np.ndarray
     n_classes: int
 
@@ -210,7 +211,9 @@ def log_rank(
     ranks = above + (tied + 1) / 2
     of_logs = mean_measure(np.log(ranks) / np.log(m), float(special.gammaln(m + 1) / m / np.log(m)), units, level)
     of_ranks = mean_measure(ranks / m, (m + 1) / (2 * m), units, level, bounds=(1 / m, 1.0))
-    return RankPrivacy(of_logs, of_ranks, float((ranks / m).std()), ranks / m, m)
+    # a mean square, so that it has the interval of a mean
+    squares = mean_measure((ranks / m - of_ranks.value) ** 2, (m * m - 1) / (12 * m * m), units, level)
+    return RankPrivacy(of_logs, of_ranks, Measure(*(math.sqrt(x) for x in squares)), ranks / m, m)
 
 
 def rank_statement(
