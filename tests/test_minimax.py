@@ -260,7 +260,7 @@ def scores(f, train, test):
         {"network": "mlp", "rho": 3.0},
         {"network": lambda n_in, n_out: nn.Sequential(nn.Linear(n_in, 8), nn.Tanh(), nn.Linear(8, n_out))},
     ],
-    ids=str,
+    ids=lambda settings: " ".join(f"{k}={getattr(v, '__name__', v)}" for k, v in settings.items()) or "defaults",
 )
 def test_the_target_stays_and_the_secret_goes(mixture, settings):
     train, test = mixture
