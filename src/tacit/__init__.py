@@ -18,6 +18,7 @@ _HOME = {
     "load_dataset": "tacit.datasets",
     "EIGAN": "tacit.filters.eigan",
     "MinimaxFilter": "tacit.filters.minimax",
+    "AnonymizingAutoencoder": "tacit.filters.aae",
     "CodebookFilter": "tacit.filters.codebook",
     "audit": "tacit.audit",
     "TacitError": "tacit.errors",

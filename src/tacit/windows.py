@@ -186,6 +186,31 @@ def cut_out(samples: np.ndarray, start: np.ndarray, length: int) -> np.ndarray:
     return X
 
 
+def check_windows(X: Any, shortest: int = 1) -> None:
+    """Refuse what is no array of whole windows (n, channels, length), and say where."""
+    shape = np.shape(X)
+    if len(shape) != 3:
+        raise InputError(
+            f"X has shape {shape}; sensor windows are (n, channels, length), so cut samples with tacit.read_windows"
+            f"{' or pass X[:, None] for one channel' if len(shape) == 2 else ''}"
+        )
+    if shape[2] < shortest:
+        raise InputError(
+            f"windows have {shape[2]} samples, but this filter needs at least {shortest}; cut longer ones (length=)"
+        )
+    try:
+        values = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"windows must hold numbers: {error}") from None
+    bad = ~np.isfinite(values)
+    if bad.any():
+        window, channel, sample = (int(i) for i in np.argwhere(bad)[0])
+        raise InputError(
+            f"window {window}, channel {channel}, sample {sample}: found {values[window, channel, sample]}, and "
+            f"{bad.sum()} such samples in all; interpolate them, or leave the windows out"
+        )
+
+
 def _stretches(count: int) -> str:
     return "1 stretch is" if count == 1 else f"{count:,} stretches are"
 

@@ -184,7 +184,7 @@ class CodebookFilter(Filter):
     def _set_prototypes(self, problem: Problem, cells: np.ndarray) -> None:
         """What each cell looks like, from the training rows that fall into it."""
         if self.decode:
-            self.prototypes_ = _typical_records(self.encoder_, problem.X, cells, self.n_codes_)
+            self.prototypes_ = typical_records(self.encoder_, problem.X, cells, self.n_codes_)
         elif self.output == "prototype":
             blocks = []
             for codes, classes in zip(problem.targets.codes.T, problem.targets.classes, strict=True):
@@ -219,7 +219,7 @@ def _with_product(labels: Labels) -> Labels:
     )
 
 
-def _typical_records(encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells: np.ndarray, n_codes: int) -> Any:
+def typical_records(encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells: np.ndarray, n_codes: int) -> Any:
     """Each cell's typical record in the original format: means of numbers, commonest categories."""
     means = np.tile(X.mean(axis=0), (n_codes, *[1] * (X.ndim - 1)))
     for cell in range(n_codes):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.cluster import KMeans
-from torch import nn
+from torch import Tensor, nn
 
 from tacit.dataset import allot, cross_folds
 from tacit.filters.base import Problem
 from tacit.filters.posterior import Posteriors
 from tacit.games.exact import closed_code, code_loss, hard_loss, label_mass, learn_linear_codes
-from tacit.games.stack import Batches, Stack, choose_device
+from tacit.games.stack import choose_device
+from tacit.games.training import Training
 from tacit.labels import Labels, joint_codes
 from tacit.nets.mlp import mlp
 
@@ -185,8 +187,10 @@ class NetworkCode:
         learning_rate: float,
         device: str,
         verbose: bool = False,
+        checkpoint: str | Path | None = None,
+        identity: str = "",
     ) -> None:
-        self.verbose = verbose
+        self.verbose, self.checkpoint, self.identity = verbose, checkpoint, identity
         self.n_codes, self.weight, self.n_folds = n_codes, weight, n_folds
         self.make = network or wide_mlp
         self.epochs, self.batch_size, self.rate, self.device = epochs, batch_size, learning_rate, device
@@ -194,7 +198,7 @@ class NetworkCode:
 
     def fit(self, problem: Problem, secrets: Labels) -> None:
         self.problem, self.secrets = problem, secrets
-        self.net, self.history = self._train(np.arange(len(problem.X)), problem.seed)
+        self.net, self.history = self._train(np.arange(len(problem.X)), problem.seed, self.checkpoint)
 
     def cells(self, X: np.ndarray) -> np.ndarray:
         return _network_cells(self.net, X)
@@ -209,45 +213,70 @@ class NetworkCode:
         folds = cross_folds(codes, self.n_folds, problem.seed, problem.units)
         cells = np.empty(len(folds), dtype=np.int64)
         for f in range(folds.max() + 1):
-            net, _ = self._train(np.flatnonzero(folds != f), problem.seed)
+            own = None if self.checkpoint is None else f"{self.checkpoint}.fold{f}"
+            net, _ = self._train(np.flatnonzero(folds != f), problem.seed, own)
             cells[folds == f] = _network_cells(net, problem.X[folds == f])
         return cells
 
-    def _train(self, rows: np.ndarray, seed: int) -> tuple[nn.Module, list[dict[str, Any]]]:
-        history: list[dict[str, Any]] = []
+    def _train(
+        self, rows: np.ndarray, seed: int, checkpoint: str | Path | None
+    ) -> tuple[nn.Module, list[dict[str, Any]]]:
         device = choose_device(self.device)
         problem = self.problem
         X = torch.as_tensor(problem.X[rows], dtype=torch.float32, device=device)
         targets, secrets = problem.targets.take(rows), self.secrets.take(rows)
         keep = [torch.as_tensor(m, dtype=torch.float32, device=device) for m in masses(targets, False)]
         hide = [torch.as_tensor(m, dtype=torch.float32, device=device) for m in masses(secrets, True)]
-        stack = Stack(lambda: self.make(problem.n_in, self.n_codes), [seed], device)
-        adam = torch.optim.Adam(stack.parameters(), lr=self.rate)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            net = self.make(problem.n_in, self.n_codes).to(device)
+        adam = torch.optim.Adam(net.parameters(), lr=self.rate)
         # the tables need large batches, or their I(z;s) is mostly bias
-        batches = Batches(len(rows), self.batch_size or int(np.clip(len(rows) // 8, 64, 2048)), [seed])
-        noise = torch.Generator(device=device).manual_seed(seed)
+        batch = min(self.batch_size or int(np.clip(len(rows) // 8, 64, 2048)), len(rows))
+        per_epoch = max(1, len(rows) // batch)
         weight = torch.tensor([self.weight], device=device)
-        steps = self.epochs * batches.per_epoch
-        first = steps // 3
-        for step in range(steps):
-            now = batches.draw().to(device)
-            logits = stack(X[now])
-            here = [m[now] for m in keep], [m[now] for m in hide]
-            if step < first:
-                loss = _label_only_loss(logits, here[0], self.n_codes)
-            else:
-                done = (step - first) / (steps - first)
-                uniform = torch.rand(logits.shape, generator=noise, device=device).clamp(1e-9, 1 - 1e-7)
-                q = torch.softmax((logits - (-uniform.log()).log()) / 0.3**done, dim=-1)
-                loss = code_loss(q, *here, weight * min(1.0, 2 * done)).sum()
-            adam.zero_grad()
-            loss.backward()
-            adam.step()
-            if step % batches.per_epoch == 0:
-                history.append({"epoch": step // batches.per_epoch, "loss": loss.item()})
-                if self.verbose:
-                    print(f"epoch {step // batches.per_epoch + 1}/{self.epochs}: loss {loss.item():.4f}")
-        return stack.module(0).double(), history
+        first = self.epochs * per_epoch // 3
+        training = Training(
+            {"net": net},
+            {"adam": adam},
+            self.epochs,
+            seed,
+            checkpoint=checkpoint,
+            identity=f"{self.identity} on {len(rows)} rows",
+            verbose=self.verbose,
+            label="code",
+        )
+        with training:
+            for epoch in training.epochs():
+                net.train()
+                order = torch.from_numpy(training.rng.permutation(len(rows))).to(device)
+                for i in range(per_epoch):
+                    now = order[i * batch : (i + 1) * batch]
+                    step = epoch * per_epoch + i
+                    logits = net(X[now])[None]
+                    here = [m[now] for m in keep], [m[now] for m in hide]
+                    if step < first:
+                        loss = _label_only_loss(logits, here[0], self.n_codes)
+                    else:
+                        done = (step - first) / (self.epochs * per_epoch - first)
+                        uniform = torch.rand_like(logits).clamp(1e-9, 1 - 1e-7)
+                        q = torch.softmax((logits - (-uniform.log()).log()) / 0.3**done, dim=-1)
+                        loss = code_loss(q, *here, weight * min(1.0, 2 * done)).sum()
+                    adam.zero_grad()
+                    loss.backward()
+                    adam.step()
+                # of hard cells, as they are released; never the label-only start, whose game has not begun
+                playing = (epoch + 1) * per_epoch > first
+                score = -self._hard_loss(net, X, keep, hide) if playing else None
+                training.record(loss=loss.item(), score=score)
+        return net.cpu().double(), training.history
+
+    def _hard_loss(self, net: nn.Module, X: Tensor, keep: list[Tensor], hide: list[Tensor]) -> float:
+        net.eval()
+        with torch.no_grad():
+            cells = torch.cat([net(part).argmax(-1) for part in X.split(8192)])
+            q = nn.functional.one_hot(cells, self.n_codes).to(X.dtype)[None]
+            return code_loss(q, keep, hide, torch.tensor([self.weight], device=X.device)).item()
 
 
 def wide_mlp(n_in: Any, n_out: int) -> nn.Module:

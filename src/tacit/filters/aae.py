@@ -1,0 +1,293 @@
+"""AnonymizingAutoencoder: sensor windows in, sensor windows out, without who wore the sensor.
+
+Implements "Mobile Sensor Data Anonymization" (Malekzadeh et al. 2019): the fitness of eq. 1 with the losses
+of eq. 4 to 7, and the rounds of Figure 6. Beyond the paper: every round reads the *raw* windows, which is what
+the filter is given when it is used (theirs reads the round before); regularisers of several families play at
+once and are restarted in turn; and convergence is judged by classifiers trained afresh on validation windows,
+because a regulariser that has lost the game says nothing about another one. With `codes`, the latent is one of
+k cells, eq. 1 is computed exactly, and the release can be certified.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tacit.dataset import cross_folds
+from tacit.errors import CollapseWarning, InputError, check_number
+from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.codebook import typical_records
+from tacit.filters.codes import NetworkCode
+from tacit.games.anonymizing import AnonymizingGame, Regularisers
+from tacit.games.stack import choose_device
+from tacit.nets.windows import CLASSIFIERS, SHORTEST, Factory, code_classifier
+from tacit.windows import check_windows
+
+FAMILIES = ("deep", "wide", "dense", "spectrum")
+
+
+class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """Rebuild sensor windows so that the activity stays and the person does not.
+
+    Parameters
+    ----------
+    beta_identity : the knob, beta_i of eq. 4: how much the sensitive attributes (who it is) are withheld
+    beta_activity : beta_a: how much the targets (what they do) are kept
+    beta_distortion : beta_d: how near the output stays to the input
+    regularise_output : False is the paper's "REP": only the latent is played against, not the output
+    codes : release one of this many waveforms, each the mean of its cell. The game is then eq. 1 itself with
+        exact information, no regularisers, and `tacit.audit` can certify it
+    identity_loss : "uniform" (the regulariser should answer every class alike) or "paper" (eq. 7)
+    regularisers : families that play on the output: names of "deep", "wide", "dense", "spectrum", or factories
+        (n_in, n_out) -> nn.Module
+    regulariser_steps : updates of the regularisers for every update of the autoencoder
+    restart_every : epochs after which one regulariser, each in turn, starts afresh; None never
+    n_maps : feature maps of every layer of the autoencoder; fewer are faster
+    validation : share of the windows (whole units where there are units) that judges convergence
+    patience : stop after this many checks (one every second epoch) without a better adaptive trade-off
+    epochs, batch_size, learning_rate : training; epochs is the most there will be
+    random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+    checkpoint : file to resume from after a crash, written after every epoch
+
+    Attributes
+    ----------
+    history_ : list of dicts: losses of every epoch, and at checks "kept" and "leaked", the balanced accuracy of
+        fresh classifiers on validation windows. They steer training; use `tacit.audit` for figures to quote
+    prototypes_ : with `codes`, (k, channels, length) the waveforms that can be released
+
+    Examples
+    --------
+    >>> import numpy as np, tacit
+    >>> X = np.random.default_rng(0).standard_normal((60, 2, 32))
+    >>> f = tacit.AnonymizingAutoencoder(epochs=1, n_maps=4, random_state=0)
+    >>> f.fit(X, np.arange(60) % 2, sensitive_features=np.arange(60) % 3).transform(X).shape
+    (60, 2, 32)
+    """
+
+    knob = Knob("beta_identity", utility_rises=False, values=(0.0, 0.1, 0.3, 1.0, 2.0, 4.0))
+
+    def __init__(
+        self,
+        beta_identity: float = 1.0,
+        beta_activity: float = 2.0,
+        beta_distortion: float = 0.01,
+        *,
+        regularise_output: bool = True,
+        codes: int | None = None,
+        identity_loss: str = "uniform",
+        regularisers: Sequence[str | Factory] = FAMILIES,
+        regulariser_steps: int = 4,
+        restart_every: int | None = 5,
+        n_maps: int = 100,
+        validation: float = 0.1,
+        patience: int = 6,
+        epochs: int = 30,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        random_state: Any = None,
+        device: str = "auto",
+        verbose: bool = False,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.beta_identity = beta_identity
+        self.beta_activity = beta_activity
+        self.beta_distortion = beta_distortion
+        self.regularise_output = regularise_output
+        self.codes = codes
+        self.identity_loss = identity_loss
+        self.regularisers = regularisers
+        self.regulariser_steps = regulariser_steps
+        self.restart_every = restart_every
+        self.n_maps = n_maps
+        self.validation = validation
+        self.patience = patience
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def _learn(self, problem: Problem) -> None:
+        self._check_parameters()
+        _check_classes(problem)
+        self._problem = problem
+        self._n_features_out = int(np.prod(problem.X.shape[1:]))
+        if self.codes is not None:
+            self._learn_code(problem)
+            return
+        self.autoencoder_, self.history_ = self._play(problem, self.checkpoint)
+        out = self._run(self.autoencoder_, problem.X[:2000])
+        if out.std(axis=0).max() < 1e-3:
+            self._note(
+                f"collapsed: every window is rebuilt as (nearly) the same one, so the release carries nothing; lower "
+                f"beta_identity (now {self.beta_identity}) or raise epochs (now {self.epochs})",
+                CollapseWarning,
+            )
+
+    def _play(self, problem: Problem, checkpoint: str | Path | None) -> tuple[nn.Sequential, list[dict[str, Any]]]:
+        regularisers = Regularisers(
+            tuple(CLASSIFIERS[r] if isinstance(r, str) else r for r in self.regularisers)
+            if self.regularise_output
+            else (),
+            self.identity_loss,
+            self.regulariser_steps,
+            self.restart_every,
+        )
+        game = AnonymizingGame(
+            problem,
+            (self.beta_identity, self.beta_activity, self.beta_distortion),
+            regularisers,
+            n_maps=self.n_maps,
+            validation=self.validation,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            device=choose_device(self.device),
+        )
+        history = game.train(self.epochs, self.patience, checkpoint, self._identity(problem), self.verbose)
+        return nn.Sequential(game.encoder, game.decoder).cpu().eval(), history
+
+    def _learn_code(self, problem: Problem) -> None:
+        """Eq. 1 with a finite A(X): beta_i I(U;z) - beta_a I(T;z), counted; divided by beta_a."""
+        self._code = NetworkCode(
+            self.codes or 0,
+            self.beta_identity / self.beta_activity,
+            code_classifier,
+            3,
+            self.epochs,
+            self.batch_size,
+            self.learning_rate,
+            self.device,
+            self.verbose,
+            self.checkpoint,
+            self._identity(problem),
+        )
+        self._code.fit(problem, problem.sensitive)
+        self.history_ = self._code.history
+        cells = self._code.training_cells()
+        # the mean of a cell is its waveform of least distortion (eq. 6)
+        self.prototypes_ = typical_records(self.encoder_, problem.X, cells, self.codes or 0)
+        if np.unique(cells).size == 1:
+            self._note(
+                f"collapsed: every window falls into one cell, so the release carries nothing; lower beta_identity "
+                f"(now {self.beta_identity})",
+                CollapseWarning,
+            )
+
+    def _identity(self, problem: Problem) -> str:
+        """What a checkpoint belongs to: the settings that shape the training, and the data."""
+        skip = ("checkpoint", "verbose", "device", "random_state")
+        settings = {k: str(v) for k, v in self.get_params(deep=False).items() if k not in skip}
+        digest = hashlib.blake2b(np.ascontiguousarray(problem.X, dtype=np.float32).tobytes(), digest_size=16)
+        digest.update(problem.targets.codes.tobytes() + problem.sensitive.codes.tobytes())
+        return json.dumps({**settings, "seed": problem.seed, "data": digest.hexdigest()}, sort_keys=True)
+
+    def _check_parameters(self) -> None:
+        for name in ("beta_identity", "beta_activity", "beta_distortion"):
+            check_number(name, getattr(self, name), 0)
+        if self.codes is not None:
+            check_number("codes", self.codes, 2, whole=True)
+            check_number("beta_activity", self.beta_activity, 1e-9)
+        for name in ("regulariser_steps", "n_maps", "epochs", "patience"):
+            check_number(name, getattr(self, name), 1, whole=True)
+        for name in ("batch_size", "restart_every"):
+            check_number(name, getattr(self, name), 1, whole=True, optional=True)
+        check_number("batch_size", self.batch_size, 2, whole=True, optional=True)
+        check_number("validation", self.validation, 0.01, 0.5)
+        check_number("learning_rate", self.learning_rate, 1e-12)
+        if self.identity_loss not in ("uniform", "paper"):
+            raise InputError(f"identity_loss must be 'uniform' or 'paper'; found {self.identity_loss!r}")
+        for r in self.regularisers:
+            if isinstance(r, str) and r not in CLASSIFIERS:
+                raise InputError(
+                    f"regularisers are {', '.join(map(repr, CLASSIFIERS))} or factories "
+                    f"(n_in, n_out) -> nn.Module; found {r!r}"
+                )
+        if self.regularise_output and not len(self.regularisers):
+            raise InputError("regularisers is empty; name at least one, or pass regularise_output=False (REP)")
+
+    def _check_records(self, X: Any, reset: bool) -> Any:
+        check_windows(X, SHORTEST)
+        return super()._check_records(X, reset)
+
+    # -- releasing ------------------------------------------------------------------------------
+
+    def latent(self, X: Any) -> np.ndarray:
+        """The code between encoder and decoder, (n, channels, length / 4): for figures, not a release."""
+        encoded = self._encode(X)
+        if self.codes is not None:
+            raise InputError("with codes= the latent is a cell; use transform, whose output is the cell's waveform")
+        return self._run(self.autoencoder_[0], encoded)
+
+    def _release(self, X: np.ndarray) -> np.ndarray:
+        if self.codes is not None:
+            return self.prototypes_[self._code.cells(X)]
+        return self._in_units(self._run(self.autoencoder_, X))
+
+    def _in_units(self, X: np.ndarray) -> np.ndarray:
+        return X * self.encoder_.scale + self.encoder_.mean
+
+    def _run(self, net: nn.Module, X: np.ndarray, chunk: int = 2048) -> np.ndarray:
+        device = choose_device(self.device) if torch.cuda.is_available() else torch.device("cpu")
+        net = net.to(device)
+        with torch.no_grad():
+            parts = [
+                net(torch.as_tensor(X[i : i + chunk], dtype=torch.float32, device=device)).cpu()
+                for i in range(0, len(X), chunk)
+            ]
+        net.cpu()
+        return torch.cat(parts).double().numpy()
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        """Each training window by an autoencoder trained without it (nor its unit), three in all.
+
+        Their outputs differ in form as they were trained apart, so each is mapped linearly onto the main
+        autoencoder's by ridge regression over its own training windows.
+        """
+        if self.codes is not None:
+            return self.prototypes_[self._code.out_of_fold()]
+        problem = self._problem
+        labels = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
+        folds = cross_folds(labels, 3, problem.seed, problem.units)
+        main = self._run(self.autoencoder_, problem.X).reshape(len(folds), -1)
+        out = np.empty_like(main)
+        for f in range(folds.max() + 1):
+            outside = folds != f
+            part = Problem(
+                problem.X[outside],
+                problem.targets.take(outside),
+                problem.sensitive.take(outside),
+                None if problem.units is None else problem.units[outside],
+                problem.seed,
+            )
+            own = None if self.checkpoint is None else f"{self.checkpoint}.fold{f}"
+            net, _ = self._play(part, own)
+            there = np.column_stack([self._run(net, problem.X).reshape(len(folds), -1), np.ones(len(folds))])
+            known = there[outside]
+            penalty = 1e-3 * np.trace(known.T @ known) / known.shape[1] * np.eye(known.shape[1])
+            back = np.linalg.solve(known.T @ known + penalty, known.T @ main[outside])
+            out[~outside] = there[~outside] @ back
+        return self._in_units(out.reshape(problem.X.shape))
+
+
+def _check_classes(problem: Problem) -> None:
+    """Two windows of every class of a secret, one to play with and one to judge by."""
+    for i, name in enumerate(problem.sensitive.names):
+        codes = problem.sensitive.codes[:, i]
+        counts = np.bincount(codes[codes >= 0], minlength=problem.sensitive.n_classes(i))
+        if counts.min() < 2:
+            alone = problem.sensitive.classes[i][int(counts.argmin())]
+            raise InputError(
+                f"sensitive_features column {name!r}: {alone!r} has one window; at least two are needed to learn "
+                f"from one and judge by another, so cut more windows (a shorter stride) or leave {alone!r} out"
+            )

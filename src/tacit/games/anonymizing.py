@@ -1,0 +1,260 @@
+"""The anonymizing autoencoder's game (Figure 6): regularisers catch up, are frozen, the autoencoder moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.dataset import allot
+from tacit.filters.base import Problem
+from tacit.games.stack import choose_batch_size
+from tacit.games.training import Training
+from tacit.labels import MISSING, Labels, joint_codes
+from tacit.nets.classifier import NetworkClassifier
+from tacit.nets.windows import Decoder, Encoder, Factory, deep_classifier, wide_classifier
+
+CLIP = 1e-7  # of probabilities inside logarithms, as the paper's code
+RAMP = 0.15  # share of the epochs over which beta_identity is reached: first there must be something to hide in
+SETTLE = 0.5  # share of the epochs after which the autoencoder slows down, so that regularisers can catch up
+CHECK_EVERY = 2  # epochs
+CHECK_ROWS = 12_000  # enough to see which of two states leaks more
+CHECK_EPOCHS = 4
+
+
+@dataclass(frozen=True)
+class Regularisers:
+    """Who plays against the output (nobody for REP), by which loss, how often, and when they start afresh."""
+
+    families: tuple[Factory, ...]
+    identity_loss: str
+    steps: int
+    restart_every: int | None
+
+
+class Heads:
+    """Several label columns read off one network's logits, side by side."""
+
+    def __init__(self, labels: Labels, rows: np.ndarray, device: torch.device, balanced: bool) -> None:
+        self.widths = [len(c) for c in labels.classes]
+        self.codes = torch.as_tensor(labels.codes[rows], device=device)
+        self.weights = []
+        for codes, m in zip(labels.codes[rows].T, self.widths, strict=True):
+            counts = np.bincount(codes[codes != MISSING], minlength=m)
+            share = counts.sum() / m / np.maximum(counts, 1) if balanced else np.ones(m)
+            self.weights.append(torch.as_tensor(share, dtype=torch.float32, device=device))
+
+    @property
+    def n_out(self) -> int:
+        return sum(self.widths)
+
+    def _each(self, logits: Tensor, rows: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Per column: log-probabilities, codes, and each record's weight (0 where the label is missing)."""
+        out = []
+        for i, part in enumerate(logits.split(self.widths, dim=-1)):
+            codes = self.codes[rows, i]
+            weight = self.weights[i][codes.clamp_min(0)] * (codes != MISSING)
+            out.append((part.log_softmax(-1), codes.clamp_min(0), weight / weight.sum().clamp_min(1e-12)))
+        return out
+
+    def learn(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """Cross-entropy (eq. 5), the mean over columns."""
+        losses = [-(w * logs.gather(-1, c[:, None])[:, 0]).sum() for logs, c, w in self._each(logits, rows)]
+        return torch.stack(losses).mean()
+
+    def hide(self, logits: Tensor, rows: Tensor, loss: str) -> Tensor:
+        """L_i: eq. 7, or the cross-entropy to the uniform answer less its smallest value."""
+        losses = []
+        for logs, codes, weight in self._each(logits, rows):
+            if loss == "uniform":
+                each = -logs.clamp_min(float(np.log(CLIP))).mean(-1) - float(np.log(logs.shape[-1]))
+            else:
+                p = logs.exp()
+                true = p.gather(-1, codes[:, None])[:, 0]
+                each = -(1 - true).clamp_min(CLIP).log() - (1 - p.amax(-1)).clamp_min(CLIP).log()
+            losses.append((weight * each).sum())
+        return torch.stack(losses).mean()
+
+
+class AnonymizingGame:
+    """Encoder and decoder against EncReg (on the latent) and DecRegs (on the output), with ActReg as their ally."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        betas: tuple[float, float, float],
+        regularisers: Regularisers,
+        *,
+        n_maps: int,
+        validation: float,
+        batch_size: int | None,
+        learning_rate: float,
+        device: torch.device,
+    ) -> None:
+        self.betas, self.rules, self.device, self.rate = betas, regularisers, device, learning_rate
+        self.problem, self.shape = problem, (problem.X.shape[1], problem.X.shape[2])
+        self.seed = problem.seed
+        codes = joint_codes(np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1))
+        part = allot(codes, np.array([1 - validation, validation]), problem.seed, problem.units)
+        self.fit_rows, self.validation_rows = np.flatnonzero(part == 0), np.flatnonzero(part == 1)
+        self.X = torch.as_tensor(problem.X[self.fit_rows], dtype=torch.float32, device=device)
+        self.X_validation = torch.as_tensor(problem.X[self.validation_rows], dtype=torch.float32, device=device)
+        self.targets = Heads(problem.targets, self.fit_rows, device, balanced=False)
+        self.secrets = Heads(problem.sensitive, self.fit_rows, device, balanced=True)
+        self.batch_size = min(choose_batch_size(batch_size, len(self.X)), len(self.X))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(problem.seed)
+            self.encoder, self.decoder = Encoder(self.shape, n_maps).to(device), Decoder(self.shape, n_maps).to(device)
+            self.act_reg = deep_classifier(self.shape, self.targets.n_out).to(device)
+            self.enc_reg, self.dec_regs = None, nn.ModuleList()
+            if len(problem.sensitive):
+                latent = (self.shape[0], ceil(self.shape[1] / 4))
+                self.enc_reg = deep_classifier(latent, self.secrets.n_out).to(device)
+                self.dec_regs = nn.ModuleList(make(self.shape, self.secrets.n_out) for make in self.rules.families)
+                self.dec_regs.to(device)
+        self.modules = {"encoder": self.encoder, "decoder": self.decoder, "act_reg": self.act_reg}
+        self.modules |= {"enc_reg": self.enc_reg, "dec_regs": self.dec_regs} if self.enc_reg is not None else {}
+        theirs = [p for name, m in self.modules.items() if name.endswith(("reg", "regs")) for p in m.parameters()]
+        self.ours = [*self.encoder.parameters(), *self.decoder.parameters()]
+        fused = device.type == "cuda"
+        self.adam_ours = torch.optim.Adam(self.ours, lr=learning_rate, fused=fused)
+        self.adam_theirs = torch.optim.Adam(theirs, lr=learning_rate, weight_decay=1e-5, fused=fused)
+
+    def train(
+        self, epochs: int, patience: int, checkpoint: str | Path | None, identity: str, verbose: bool
+    ) -> list[dict[str, Any]]:
+        """Rounds until the adaptive trade-off on validation windows no longer improves; the best state stays."""
+        optimisers = {"autoencoder": self.adam_ours, "regularisers": self.adam_theirs}
+        training = Training(
+            self.modules,
+            optimisers,
+            epochs,
+            self.seed,
+            checkpoint=checkpoint,
+            identity=identity,
+            verbose=verbose,
+            label="autoencoder",
+        )
+        with training:
+            for epoch in training.epochs():
+                self._restart_one(epoch, epochs)
+                losses = self._epoch(epoch, epochs, training.rng)
+                last = epoch == epochs - 1
+                if last or (epoch % CHECK_EVERY == CHECK_EVERY - 1 and epoch >= RAMP * epochs):
+                    kept, leaked = self.check()
+                    losses |= {"kept": kept, "leaked": leaked}
+                    training.record(**losses, score=kept - leaked)
+                    if _stale(training.history) >= patience:
+                        break
+                else:
+                    training.record(**losses)
+        return training.history
+
+    def _epoch(self, epoch: int, epochs: int, rng: np.random.Generator) -> dict[str, float]:
+        for module in self.modules.values():
+            module.train()
+        late = max(0.0, (epoch / epochs - SETTLE) / (1 - SETTLE))
+        self.adam_ours.param_groups[0]["lr"] = self.rate * (1 - 0.9 * late)
+        beta_identity = self.betas[0] * min(1.0, (epoch + 1) / (RAMP * epochs))
+        order = rng.permutation(len(self.X))
+        steps = max(1, len(self.X) // self.batch_size)
+        total = torch.zeros(4, device=self.device)
+        for step in range(steps):
+            for _ in range(self.rules.steps):
+                rows = rng.integers(len(self.X), size=self.batch_size)
+                self._regularisers_step(torch.from_numpy(rows).to(self.device))
+            rows = order[step * self.batch_size : (step + 1) * self.batch_size]
+            total += self._autoencoder_step(torch.from_numpy(rows).to(self.device), beta_identity) / steps
+        names = ("loss", "identity_loss", "activity_loss", "distortion")
+        return dict(zip(names, total.tolist(), strict=True))
+
+    def _regularisers_step(self, rows: Tensor) -> None:
+        """Lines 8 to 10: every regulariser learns from what the autoencoder makes of the raw windows now."""
+        with torch.no_grad():
+            code = self.encoder(self.X[rows])
+            out = self.decoder(code)
+        loss = self.targets.learn(self.act_reg(out), rows)
+        if self.enc_reg is not None:
+            loss = loss + self.secrets.learn(self.enc_reg(code), rows)
+            for reg in self.dec_regs:
+                loss = loss + self.secrets.learn(reg(out), rows)
+        self.adam_theirs.zero_grad()
+        loss.backward()
+        self.adam_theirs.step()
+
+    def _autoencoder_step(self, rows: Tensor, beta_identity: float) -> Tensor:
+        """Lines 11 and 12: the regularisers are frozen, the autoencoder descends eq. 4."""
+        x = self.X[rows]
+        code = self.encoder(x)
+        out = self.decoder(code)
+        activity = self.targets.learn(self.act_reg(out), rows)
+        distortion = (x - out).pow(2).mean()  # eq. 6
+        identity = x.new_zeros(())
+        if self.enc_reg is not None and beta_identity > 0:
+            identity = self.secrets.hide(self.enc_reg(code), rows, self.rules.identity_loss)
+            if len(self.dec_regs):
+                hidden = [self.secrets.hide(reg(out), rows, self.rules.identity_loss) for reg in self.dec_regs]
+                identity = identity + torch.stack(hidden).mean()
+        loss = beta_identity * identity + self.betas[1] * activity + self.betas[2] * distortion
+        for p, g in zip(self.ours, torch.autograd.grad(loss, self.ours), strict=True):
+            p.grad = g
+        self.adam_ours.step()
+        return torch.stack([loss, identity, activity, distortion]).detach()
+
+    def _restart_one(self, epoch: int, epochs: int) -> None:
+        """One of the DecRegs begins again: the autoencoder must not learn to beat one particular opponent."""
+        every = self.rules.restart_every
+        if every is None or not len(self.dec_regs) or epoch == 0 or epoch % every or epoch > 0.9 * epochs:
+            return
+        which = (epoch // every - 1) % len(self.dec_regs)
+        fresh = self.rules.families[which](self.shape, self.secrets.n_out).to(self.device)
+        self.dec_regs[which].load_state_dict(fresh.state_dict())
+        for p in self.dec_regs[which].parameters():
+            self.adam_theirs.state.pop(p, None)
+
+    def check(self) -> tuple[float, float]:
+        """How well fresh classifiers read targets and secrets off the release: mean balanced accuracy above chance.
+
+        They learn from released training windows and are measured on released validation windows: this chooses
+        a state, and is no figure to quote.
+        """
+        some = np.random.default_rng(self.seed).permutation(len(self.X))[:CHECK_ROWS]
+        released, validation = (
+            self._released(self.X[torch.from_numpy(some).to(self.device)]),
+            self._released(self.X_validation),
+        )
+        means = []
+        for labels in (self.problem.targets, self.problem.sensitive):
+            scores = [self._fresh(released, labels, i, self.fit_rows[some], validation) for i in range(len(labels))]
+            means.append(float(np.mean(scores)) if scores else 0.0)
+        return means[0], means[1]
+
+    def _released(self, X: Tensor) -> Tensor:
+        self.encoder.eval(), self.decoder.eval()
+        with torch.no_grad():
+            return torch.cat([self.decoder(self.encoder(part)) for part in X.split(4096)])
+
+    def _fresh(self, released: Tensor, labels: Labels, i: int, rows: np.ndarray, validation: Tensor) -> float:
+        m = labels.n_classes(i)
+        codes, truth = labels.codes[rows, i], labels.codes[self.validation_rows, i]
+        known, judged = np.flatnonzero(codes != MISSING), np.flatnonzero(truth != MISSING)
+        if len(known) < 2 or not len(judged):
+            return 0.0
+        attacker = NetworkClassifier(wide_classifier, CHECK_EPOCHS, 128, seed=self.seed + 1, device=self.device)
+        attacker.fit(released[torch.from_numpy(known).to(self.device)], codes[known], m)
+        guess = attacker.predict_proba(validation[torch.from_numpy(judged).to(self.device)]).argmax(1)
+        right = guess == truth[judged]
+        recall = np.mean([right[truth[judged] == c].mean() for c in np.unique(truth[judged])])
+        return float((recall - 1 / m) / (1 - 1 / m))
+
+
+def _stale(history: Sequence[dict[str, Any]]) -> int:
+    """Checks since the best one."""
+    scores = [h["score"] for h in history if "score" in h]
+    return len(scores) - 1 - int(np.argmax(scores))
