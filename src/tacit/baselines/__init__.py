@@ -17,6 +17,8 @@ _HOME = {
     "LinearEraser": "linear_eraser",
     "LinearARL": "linear_arl",
     "PrivatePLS": "private_pls",
+    "Resample": "coarse",
+    "SingularSpectrum": "coarse",
     "VariationalObfuscator": "variational_obfuscator",
 }
 

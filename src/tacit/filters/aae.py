@@ -288,6 +288,6 @@ def _check_classes(problem: Problem) -> None:
         if counts.min() < 2:
             alone = problem.sensitive.classes[i][int(counts.argmin())]
             raise InputError(
-                f"sensitive_features column {name!r}: {alone!r} has one window; at least two are needed to learn "
-                f"from one and judge by another, so cut more windows (a shorter stride) or leave {alone!r} out"
+                f"sensitive_features column {name!r}: {alone} has one window; at least two are needed to learn "
+                f"from one and judge by another, so cut more windows (a shorter stride) or leave {alone} out"
             )

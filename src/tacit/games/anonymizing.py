@@ -24,7 +24,7 @@ CLIP = 1e-7  # of probabilities inside logarithms, as the paper's code
 RAMP = 0.15  # share of the epochs over which beta_identity is reached: first there must be something to hide in
 SETTLE = 0.5  # share of the epochs after which the autoencoder slows down, so that regularisers can catch up
 CHECK_EVERY = 2  # epochs
-CHECK_ROWS = 12_000  # enough to see which of two states leaks more
+CHECK_ROWS = 8_000  # enough to see which of two states leaks more
 CHECK_EPOCHS = 4
 
 

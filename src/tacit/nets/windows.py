@@ -82,7 +82,7 @@ def deep_classifier(shape: Shape, n_out: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), *_dense(32 * length, (256, 64), n_out))
 
 
-def wide_classifier(shape: Shape, n_out: int, n_maps: int = 64, dropout: float = 0.0) -> nn.Module:
+def wide_classifier(shape: Shape, n_out: int, n_maps: int = 32, dropout: float = 0.0) -> nn.Module:
     """Three convolutions of widths 9, 7, 5 with stride 2, then mean and maximum over time: sees longer shapes."""
     layers: list[nn.Module] = []
     width = shape[0]
@@ -105,7 +105,7 @@ def spectrum_classifier(shape: Shape, n_out: int) -> nn.Module:
 
 def code_classifier(shape: Shape, n_out: int) -> nn.Module:
     """The wide classifier with dropout: for cells that must be the same for people it has not met."""
-    return wide_classifier(shape, n_out, dropout=0.3)
+    return wide_classifier(shape, n_out, n_maps=64, dropout=0.3)
 
 
 CLASSIFIERS: dict[str, Factory] = {
