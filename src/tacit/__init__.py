@@ -19,6 +19,7 @@ _HOME = {
     "EIGAN": "tacit.filters.eigan",
     "MinimaxFilter": "tacit.filters.minimax",
     "AnonymizingAutoencoder": "tacit.filters.aae",
+    "TaskMask": "tacit.filters.mask",
     "CodebookFilter": "tacit.filters.codebook",
     "audit": "tacit.audit",
     "TacitError": "tacit.errors",

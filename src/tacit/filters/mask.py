@@ -1,0 +1,395 @@
+"""TaskMask: reveal the few pixels that the task needs, and hide the rest.
+
+Implements "Privacy preserving visual tasks by task-relevant masking" (shared/papers: task mask): a U-Net
+scores every pixel, the top K % are shown to a predictor, the others to an obfuscator that shares the
+predictor's weights. Needs labels of the task only. Beyond the paper: what is released are the pixels under a
+*hard* mask, so their values do not carry the mask's confidence; the predictor trains on hard masks too
+(gradients pass through the soft scores), so it is trained on what is released; and exactly K % of the
+pixels are revealed in every image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from tacit.dataset import cross_folds
+from tacit.errors import CollapseWarning, InputError, check_number
+from tacit.filters.base import Filter, Knob, Problem
+from tacit.games.stack import choose_batch_size, choose_device
+from tacit.games.training import Training
+from tacit.labels import MISSING, Labels
+from tacit.nets.convolutional import image_classifier
+from tacit.nets.unet import UNet
+from tacit.pixels import check_images, check_region
+
+PREDICTOR_BATCHES = 3  # for one batch of the obfuscator (section II-B)
+HELD_OUT = 10  # one image in so many judges which state is best
+FOLDS = 3  # trainings that release_training_rows costs
+AT_ONCE = 256  # images released at a time
+
+Factory = Callable[[Any, int], nn.Module]
+
+
+class TaskMask(Filter):
+    """Images in, images out: the same size and units, with all but a share `keep` of the pixels hidden.
+
+    Parameters
+    ----------
+    keep : the knob, above 0 and up to 1: the share of pixels revealed, the same in every image
+    complement : what the obfuscator sees. "paper": (m - m_topK) x, the hidden pixels by their soft scores;
+        "rest": (1 - m_topK) x, all that is hidden
+    adversarial : False trains masker and predictor alone (the paper's non-adversarial variant)
+    always, never : pixels revealed (hidden) in every image: a box (top, left, bottom, right), or booleans
+        (height, width). They count towards `keep`
+    fill : the value of hidden pixels; None: the training images' mean, per channel
+    masker : factory (shape of an image, 1) -> module from images to scores (n, 1, height, width); a U-Net
+    predictor : factory (shape of an image, n_out) -> module from images to scores; four convolutions
+    epochs, batch_size, learning_rate : training; batch_size None suits the data
+    random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+    checkpoint : file that is written after every epoch; a fit that finds it goes on where it stopped
+
+    Attributes
+    ----------
+    masker_, predictor_ : the trained networks, on images scaled by `fill_` and `scale_`
+    history_ : list of dicts: epoch, losses of predictor and obfuscator, and the held-out accuracy through
+        the mask, by which the best epoch is kept. They steer training; `tacit.audit` measures what leaks
+
+    Examples
+    --------
+    >>> import numpy as np, tacit
+    >>> digits = tacit.load_dataset("digits")
+    >>> images = digits.X[:200].reshape(-1, 1, 8, 8)
+    >>> f = tacit.TaskMask(keep=.25, epochs=1, random_state=0).fit(images, digits.y.iloc[:200])
+    >>> f.transform(images).shape, set(f.mask(images).sum(axis=(1, 2, 3)).tolist())
+    ((200, 1, 8, 8), {16})
+    """
+
+    knob = Knob("keep", utility_rises=True, values=(0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5))
+
+    def __init__(
+        self,
+        keep: float = 0.2,
+        *,
+        complement: str = "rest",
+        adversarial: bool = True,
+        always: Any = None,
+        never: Any = None,
+        fill: float | None = None,
+        masker: Factory | None = None,
+        predictor: Factory | None = None,
+        epochs: int = 30,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        random_state: Any = None,
+        device: str = "auto",
+        verbose: bool = False,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.keep = keep
+        self.complement = complement
+        self.adversarial = adversarial
+        self.always = always
+        self.never = never
+        self.fill = fill
+        self.masker = masker
+        self.predictor = predictor
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def mask(self, X: Any) -> np.ndarray:
+        """The bare masks, (n, 1, height, width): True where a pixel is revealed. Their shape is information too."""
+        check_is_fitted(self)
+        return self._masks(self.masker_, self._encode(X))
+
+    # -- the contract ---------------------------------------------------------------------------
+
+    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+        problem = super()._prepare(X, y, sensitive_features, units)
+        # revealed pixels leave as they came, to the last bit: the networks scale them, the release does not
+        return replace(problem, X=self._check_records(X, reset=False))
+
+    def _encode(self, X: Any) -> np.ndarray:
+        return np.asarray(self._check_records(X, reset=False))
+
+    def _check_records(self, X: Any, reset: bool) -> Any:
+        return super()._check_records(check_images(X), reset)
+
+    def _learn(self, problem: Problem) -> None:
+        self._check_parameters()
+        size = problem.X.shape[2:]
+        self._always = check_region(self.always, size, "always")
+        self._never = check_region(self.never, size, "never")
+        self.n_revealed_ = self._count_revealed(size)
+        self.scale_ = self.encoder_.scale
+        self.fill_ = self.encoder_.mean if self.fill is None else np.full_like(self.encoder_.mean, self.fill)
+        game = MaskGame(self, problem)
+        self.history_ = game.train(self.checkpoint)
+        self.masker_, self.predictor_ = game.masker.cpu(), game.predictor.cpu()
+        self._n_features_out = int(np.prod(problem.X.shape[1:]))
+        self._problem = problem
+        self._warn_if_collapsed(problem)
+
+    def _release(self, X: np.ndarray) -> np.ndarray:
+        return np.where(self._masks(self.masker_, X), X, self.fill_)
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        """Each training image masked by a masker that was trained without it (nor its unit)."""
+        problem = self._problem
+        codes = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
+        folds = cross_folds(codes, FOLDS, problem.seed, problem.units)
+        out = np.empty_like(problem.X)
+        for f in range(folds.max() + 1):
+            inside, outside = folds == f, folds != f
+            units = None if problem.units is None else problem.units[outside]
+            part = Problem(
+                problem.X[outside],
+                problem.targets.take(outside),
+                problem.sensitive.take(outside),
+                units,
+                problem.seed,
+            )
+            game = MaskGame(self, part)
+            game.train(None)
+            out[inside] = np.where(self._masks(game.masker, problem.X[inside]), problem.X[inside], self.fill_)
+        return out
+
+    def _masks(self, masker: nn.Module, X: np.ndarray) -> np.ndarray:
+        device = choose_device(self.device)
+        masker = masker.to(device).eval()
+        fixed = torch.as_tensor(self._always, device=device), torch.as_tensor(self._never, device=device)
+        parts = []
+        with torch.no_grad():
+            for i in range(0, len(X), AT_ONCE):
+                x = torch.as_tensor((X[i : i + AT_ONCE] - self.fill_) / self.scale_, dtype=torch.float32)
+                parts.append(top_k(masker(x.to(device)), self.n_revealed_, *fixed).cpu().numpy())
+        masker.cpu()
+        return np.concatenate(parts)
+
+    def _check_parameters(self) -> None:
+        check_number("keep", self.keep, 0, 1)
+        if self.keep == 0:
+            raise InputError("keep must be above 0 and at most 1; found 0, which would reveal nothing")
+        if self.complement not in ("paper", "rest"):
+            raise InputError(f"complement must be 'paper' or 'rest'; found {self.complement!r}")
+        check_number("fill", self.fill, -np.inf, optional=True)
+        check_number("epochs", self.epochs, 1, whole=True)
+        check_number("batch_size", self.batch_size, 2, whole=True, optional=True)
+        check_number("learning_rate", self.learning_rate, 1e-12)
+        if self.checkpoint is not None and self.random_state is None:
+            raise InputError(
+                "checkpoint needs random_state: a training that goes on must draw what the one that stopped would "
+                "have drawn; pass a number, such as random_state=0"
+            )
+
+    def _count_revealed(self, size: tuple[int, ...]) -> int:
+        """round(K h w), and whether the fixed regions leave room for it."""
+        pixels = int(np.prod(size))
+        wanted = max(1, round(self.keep * pixels))
+        shown, hidden = int(self._always.sum()), int(self._never.sum())
+        if (self._always & self._never).any():
+            row, column = np.argwhere(self._always & self._never)[0]
+            raise InputError(f"the pixel in row {row}, column {column} is in both always and never; leave one out")
+        if shown > wanted:
+            raise InputError(
+                f"always has {shown} pixels but keep={self.keep:g} reveals {wanted} of {pixels}; "
+                f"raise keep to {shown / pixels:.3f} or more, or make the region smaller"
+            )
+        if wanted > pixels - hidden:
+            raise InputError(
+                f"never leaves {pixels - hidden} pixels but keep={self.keep:g} reveals {wanted} of {pixels}; "
+                f"lower keep to {(pixels - hidden) / pixels:.3f} or less, or make the region smaller"
+            )
+        return wanted
+
+    def _warn_if_collapsed(self, problem: Problem) -> None:
+        best = max(self.history_, key=lambda line: line["score"])
+        codes = problem.targets.codes
+        guesses = [np.bincount(c[c != MISSING]).max() / (c != MISSING).sum() for c in codes.T]
+        if best["score"] <= np.mean(guesses) and len(problem.X) >= 100:
+            self._note(
+                f"collapsed: through the mask the task is predicted no better than by its commonest class (held-out "
+                f"accuracy {best['score']:.3f}, guessing {np.mean(guesses):.3f}); raise keep (now {self.keep:g}) or "
+                f"epochs (now {self.epochs}), or check that the images tell anything about y",
+                CollapseWarning,
+            )
+
+
+def top_k(scores: Tensor, k: int, always: Tensor, never: Tensor) -> Tensor:
+    """True for exactly k pixels of each image: score >= k-th largest, ties to the first pixel in reading order.
+
+    Parameters
+    ----------
+    scores : (n, 1, height, width)
+    always, never : booleans (height, width); the ones are among the k, the others are not
+
+    Examples
+    --------
+    >>> none = torch.zeros(2, 2, dtype=torch.bool)
+    >>> top_k(torch.tensor([[[[1., 3.], [1., 1.]]]]), 2, none, none).int().tolist()
+    [[[[1, 1], [0, 0]]]]
+    """
+    ranked = scores.masked_fill(always, torch.inf).masked_fill(never, -torch.inf).flatten(1)
+    kth = ranked.topk(k, dim=1).values[:, -1:]
+    above, tied = ranked > kth, ranked == kth
+    room = k - above.sum(dim=1, keepdim=True)
+    return (above | (tied & (tied.cumsum(dim=1) <= room))).reshape(scores.shape)
+
+
+class MaskGame:
+    """Masker, predictor and obfuscator in training (section II)."""
+
+    def __init__(self, f: TaskMask, problem: Problem) -> None:
+        self.f, self.problem, self.device = f, problem, choose_device(f.device)
+        shape, targets = problem.X.shape[1:], problem.targets
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(problem.seed)
+            self.masker = (f.masker or _unet)(shape, 1).to(self.device)
+            n_out = sum(targets.n_classes(i) for i in range(len(targets)))
+            self.predictor = (f.predictor or image_classifier)(shape, n_out).to(self.device)
+        self.X = torch.as_tensor((problem.X - f.fill_) / f.scale_, dtype=torch.float32, device=self.device)
+        self.y = torch.as_tensor(targets.codes, device=self.device)
+        self.fixed = (
+            torch.as_tensor(f._always, device=self.device),
+            torch.as_tensor(f._never, device=self.device),
+        )
+        both = [*self.masker.parameters(), *self.predictor.parameters()]
+        self.adam = torch.optim.Adam(both, lr=f.learning_rate)
+        # the masker's steps against the obfuscator have moments of their own
+        self.adam_obfuscator = torch.optim.Adam(self.masker.parameters(), lr=f.learning_rate)
+        folds = cross_folds(targets.codes, HELD_OUT, problem.seed, problem.units)
+        enough = len(problem.X) >= 4 * HELD_OUT  # else every image must both teach and judge
+        self.learn, self.judge = (
+            (np.flatnonzero(folds > 0), np.flatnonzero(folds == 0)) if enough else (np.arange(len(problem.X)),) * 2
+        )
+        self.batch_size = min(choose_batch_size(f.batch_size, len(self.learn)), len(self.learn))
+
+    def masks(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The soft mask m = sigmoid(UNet(x)), and the hard top K % (ranked before the sigmoid, which would tie)."""
+        scores = self.masker(x)
+        return torch.sigmoid(scores), top_k(scores.detach(), self.f.n_revealed_, *self.fixed)
+
+    def predictor_step(self, rows: Tensor) -> Tensor:
+        """L_Predictor: masker and predictor learn the task from the revealed pixels."""
+        x = self.X[rows]
+        soft, hard = self.masks(x)
+        # hard forwards, soft backwards: each pixel learns whether showing it would have helped
+        shown = hard.float() + soft - soft.detach()
+        loss = task_loss(self.predictor(shown * x), self.y[rows], self.problem.targets)
+        _descend(self.adam, loss)
+        return loss.detach()
+
+    def obfuscator_step(self, rows: Tensor) -> Tensor:
+        """L_Obfuscator: the masker alone learns to make the hidden pixels say nothing (cross-entropy to uniform)."""
+        x = self.X[rows]
+        soft, hard = self.masks(x)
+        hidden = soft * ~hard if self.f.complement == "paper" else (~hard).float() - soft + soft.detach()
+        # not training: else the hidden pixels would enter the shared weights' running means
+        self.predictor.eval()
+        loss = uniform_loss(self.predictor(hidden * x), self.problem.targets)
+        self.predictor.train()
+        _descend(self.adam_obfuscator, loss)
+        return loss.detach()
+
+    def train(self, checkpoint: str | Path | None) -> list[dict[str, Any]]:
+        f, steps = self.f, max(1, len(self.learn) // self.batch_size)
+        modules = {"masker": self.masker, "predictor": self.predictor}
+        optimisers = {"adam": self.adam, "obfuscator": self.adam_obfuscator}
+        with Training(
+            modules,
+            optimisers,
+            f.epochs,
+            self.problem.seed,
+            checkpoint=checkpoint,
+            identity=self._identity() if checkpoint is not None else "",
+            verbose=f.verbose,
+            label="TaskMask",
+        ) as training:
+            for epoch in training.epochs():
+                self._set_rate(f.learning_rate * (1 + np.cos(np.pi * epoch / f.epochs)) / 2)
+                self.masker.train()
+                self.predictor.train()
+                order = training.rng.permutation(self.learn)
+                kept, hidden = [], []
+                for i in range(steps):
+                    rows = order[i * self.batch_size : (i + 1) * self.batch_size]
+                    kept.append(self.predictor_step(torch.as_tensor(rows, device=self.device)))
+                    if f.adversarial and (i + 1) % PREDICTOR_BATCHES == 0:
+                        rows = training.rng.choice(self.learn, self.batch_size, replace=False)
+                        hidden.append(self.obfuscator_step(torch.as_tensor(rows, device=self.device)))
+                losses = {"predictor": float(torch.stack(kept).mean())}
+                losses |= {"obfuscator": float(torch.stack(hidden).mean())} if hidden else {}
+                training.record(score=self.accuracy(), **losses)
+        return training.history
+
+    @torch.no_grad()
+    def accuracy(self) -> float:
+        """Of the predictor on held-out images under the hard mask; over targets, the mean."""
+        self.masker.eval()
+        self.predictor.eval()
+        right, known = 0.0, 0.0
+        for part in np.array_split(self.judge, -(-len(self.judge) // AT_ONCE)):
+            rows = torch.as_tensor(part, device=self.device)
+            x, y = self.X[rows], self.y[rows]
+            scores = self.predictor(self.masks(x)[1] * x)
+            guesses = torch.stack([s.argmax(1) for s in split_heads(scores, self.problem.targets)], dim=1)
+            right += float((guesses == y).sum())
+            known += float((y != MISSING).sum())
+        return right / max(known, 1.0)
+
+    def _set_rate(self, rate: float) -> None:
+        for optimiser in (self.adam, self.adam_obfuscator):
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+
+    def _identity(self) -> str:
+        """Settings, networks and data in words: a checkpoint of another training is refused."""
+        skip = ("checkpoint", "verbose", "device", "always", "never", "masker", "predictor", "random_state")
+        told = {k: v for k, v in self.f.get_params(deep=False).items() if k not in skip}
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.problem.X, self.problem.targets.codes, self.f._always, self.f._never):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return f"TaskMask {told} seed {self.problem.seed} {self.masker} {self.predictor} data {digest.hexdigest()}"
+
+
+def split_heads(scores: Tensor, targets: Labels) -> tuple[Tensor, ...]:
+    """The predictor's scores, target by target."""
+    return scores.split([targets.n_classes(i) for i in range(len(targets))], dim=1)
+
+
+def task_loss(scores: Tensor, y: Tensor, targets: Labels) -> Tensor:
+    """-sum_i y_i log y_p,i over records whose label is known, averaged over targets."""
+    losses = []
+    for i, head in enumerate(split_heads(scores, targets)):
+        known = (y[:, i] != MISSING).to(head.dtype)
+        each = nn.functional.cross_entropy(head, y[:, i].clamp_min(0), reduction="none")
+        losses.append((known * each).sum() / known.sum().clamp_min(1.0))
+    return torch.stack(losses).mean()
+
+
+def uniform_loss(scores: Tensor, targets: Labels) -> Tensor:
+    """-sum_i 1/N log y_o,i: lowest where the prediction is uniform over the N classes."""
+    return torch.stack([-torch.log_softmax(head, 1).mean() for head in split_heads(scores, targets)]).mean()
+
+
+def _unet(shape: tuple[int, int, int], n_out: int) -> nn.Module:
+    return UNet(shape[0], n_out)
+
+
+def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
