@@ -21,7 +21,7 @@ def check_images(
     >>> check_images(np.zeros((2, 1, 8, 9))).shape
     (2, 1, 8, 9)
     """
-    if isinstance(X, (list, tuple)) or getattr(X, "dtype", None) == object:
+    if isinstance(X, (list, tuple)) or getattr(X, "dtype", np.dtype(float)).kind == "O":
         shapes = [np.shape(image) for image in X]
         odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
         if odd is not None:
@@ -44,7 +44,8 @@ def check_images(
         )
     if min(images.shape[2:]) < smallest:
         raise InputError(
-            f"{what} has images of {images.shape[2]}x{images.shape[3]} pixels; at least {smallest}x{smallest} are needed"
+            f"{what} has images of {images.shape[2]}x{images.shape[3]} pixels; "
+            f"at least {smallest}x{smallest} are needed: scale them up, or take larger ones"
         )
     if images.dtype.kind == "f" and not np.isfinite(images).all():
         i, channel, row, column = np.argwhere(~np.isfinite(images))[0]

@@ -10,13 +10,17 @@ from typing import Any
 
 _HOME = {
     "Autoencoder": "autoencoder",
+    "BlockMask": "covers",
+    "BlurMask": "covers",
     "DiscriminabilityMask": "discriminability_mask",
     "KernelARL": "kernel_arl",
     "LabelOnly": "label_only",
     "LaplaceMechanism": "laplace",
     "LinearEraser": "linear_eraser",
     "LinearARL": "linear_arl",
+    "Pixelate": "covers",
     "PrivatePLS": "private_pls",
+    "RandomMask": "covers",
     "Resample": "coarse",
     "SingularSpectrum": "coarse",
     "VariationalObfuscator": "variational_obfuscator",

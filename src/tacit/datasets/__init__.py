@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.dataset import Dataset
 from tacit.datasets.declaration import REGISTRY, Declaration
-from tacit.datasets.recogniser import face_embedding
+from tacit.datasets.recogniser import face_embedding as face_embedding
 from tacit.errors import InputError
 
 

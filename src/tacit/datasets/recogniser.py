@@ -14,7 +14,10 @@ FILE = "face_recogniser/face_recogniser.safetensors"
 
 
 def face_embedding(
-    device: str = "auto", crop: tuple[float, float, float, float] | None = None
+    centre: np.ndarray | None = None,
+    *,
+    crop: tuple[float, float, float, float] | None = None,
+    device: str = "auto",
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Load a function from face images to 128 numbers, for ``tacit.audit(..., embed=face_embedding())``.
 
@@ -24,8 +27,10 @@ def face_embedding(
 
     Parameters
     ----------
-    device : where it runs; "auto" takes a GPU when there is one
+    centre : face images whose mean embedding is taken off. This network gives any two faces a cosine near .87;
+        centred on other faces of the kind, strangers are near 0, as in FaceNet, and a cosine can be read alone
     crop : (top, left, bottom, right) as shares of the sides, to cut the face out first; None: the whole image
+    device : where it runs; "auto" takes a GPU when there is one
 
     Examples
     --------
@@ -66,4 +71,7 @@ def face_embedding(
                 parts.append(net(255 * x).cpu().numpy())
         return np.concatenate(parts)
 
-    return embed
+    if centre is None:
+        return embed
+    mean = embed(centre).mean(axis=0)
+    return lambda images: embed(images) - mean

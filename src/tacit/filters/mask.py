@@ -32,6 +32,7 @@ from tacit.nets.unet import UNet
 from tacit.pixels import check_images, check_region
 
 PREDICTOR_BATCHES = 3  # for one batch of the obfuscator (section II-B)
+NARROWED = 0.5  # the share of the epochs over which the mask closes from the whole image to K %
 HELD_OUT = 10  # one image in so many judges which state is best
 FOLDS = 3  # trainings that release_training_rows costs
 AT_ONCE = 256  # images released at a time
@@ -53,6 +54,8 @@ class TaskMask(Filter):
     fill : the value of hidden pixels; None: the training images' mean, per channel
     masker : factory (shape of an image, 1) -> module from images to scores (n, 1, height, width); a U-Net
     predictor : factory (shape of an image, n_out) -> module from images to scores; four convolutions
+    augment : function on a batch of training images (a torch tensor, scaled), such as mirror images; it draws from
+        torch's generator. More kinds of images teach a mask that holds for images it has not met
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
     checkpoint : file that is written after every epoch; a fit that finds it goes on where it stopped
@@ -86,6 +89,7 @@ class TaskMask(Filter):
         fill: float | None = None,
         masker: Factory | None = None,
         predictor: Factory | None = None,
+        augment: Callable[[Tensor], Tensor] | None = None,
         epochs: int = 30,
         batch_size: int | None = None,
         learning_rate: float = 1e-3,
@@ -102,6 +106,7 @@ class TaskMask(Filter):
         self.fill = fill
         self.masker = masker
         self.predictor = predictor
+        self.augment = augment
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -216,13 +221,13 @@ class TaskMask(Filter):
         return wanted
 
     def _warn_if_collapsed(self, problem: Problem) -> None:
-        best = max(self.history_, key=lambda line: line["score"])
+        best = max(line["accuracy"] for line in self.history_)
         codes = problem.targets.codes
         guesses = [np.bincount(c[c != MISSING]).max() / (c != MISSING).sum() for c in codes.T]
-        if best["score"] <= np.mean(guesses) and len(problem.X) >= 100:
+        if best <= np.mean(guesses) and len(problem.X) >= 100:
             self._note(
                 f"collapsed: through the mask the task is predicted no better than by its commonest class (held-out "
-                f"accuracy {best['score']:.3f}, guessing {np.mean(guesses):.3f}); raise keep (now {self.keep:g}) or "
+                f"accuracy {best:.3f}, guessing {np.mean(guesses):.3f}); raise keep (now {self.keep:g}) or "
                 f"epochs (now {self.epochs}), or check that the images tell anything about y",
                 CollapseWarning,
             )
@@ -275,16 +280,17 @@ class MaskGame:
         self.learn, self.judge = (
             (np.flatnonzero(folds > 0), np.flatnonzero(folds == 0)) if enough else (np.arange(len(problem.X)),) * 2
         )
+        self.n_revealed, self.n_allowed = f.n_revealed_, int((~f._never).sum())
         self.batch_size = min(choose_batch_size(f.batch_size, len(self.learn)), len(self.learn))
 
     def masks(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The soft mask m = sigmoid(UNet(x)), and the hard top K % (ranked before the sigmoid, which would tie)."""
         scores = self.masker(x)
-        return torch.sigmoid(scores), top_k(scores.detach(), self.f.n_revealed_, *self.fixed)
+        return torch.sigmoid(scores), top_k(scores.detach(), self.n_revealed, *self.fixed)
 
     def predictor_step(self, rows: Tensor) -> Tensor:
         """L_Predictor: masker and predictor learn the task from the revealed pixels."""
-        x = self.X[rows]
+        x = self._images(rows)
         soft, hard = self.masks(x)
         # hard forwards, soft backwards: each pixel learns whether showing it would have helped
         shown = hard.float() + soft - soft.detach()
@@ -294,7 +300,7 @@ class MaskGame:
 
     def obfuscator_step(self, rows: Tensor) -> Tensor:
         """L_Obfuscator: the masker alone learns to make the hidden pixels say nothing (cross-entropy to uniform)."""
-        x = self.X[rows]
+        x = self._images(rows)
         soft, hard = self.masks(x)
         hidden = soft * ~hard if self.f.complement == "paper" else (~hard).float() - soft + soft.detach()
         # not training: else the hidden pixels would enter the shared weights' running means
@@ -320,6 +326,7 @@ class MaskGame:
         ) as training:
             for epoch in training.epochs():
                 self._set_rate(f.learning_rate * (1 + np.cos(np.pi * epoch / f.epochs)) / 2)
+                self.n_revealed = self.revealed_at(epoch)
                 self.masker.train()
                 self.predictor.train()
                 order = training.rng.permutation(self.learn)
@@ -332,12 +339,15 @@ class MaskGame:
                         hidden.append(self.obfuscator_step(torch.as_tensor(rows, device=self.device)))
                 losses = {"predictor": float(torch.stack(kept).mean())}
                 losses |= {"obfuscator": float(torch.stack(hidden).mean())} if hidden else {}
-                training.record(score=self.accuracy(), **losses)
+                losses["accuracy"] = self.accuracy()
+                # of epochs that are equally accurate the last: the mask has had longer to close
+                training.record(score=losses["accuracy"] + 1e-9 * epoch, **losses)
         return training.history
 
     @torch.no_grad()
     def accuracy(self) -> float:
         """Of the predictor on held-out images under the hard mask; over targets, the mean."""
+        self.n_revealed = self.f.n_revealed_
         self.masker.eval()
         self.predictor.eval()
         right, known = 0.0, 0.0
@@ -350,6 +360,20 @@ class MaskGame:
             known += float((y != MISSING).sum())
         return right / max(known, 1.0)
 
+    def revealed_at(self, epoch: int) -> int:
+        """Pixels shown in this epoch: all at first, K % from NARROWED of the epochs on.
+
+        A mask at random shows too little for the predictor to learn from, and without a predictor the masker
+        learns nothing: so the predictor meets the whole image first, and the mask closes on what it uses.
+        """
+        pixels = self.n_allowed
+        share = min(1.0, epoch / (NARROWED * self.f.epochs))
+        return round(pixels + share * (self.f.n_revealed_ - pixels))
+
+    def _images(self, rows: Tensor) -> Tensor:
+        x = self.X[rows]
+        return x if self.f.augment is None else self.f.augment(x)
+
     def _set_rate(self, rate: float) -> None:
         for optimiser in (self.adam, self.adam_obfuscator):
             for group in optimiser.param_groups:
@@ -357,7 +381,7 @@ class MaskGame:
 
     def _identity(self) -> str:
         """Settings, networks and data in words: a checkpoint of another training is refused."""
-        skip = ("checkpoint", "verbose", "device", "always", "never", "masker", "predictor", "random_state")
+        skip = ("checkpoint", "verbose", "device", "always", "never", "masker", "predictor", "augment", "random_state")
         told = {k: v for k, v in self.f.get_params(deep=False).items() if k not in skip}
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.problem.X, self.problem.targets.codes, self.f._always, self.f._never):

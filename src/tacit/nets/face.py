@@ -36,7 +36,7 @@ class FaceRecogniser(nn.Module):
         self.register_buffer("mean", torch.tensor(MEAN).reshape(1, 3, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = (x - self.mean) / 256
+        x = (x - self.get_buffer("mean")) / 256
         x = max_pool2d(relu(self._convolution(x, "conv32_down", stride=2)), 3, 2)
         for block in BLOCKS:
             x = self._down(x, block) if "down" in block else self._residual(x, block)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 
@@ -32,9 +34,7 @@ class UNet(nn.Module):
             _two_convolutions(a, b) for a, b in zip([n_channels, *widths[:-2]], widths[:-1], strict=True)
         )
         self.bottleneck = _two_convolutions(widths[-2], widths[-1])
-        self.up = nn.ModuleList(
-            nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairwise(widths))
         self.merge = nn.ModuleList(_two_convolutions(2 * a, a) for a in widths[:-1])
         self.score = nn.Conv2d(width, n_out, 1)
 
