@@ -250,7 +250,7 @@ class Benchmark:
 
 
 def attacker(shape: Any, n_out: int) -> Any:
-    return wide_classifier(shape, n_out, n_maps=64, dropout=0.3)
+    return wide_classifier(shape, n_out, n_maps=64)
 
 
 def activity_f1(network: Any, out: np.ndarray, test: Any) -> float:

@@ -76,20 +76,21 @@ def deep_classifier(shape: Shape, n_out: int) -> nn.Module:
     layers: list[nn.Module] = []
     for i in range(5):
         layers += [nn.Conv1d(channels if i == 0 else 32, 32, 5, padding=2), nn.BatchNorm1d(32), nn.ReLU()]
+        layers.append(nn.Dropout(0.1))
         if i in (0, 1, 2) and length > 4:
             layers.append(nn.MaxPool1d(2))
             length //= 2
     return nn.Sequential(*layers, nn.Flatten(), *_dense(32 * length, (256, 64), n_out))
 
 
-def wide_classifier(shape: Shape, n_out: int, n_maps: int = 32, dropout: float = 0.0) -> nn.Module:
+def wide_classifier(shape: Shape, n_out: int, n_maps: int = 32) -> nn.Module:
     """Three convolutions of widths 9, 7, 5 with stride 2, then mean and maximum over time: sees longer shapes."""
     layers: list[nn.Module] = []
     width = shape[0]
     for kernel, maps in ((9, n_maps), (7, 2 * n_maps), (5, 2 * n_maps)):
         layers += [nn.Conv1d(width, maps, kernel, stride=2, padding=kernel // 2), nn.BatchNorm1d(maps), nn.ReLU()]
         width = maps
-    return nn.Sequential(*layers, _OverTime(), nn.Dropout(dropout), nn.Linear(3 * width, n_out))
+    return nn.Sequential(*layers, _OverTime(), nn.Dropout(0.3), nn.Linear(3 * width, n_out))
 
 
 def dense_classifier(shape: Shape, n_out: int) -> nn.Module:
@@ -104,8 +105,8 @@ def spectrum_classifier(shape: Shape, n_out: int) -> nn.Module:
 
 
 def code_classifier(shape: Shape, n_out: int) -> nn.Module:
-    """The wide classifier with dropout: for cells that must be the same for people it has not met."""
-    return wide_classifier(shape, n_out, n_maps=64, dropout=0.3)
+    """The wide classifier with twice the maps: what chooses cells must read the activity well."""
+    return wide_classifier(shape, n_out, n_maps=64)
 
 
 CLASSIFIERS: dict[str, Factory] = {
@@ -119,7 +120,8 @@ CLASSIFIERS: dict[str, Factory] = {
 def _dense(width: int, hidden: tuple[int, ...], n_out: int) -> list[nn.Module]:
     layers: list[nn.Module] = []
     for units in hidden:
-        layers += [nn.Linear(width, units), nn.BatchNorm1d(units), nn.ReLU()]
+        # a regulariser that knows its windows by heart has nothing to say about others
+        layers += [nn.Linear(width, units), nn.BatchNorm1d(units), nn.ReLU(), nn.Dropout(0.3)]
         width = units
     return [*layers, nn.Linear(width, n_out)]
 
