@@ -25,7 +25,7 @@ from tacit.report.masks import draw_masks
 
 # a single epoch learns nothing, and says so
 pytestmark = pytest.mark.filterwarnings("ignore:collapsed")
-TASK = (slice(2, 8), slice(9, 15))  # where the task's stripes are; the person's are elsewhere
+TASK = (slice(2, 8), slice(9, 15))  # where the task lies
 
 
 def small_unet(shape, n_out):
@@ -36,15 +36,16 @@ def small_predictor(shape, n_out):
     return image_classifier(shape, n_out, width=8)
 
 
-def stripes(n, seed=0):
-    """16x16 noise; upper right, stripes lie (y=0) or stand (y=1); lower left, they tell who it is."""
+def patches(n, seed=0):
+    """16x16 noise; the patch upper right is a little brighter where y=1, the one lower left where s=1.
+
+    One pixel says little (its two means are .8 deviations apart), 36 of the right ones nearly all.
+    """
     rng = np.random.default_rng(seed)
     y, s = rng.integers(2, size=n), rng.integers(2, size=n)
     X = 0.5 + 0.1 * rng.standard_normal((n, 1, 16, 16))
-    lying = np.tile(np.array([1.0, 1.0, -1.0])[:, None], (2, 6))
-    for i in range(n):
-        X[i, 0][TASK] += 0.3 * (lying if y[i] == 0 else lying.T)
-        X[i, 0, 9:15, 1:7] += 0.3 * (lying if s[i] == 0 else lying.T)
+    X[:, 0, 2:8, 9:15] += 0.08 * (y - 0.5)[:, None, None]
+    X[:, 0, 9:15, 1:7] += 0.08 * (s - 0.5)[:, None, None]
     return tacit.Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s}))
 
 
@@ -55,7 +56,7 @@ def small(**changes):
 
 @pytest.fixture(scope="module")
 def data():
-    return stripes(900).split((0.5, 0.25, 0.25), seed=0)
+    return patches(900).split((0.5, 0.25, 0.25), seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +68,15 @@ def test_the_mask_finds_the_task_where_a_random_one_does_not(data, fitted):
     _, attack, test = data
     where = fitted.mask(test.X).mean(axis=0)[0]
     inside = where[TASK].sum()
-    assert inside / 36 > 2 * (where.sum() - inside) / 220  # more than twice as dense as elsewhere
+    assert inside / 36 > 4 * (where.sum() - inside) / 220  # more than four times as dense as elsewhere
     learned, control = (
-        tacit.audit(f, attack, test, attackers=["logistic", "convolutional"], floor=False)
+        tacit.audit(f, attack, test, attackers="logistic", floor=False)
         for f in (fitted, RandomMask(36 / 256, fill=0.5))
     )
     assert learned.utility["y"].low > control.utility["y"].high
-    assert learned.utility["y"].value > 0.9
-
-
-def test_the_bare_mask_is_attacked_too(data, fitted):
-    _, attack, test = data
-    report = tacit.audit(fitted, attack, test, attackers="logistic", floor=False)
-    assert "mask only" in {a.kind for a in report.attacks}
+    # and what the task does not need is hidden: the other patch tells no more than a random mask's would
+    assert learned.leakage["s"].low < control.leakage["s"].high
+    assert "mask only" in {a.kind for a in learned.attacks}
 
 
 @pytest.mark.parametrize("adversarial,complement", [(True, "paper"), (True, "rest"), (False, "rest")])
@@ -252,7 +249,7 @@ def test_other_images_than_those_of_the_fit_are_refused(data, fitted):
 
 
 def train(checkpoint=None, epochs=4):
-    data = stripes(80)
+    data = patches(80)
     return small(epochs=epochs, checkpoint=checkpoint).fit(data.X, data.y)
 
 
@@ -290,7 +287,7 @@ def test_ctrl_c_leaves_a_usable_filter(monkeypatch):
     monkeypatch.setattr(Training, "record", pressed)
     with pytest.warns(tacit.TacitWarning, match="interrupted after 2 of 4"):
         f = train()
-    X = stripes(20, seed=1).X
+    X = patches(20, seed=1).X
     assert set(f.mask(X).sum(axis=(1, 2, 3)).tolist()) == {36}
 
 

@@ -92,7 +92,7 @@ class TaskMask(Filter):
         augment: Callable[[Tensor], Tensor] | None = None,
         epochs: int = 30,
         batch_size: int | None = None,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 3e-3,
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
