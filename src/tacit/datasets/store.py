@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pooch
-
 from tacit.errors import InputError
 
 
 def cache_folder() -> Path:
     """Where downloads are kept; TACIT_CACHE overrides it."""
-    return Path(os.environ.get("TACIT_CACHE") or pooch.os_cache("tacit"))
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("TACIT_CACHE") or Path(home) / "tacit")
 
 
 def locate(relative: str) -> Path | None:
@@ -39,6 +38,8 @@ def require(relative: str, where_to_get: str) -> Path:
 
 def download(url: str, checksum: str, folder: str) -> Path:
     """Fetch one file of a publisher into the cache and check it; a partial file is never kept."""
+    import pooch  # only those who download need it
+
     try:
         return Path(pooch.retrieve(url, known_hash=checksum, path=cache_folder() / folder, fname=url.rsplit("/", 1)[1]))
     except Exception as error:
