@@ -211,11 +211,16 @@ class NetworkCode:
         problem = self.problem
         codes = side_by_side(problem.targets, self.secrets).codes
         folds = cross_folds(codes, self.n_folds, problem.seed, problem.units)
-        cells = np.empty(len(folds), dtype=np.int64)
+        main, cells = self.training_cells(), np.empty(len(folds), dtype=np.int64)
         for f in range(folds.max() + 1):
             own = None if self.checkpoint is None else f"{self.checkpoint}.fold{f}"
             net, _ = self._train(np.flatnonzero(folds != f), problem.seed, own)
-            cells[folds == f] = _network_cells(net, problem.X[folds == f])
+            there = _network_cells(net, problem.X)
+            # networks trained apart number their cells differently: each cell is renamed to the main
+            # network's that most of its training rows are in
+            table = np.zeros((self.n_codes, self.n_codes))
+            np.add.at(table, (there[folds != f], main[folds != f]), 1)
+            cells[folds == f] = table.argmax(axis=1)[there[folds == f]]
         return cells
 
     def _train(
