@@ -17,7 +17,7 @@ import tacit
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
 from tacit.datasets import face_embedding
 from tacit.datasets.store import locate
-from tacit.filters.mask import MaskGame, top_k, uniform_loss
+from tacit.filters.mask import Masker, MaskGame, top_k, uniform_loss
 from tacit.games.training import Training
 from tacit.nets.convolutional import image_classifier
 from tacit.nets.unet import UNet
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:collapsed")
 TASK = (slice(2, 8), slice(9, 15))  # where the task lies
 
 
-def small_unet(shape, n_out):
-    return UNet(shape[0], n_out, width=4)
+def small_masker(shape, n_out):
+    return Masker(shape, n_out, width=4)
 
 
 def small_predictor(shape, n_out):
@@ -51,7 +51,7 @@ def patches(n, seed=0):
 
 def small(**changes):
     settings = {"keep": 36 / 256, "epochs": 3, "batch_size": 32, "random_state": 0, "device": "cpu"}
-    return tacit.TaskMask(**{**settings, "masker": small_unet, "predictor": small_predictor, **changes})
+    return tacit.TaskMask(**{**settings, "masker": small_masker, "predictor": small_predictor, **changes})
 
 
 @pytest.fixture(scope="module")

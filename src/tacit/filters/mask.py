@@ -33,6 +33,7 @@ from tacit.pixels import check_images, check_region
 
 PREDICTOR_BATCHES = 3  # for one batch of the obfuscator (section II-B)
 NARROWED = 0.5  # the share of the epochs over which the mask closes from the whole image to K %
+PLACE_SPEED = 10.0  # a place gets one gradient a batch, where the U-Net gets one from every pixel
 HELD_OUT = 10  # one image in so many judges which state is best
 FOLDS = 3  # trainings that release_training_rows costs
 AT_ONCE = 256  # images released at a time
@@ -262,7 +263,7 @@ class MaskGame:
         shape, targets = problem.X.shape[1:], problem.targets
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(problem.seed)
-            self.masker = (f.masker or _unet)(shape, 1).to(self.device)
+            self.masker = (f.masker or Masker)(shape, 1).to(self.device)
             n_out = sum(targets.n_classes(i) for i in range(len(targets)))
             self.predictor = (f.predictor or image_classifier)(shape, n_out).to(self.device)
         self.X = torch.as_tensor((problem.X - f.fill_) / f.scale_, dtype=torch.float32, device=self.device)
@@ -409,8 +410,20 @@ def uniform_loss(scores: Tensor, targets: Labels) -> Tensor:
     return torch.stack([-torch.log_softmax(head, 1).mean() for head in split_heads(scores, targets)]).mean()
 
 
-def _unet(shape: tuple[int, int, int], n_out: int) -> nn.Module:
-    return UNet(shape[0], n_out)
+class Masker(nn.Module):
+    """A U-Net's scores and a learned score of each place: where the task usually lies, and where it lies here.
+
+    Both start at (nearly) nothing: the scores of a U-Net at random are those of its weights, not of the task.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], n_out: int = 1, width: int = 16) -> None:
+        super().__init__()
+        self.unet = UNet(shape[0], n_out, width)
+        nn.init.normal_(self.unet.score.weight, std=1e-3)
+        self.place = nn.Parameter(torch.zeros(n_out, *shape[1:]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.unet(x) + PLACE_SPEED * self.place
 
 
 def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
