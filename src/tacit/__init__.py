@@ -21,6 +21,7 @@ _HOME = {
     "AnonymizingAutoencoder": "tacit.filters.aae",
     "TaskMask": "tacit.filters.mask",
     "CodebookFilter": "tacit.filters.codebook",
+    "DPFE": "tacit.filters.dpfe",
     "audit": "tacit.audit",
     "TacitError": "tacit.errors",
     "TacitWarning": "tacit.errors",

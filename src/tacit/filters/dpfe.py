@@ -1,0 +1,425 @@
+"""DPFE: a classifier cut in two, whose small code between the halves keeps attributes and loses identity.
+
+Implements "Deep Private-Feature Extraction" (Osia et al.): layer separation (section 4.1), a linear autoencoder
+started from PCA with a batch-normalised code (4.2), fine-tuning by eq. 7 in the form of the authors' public networks
+(a hinge), and noise of covariance r·C on the code (4.3). Simple, the paper's control, is the same without the
+contrastive term: here it gets the same batches, steps and rates. Several targets, several secrets.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from tacit.baselines.out_of_fold import Release, release_by_folds
+from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
+from tacit.filters.base import Filter, Knob, Problem
+from tacit.games.stack import choose_batch_size, choose_device
+from tacit.games.training import Training
+from tacit.labels import MISSING, Labels
+from tacit.nets.backbone import backbone
+from tacit.nets.code import LinearCode, output_in_chunks
+from tacit.nets.cut import Halves, check_takes, cut_network, default_cut
+from tacit.release.noise import derived_key, keyed_normal, new_key
+
+# the noise ratios of the paper's curves
+RATIOS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 4.0, 6.0, 8.0)
+
+
+class DPFE(Filter):
+    """A code between the client's and the cloud's half of a classifier, trained to lose who it is from.
+
+    Parameters
+    ----------
+    network : a trained classifier (an `nn.Sequential`, or one that `torch.fx` can trace) with one output per class,
+        target after target in the order of y's columns. It is given arrays as they are, tables as encoded numbers,
+        and is copied before it is changed. None, or a factory ``(n_in, n_out) -> nn.Module``: trained here first, on
+        standardised records
+    cut : name of the layer after which to cut (`tacit.nets.cut.cut_names`); None takes the deepest hidden one
+    n_components : size of the code
+    beta : weight of the contrastive term
+    margin : records of the same person should lie this far apart; those of different people, together. A
+        normalised code of k numbers has a typical distance of sqrt(2k)
+    noise_ratio : the knob, r: the code is released with noise of covariance r times its own. May be changed after
+        the fit (`set_params`): one model has many operating points
+    simple : leave the contrastive term out (the paper's *Simple* model)
+    epochs : of fine-tuning; the contrastive term enters after the first quarter
+    backbone_epochs : of training the network, where it is trained here
+    batch_size, learning_rate : of both; batch_size None suits the data
+    random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+    checkpoint : file (and one beside it, ".backbone") from which a killed training goes on
+
+    Attributes
+    ----------
+    client_ : the client half: records as the network takes them -> code, before noise
+    head_ : the cloud half: code -> outputs, target after target
+    classes_ : per target, the class values
+    covariance_ : (k, k) of the code on the training rows
+    cut_ : where the network was cut
+    history_ : list of dicts, one per epoch. The losses say nothing about what leaks. Use `tacit.audit`
+
+    The noise is in proportion to the code, but the code is not clipped and the noise not the same in every direction,
+    so no certificate is claimed: audits say "audited".
+
+    Examples
+    --------
+    >>> import tacit
+    >>> data = tacit.load_dataset("quadrants", n=400)
+    >>> f = tacit.DPFE(n_components=2, epochs=4, backbone_epochs=4, random_state=0)
+    >>> Z = f.fit(data.X, data.y, sensitive_features=data.sensitive).transform(data.X)
+    >>> Z.shape, list(f.answer(Z).columns)
+    ((400, 2), ['colour'])
+    """
+
+    knob = Knob("noise_ratio", utility_rises=False, values=RATIOS)
+
+    def __init__(
+        self,
+        network: nn.Module | Callable[[Any, int], nn.Module] | None = None,
+        cut: str | None = None,
+        n_components: int = 10,
+        *,
+        beta: float = 0.01,
+        margin: float = 10.0,
+        noise_ratio: float = 0.1,
+        simple: bool = False,
+        epochs: int = 20,
+        backbone_epochs: int = 10,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        random_state: Any = None,
+        device: str = "auto",
+        verbose: bool = False,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.network = network
+        self.cut = cut
+        self.n_components = n_components
+        self.beta = beta
+        self.margin = margin
+        self.noise_ratio = noise_ratio
+        self.simple = simple
+        self.epochs = epochs
+        self.backbone_epochs = backbone_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = bool(self.noise_ratio)  # every object draws a key of its own
+        return tags
+
+    # -- the client: records -> code + noise ------------------------------------------------------------
+
+    def noiseless(self, X: Any) -> np.ndarray:
+        """The code before its noise: never for release."""
+        check_is_fitted(self)
+        return output_in_chunks(self.client_, self._encode(X))
+
+    def redraw(self) -> DPFE:
+        """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
+        check_is_fitted(self)
+        twin = copy.copy(self)
+        twin._key = new_key()
+        return twin
+
+    def _release(self, X: np.ndarray) -> np.ndarray:
+        return self._with_noise(output_in_chunks(self.client_, X), X)
+
+    def _with_noise(self, code: np.ndarray, X: np.ndarray) -> np.ndarray:
+        check_number("noise_ratio", self.noise_ratio, 0)
+        if not self.noise_ratio:
+            return code
+        # keyed by the record, never by random_state: asking again gives the same draw; another ratio or another fit
+        # gets another, for the same draw at two sizes could be solved for the code
+        key = derived_key(self._key, self.noise_ratio, self.covariance_)
+        return code + np.sqrt(self.noise_ratio) * keyed_normal(key, X, code.shape[1]) @ self._root.T
+
+    # -- the cloud: code -> answers ---------------------------------------------------------------------
+
+    def answer(self, Z: Any) -> pd.DataFrame:
+        """What the cloud tells from released codes: the likeliest class of each target."""
+        found = self.answer_proba(Z)
+        return pd.DataFrame(
+            {n: c[p.argmax(axis=1)] for (n, p), c in zip(found.items(), self.classes_, strict=True)}  # type: ignore[arg-type]
+        )
+
+    def answer_proba(self, Z: Any) -> dict[str, np.ndarray]:
+        """The same as probabilities: per target (n, classes)."""
+        check_is_fitted(self)
+        codes = np.asarray(Z, dtype=np.float64)
+        if codes.ndim != 2 or codes.shape[1] != self._n_features_out:
+            raise InputError(f"a code has {self._n_features_out} numbers; found an array of shape {codes.shape}")
+        logits = torch.from_numpy(output_in_chunks(self.head_, codes))
+        parts = torch.split(logits, [len(c) for c in self.classes_], dim=1)
+        return {n: torch.softmax(p, 1).numpy() for n, p in zip(self._target_names, parts, strict=True)}
+
+    # -- learning: procedure 1 --------------------------------------------------------------------------
+
+    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+        problem = super()._prepare(X, y, sensitive_features, units)
+        if isinstance(self.network, nn.Module) and not self._fitted_on_table:
+            self.encoder_ = AsGiven()  # a trained network expects the scale it was trained on
+            problem = replace(problem, X=self._encode(X))
+        return problem
+
+    def _learn(self, problem: Problem) -> None:
+        self._check_parameters()
+        check_pairs(problem.sensitive)
+        found = learn(self, problem, self.checkpoint)
+        self.client_, self.head_, self.cut_, self.history_ = found.client, found.head, found.cut, found.history
+        for text in found.notes:
+            self._note(text, TacitWarning)
+        self.classes_, self._target_names = problem.targets.classes, problem.targets.names
+        self._n_features_out = self.n_components
+        code = output_in_chunks(self.client_, problem.X)
+        self.covariance_ = np.atleast_2d(np.cov(code, rowvar=False))
+        values, vectors = np.linalg.eigh(self.covariance_)
+        self._root = vectors * np.sqrt(np.clip(values, 0, None))
+        # refitted alike, the same object draws alike: two fits of a table cannot be averaged either
+        self._key = getattr(self, "_key", None) or new_key()
+        self._problem = problem
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        def learn_part(part: Problem) -> Release:
+            client = learn(self, part, None).client
+            return lambda X: output_in_chunks(client, X)
+
+        X = self._problem.X
+        like = lambda X: output_in_chunks(self.client_, X)  # noqa: E731
+        return self._with_noise(release_by_folds(self._problem, learn_part, n_folds=3, like=like), X)
+
+    def _check_parameters(self) -> None:
+        for name in ("n_components", "epochs", "backbone_epochs"):
+            check_number(name, getattr(self, name), 1, whole=True)
+        for name in ("beta", "margin", "noise_ratio"):
+            check_number(name, getattr(self, name), 0)
+        check_number("batch_size", self.batch_size, 2, whole=True, optional=True)
+        check_number("learning_rate", self.learning_rate, 1e-12)
+        if self.network is not None and not callable(self.network):
+            raise InputTypeError(
+                f"network is a {type(self.network).__name__}; pass a trained torch.nn.Module, or a factory "
+                f"(n_in, n_out) -> torch.nn.Module"
+            )
+
+
+class AsGiven:
+    """Leaves records as they are."""
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return X
+
+
+class Learned:
+    """What came of a training."""
+
+    def __init__(self, client: nn.Module, head: nn.Module, cut: str, history: list[Any], notes: list[str]) -> None:
+        self.client, self.head = (m.cpu().double().eval() for m in (client, head))
+        self.cut, self.history, self.notes = cut, history, notes
+
+
+def learn(f: DPFE, problem: Problem, checkpoint: str | None) -> Learned:
+    """Procedure 1: original network, PCA on the cut layer's output, then fine-tuning; in the filter's settings."""
+    device = choose_device(f.device)
+    data = Records(problem, device, choose_batch_size(f.batch_size, len(problem.X)))
+    n_outputs = sum(len(c) for c in problem.targets.classes)
+    identity, notes, history = _identity(f, problem), list[str](), list[dict[str, Any]]()
+    if isinstance(f.network, nn.Module):
+        network = copy.deepcopy(f.network).float().to(device)
+        _check_outputs(network, data, n_outputs, problem.targets)
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(problem.seed)
+            network = (f.network or backbone)(problem.n_in, n_outputs).to(device)
+        _check_outputs(network, data, n_outputs, problem.targets)
+        training = _training(f, {"network": network}, f.backbone_epochs, problem.seed, identity, "network", checkpoint)
+        with training:
+            for _ in training.epochs():
+                network.train()
+                told = data.epoch(
+                    training, lambda rows: {"attributes": data.attributes(network(data.X[rows]), rows)}
+                )
+                training.record(score=-told["attributes"], **told)
+        history += [{"stage": "network", **line} for line in training.history]
+        if training.interrupted:
+            notes.append("interrupted before fine-tuning: the code is that of PCA and withholds nothing on purpose")
+    cut = f.cut if f.cut is not None else default_cut(network)
+    halves = cut_network(network, cut)
+    code = LinearCode.from_pca(halves.client, data.X, f.n_components, problem.seed, cut).to(device)
+    if not notes:
+        history += _fine_tune(f, problem, data, halves, code, identity, checkpoint)
+    client = nn.Sequential(halves.client, code.encoder)
+    return Learned(client, nn.Sequential(code.decoder, halves.cloud), cut, history, notes)
+
+
+def _fine_tune(
+    f: DPFE, problem: Problem, data: Records, halves: Halves, code: LinearCode, identity: str, checkpoint: str | None
+) -> list[dict[str, Any]]:
+    """Eq. 7; the Simple model (the first quarter of the epochs, or `simple`) is the same with beta 0."""
+    modules = {"client": halves.client, "code": code, "cloud": halves.cloud}
+    training = _training(f, modules, f.epochs, problem.seed + 1, identity, "fine-tuning", checkpoint)
+    warm_up = f.epochs // 4
+    with training:
+        for epoch in training.epochs():
+            beta = 0.0 if f.simple or epoch < warm_up else f.beta
+
+            def losses(rows: Tensor, beta: float = beta) -> dict[str, Tensor]:
+                z = code.encoder(halves.client(data.X[rows]))
+                kept = data.attributes(halves.cloud(code.decoder(z)), rows)
+                hidden = data.contrast(z, rows, f.margin)
+                return {"loss": kept + beta * hidden, "attributes": kept.detach(), "contrast": hidden.detach()}
+
+            for module in modules.values():
+                module.train()
+            told = data.epoch(training, losses)
+            # before the contrastive term enters, the loss is of another kind: no candidate for the best state
+            training.record(score=None if epoch < warm_up else -told["loss"], **told)
+    return [{"stage": "fine-tuning", **line} for line in training.history]
+
+
+class Records:
+    """The training records on their device, in batches of pairs, and the two losses of eq. 7."""
+
+    def __init__(self, problem: Problem, device: torch.device, batch_size: int) -> None:
+        self.X = torch.as_tensor(problem.X, dtype=torch.float32, device=device)
+        self.y = torch.as_tensor(problem.targets.codes, device=device)
+        self.s = torch.as_tensor(problem.sensitive.codes, device=device)
+        self.sizes = [len(c) for c in problem.targets.classes]
+        self.batch_size = max(2, min(batch_size, len(problem.X)))
+        self.partners = Partners(problem.sensitive.codes[:, 0]) if len(problem.sensitive) else None
+
+    def epoch(self, training: Training, losses: Callable[[Tensor], dict[str, Tensor]]) -> dict[str, float]:
+        """One pass; the first of the losses is descended. Returns their means."""
+        (adam,) = training.optimisers.values()
+        totals: dict[str, Tensor] = {}
+        batches = list(self.batches(training.rng))
+        for rows in batches:
+            now = losses(torch.from_numpy(rows).to(self.X.device))
+            adam.zero_grad()
+            next(iter(now.values())).backward()
+            adam.step()
+            for name, value in now.items():
+                totals[name] = totals.get(name, 0) + value.detach() / len(batches)
+        return {name: float(value) for name, value in totals.items()}
+
+    def batches(self, rng: np.random.Generator) -> Any:
+        """Half of a batch at random, the other half records of the same people: pairs of both kinds in every batch."""
+        n, size = len(self.X), self.batch_size
+        order = rng.permutation(n)
+        if self.partners is not None:
+            size = size // 2
+        for start in range(0, max(1, n // size) * size, size):
+            rows = order[start : start + size]
+            yield rows if self.partners is None else np.concatenate([rows, self.partners.of(rows, rng)])
+
+    def attributes(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        """The classification loss (eq. 7, first term): cross-entropies of all targets, unknown labels left out."""
+        kept = outputs.new_zeros(())
+        for logits, codes in zip(torch.split(outputs, self.sizes, dim=1), self.y[rows].T, strict=True):
+            if (codes != MISSING).any():
+                kept = kept + nn.functional.cross_entropy(logits, codes, ignore_index=MISSING)
+        return kept
+
+    def contrast(self, code: Tensor, rows: Tensor, margin: float) -> Tensor:
+        """The contrastive loss of every secret."""
+        hidden = code.new_zeros(())
+        for secret in self.s[rows].T:
+            hidden = hidden + contrastive(code, secret, margin)
+        return hidden
+
+
+def contrastive(code: Tensor, secret: Tensor, margin: float) -> Tensor:
+    """Eq. 7's second term as a hinge: different people pay d²/2, the same person max(margin - d, 0)²/2.
+
+    Over all pairs in the batch. The two kinds weigh alike, for a pair at random is nearly always of two people.
+
+    Examples
+    --------
+    >>> code = torch.tensor([[0., 0.], [3., 4.]])
+    >>> contrastive(code, torch.tensor([0, 1]), 10).item(), contrastive(code, torch.tensor([0, 0]), 10).item()
+    (12.5, 12.5)
+    """
+    distance = torch.pdist(code)
+    i, j = torch.triu_indices(len(code), len(code), 1, device=code.device)
+    known = (secret[i] != MISSING) & (secret[j] != MISSING)
+    same = known & (secret[i] == secret[j])
+    different = known & ~same
+    together = (distance.square() / 2 * different).sum() / different.sum().clamp_min(1)
+    apart = (torch.relu(margin - distance).square() / 2 * same).sum() / same.sum().clamp_min(1)
+    return together + apart
+
+
+class Partners:
+    """For every record another one of the same class, at random; itself where it has no other."""
+
+    def __init__(self, codes: np.ndarray) -> None:
+        self.order = np.argsort(codes, kind="stable")
+        self.place = np.argsort(self.order)
+        self.first = np.searchsorted(codes[self.order], codes, "left")
+        self.count = np.searchsorted(codes[self.order], codes, "right") - self.first
+
+    def of(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        count, first = self.count[rows], self.first[rows]
+        shift = rng.integers(1, np.maximum(count, 2))
+        return self.order[first + (self.place[rows] - first + shift) % count]
+
+
+def check_pairs(sensitive: Labels) -> None:
+    """Refuse a person with a single record: there is nothing of the same person to tell it apart from."""
+    for i, name in enumerate(sensitive.names):
+        codes = sensitive.codes[:, i]
+        alone = np.flatnonzero(np.bincount(codes[codes != MISSING]) == 1)
+        if len(alone):
+            value = sensitive.classes[i][alone[0]]
+            row = int(np.flatnonzero(codes == alone[0])[0])
+            raise InputError(
+                f"sensitive column {name!r}: {value!r} has one record only (row {row}), but the contrastive loss compares "
+                f"records of the same class; pass more of {value!r}, leave that row out, or mark it unknown (None)"
+            )
+
+
+def _check_outputs(network: nn.Module, data: Records, n_outputs: int, targets: Labels) -> None:
+    found = tuple(check_takes(network, data.X[:2]).shape)
+    if found != (2, n_outputs):
+        wanted = ", ".join(f"{n}: {len(c)}" for n, c in zip(targets.names, targets.classes, strict=True))
+        raise InputError(
+            f"the network gives {found[1:]} numbers a record, but the targets have {n_outputs} classes in all ({wanted}); "
+            f"pass a network with one output per class, target after target"
+        )
+
+
+def _training(
+    f: DPFE, modules: dict[str, nn.Module], epochs: int, seed: int, identity: str, stage: str, checkpoint: str | None
+) -> Training:
+    adam = torch.optim.Adam([p for m in modules.values() for p in m.parameters()], lr=f.learning_rate)
+    path = None if checkpoint is None else f"{checkpoint}.backbone" if stage == "network" else checkpoint
+    return Training(
+        modules, {"adam": adam}, epochs, seed, checkpoint=path, identity=identity, verbose=f.verbose, label=stage
+    )
+
+
+def _identity(f: DPFE, problem: Problem) -> str:
+    """What a checkpoint must agree on: the settings that shape the training, the records, the network's start."""
+    shaping = ("cut", "n_components", "beta", "margin", "simple", "epochs", "backbone_epochs", "batch_size")
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (problem.X, problem.targets.codes, problem.sensitive.codes):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    if isinstance(f.network, nn.Module):
+        for tensor in f.network.state_dict().values():
+            digest.update(tensor.detach().cpu().numpy().tobytes())
+    told = {name: getattr(f, name) for name in (*shaping, "learning_rate")}
+    return json.dumps({"filter": "DPFE", **told, "seed": problem.seed, "data": digest.hexdigest()}, default=str)
