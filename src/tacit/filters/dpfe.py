@@ -47,9 +47,10 @@ class DPFE(Filter):
         standardised records
     cut : name of the layer after which to cut (`tacit.nets.cut.cut_names`); None takes the deepest hidden one
     n_components : size of the code
-    beta : weight of the contrastive term
+    beta : weight of the contrastive term (.01 in the authors' networks)
     margin : records of the same person should lie this far apart; those of different people, together. A
-        normalised code of k numbers has a typical distance of sqrt(2k)
+        normalised code of k numbers has a typical distance of sqrt(2k); a margin far beyond that (10 in the authors'
+        networks) scatters records of one person without end, and hides them less well
     noise_ratio : the knob, r: the code is released with noise of covariance r times its own. May be changed after
         the fit (`set_params`): one model has many operating points
     simple : leave the contrastive term out (the paper's *Simple* model)
@@ -61,6 +62,7 @@ class DPFE(Filter):
 
     Attributes
     ----------
+    network_ : the original network: trained (or given), not yet cut
     client_ : the client half: records as the network takes them -> code, before noise
     head_ : the cloud half: code -> outputs, target after target
     classes_ : per target, the class values
@@ -89,8 +91,8 @@ class DPFE(Filter):
         cut: str | None = None,
         n_components: int = 10,
         *,
-        beta: float = 0.01,
-        margin: float = 10.0,
+        beta: float = 0.05,
+        margin: float = 5.0,
         noise_ratio: float = 0.1,
         simple: bool = False,
         epochs: int = 20,
@@ -154,9 +156,7 @@ class DPFE(Filter):
     def answer(self, Z: Any) -> pd.DataFrame:
         """What the cloud tells from released codes: the likeliest class of each target."""
         found = self.answer_proba(Z)
-        return pd.DataFrame(
-            {n: c[p.argmax(axis=1)] for (n, p), c in zip(found.items(), self.classes_, strict=True)}  # type: ignore[arg-type]
-        )
+        return pd.DataFrame({n: c[p.argmax(axis=1)] for (n, p), c in zip(found.items(), self.classes_, strict=True)})
 
     def answer_proba(self, Z: Any) -> dict[str, np.ndarray]:
         """The same as probabilities: per target (n, classes)."""
@@ -181,7 +181,8 @@ class DPFE(Filter):
         self._check_parameters()
         check_pairs(problem.sensitive)
         found = learn(self, problem, self.checkpoint)
-        self.client_, self.head_, self.cut_, self.history_ = found.client, found.head, found.cut, found.history
+        self.network_, self.client_, self.head_ = found.network, found.client, found.head
+        self.cut_, self.history_ = found.cut, found.history
         for text in found.notes:
             self._note(text, TacitWarning)
         self.classes_, self._target_names = problem.targets.classes, problem.targets.names
@@ -225,11 +226,13 @@ class AsGiven:
 
 
 class Learned:
-    """What came of a training."""
+    """What came of a training: the original network, the two halves around the code, and what was noted."""
 
-    def __init__(self, client: nn.Module, head: nn.Module, cut: str, history: list[Any], notes: list[str]) -> None:
-        self.client, self.head = (m.cpu().double().eval() for m in (client, head))
-        self.cut, self.history, self.notes = cut, history, notes
+    def __init__(self, network: nn.Module, client: nn.Module, head: nn.Module, cut: str) -> None:
+        self.network, self.client, self.head = (m.cpu().double().eval() for m in (network, client, head))
+        self.cut = cut
+        self.history: list[dict[str, Any]] = []
+        self.notes: list[str] = []
 
 
 def learn(f: DPFE, problem: Problem, checkpoint: str | None) -> Learned:
@@ -250,9 +253,7 @@ def learn(f: DPFE, problem: Problem, checkpoint: str | None) -> Learned:
         with training:
             for _ in training.epochs():
                 network.train()
-                told = data.epoch(
-                    training, lambda rows: {"attributes": data.attributes(network(data.X[rows]), rows)}
-                )
+                told = data.epoch(training, lambda rows: {"attributes": data.attributes(network(data.X[rows]), rows)})
                 training.record(score=-told["attributes"], **told)
         history += [{"stage": "network", **line} for line in training.history]
         if training.interrupted:
@@ -262,8 +263,10 @@ def learn(f: DPFE, problem: Problem, checkpoint: str | None) -> Learned:
     code = LinearCode.from_pca(halves.client, data.X, f.n_components, problem.seed, cut).to(device)
     if not notes:
         history += _fine_tune(f, problem, data, halves, code, identity, checkpoint)
-    client = nn.Sequential(halves.client, code.encoder)
-    return Learned(client, nn.Sequential(code.decoder, halves.cloud), cut, history, notes)
+    client, head = nn.Sequential(halves.client, code.encoder), nn.Sequential(code.decoder, halves.cloud)
+    found = Learned(network, client, head, cut)
+    found.history, found.notes = history, notes
+    return found
 
 
 def _fine_tune(
@@ -384,11 +387,11 @@ def check_pairs(sensitive: Labels) -> None:
         codes = sensitive.codes[:, i]
         alone = np.flatnonzero(np.bincount(codes[codes != MISSING]) == 1)
         if len(alone):
-            value = sensitive.classes[i][alone[0]]
+            value = str(sensitive.classes[i][alone[0]])
             row = int(np.flatnonzero(codes == alone[0])[0])
             raise InputError(
-                f"sensitive column {name!r}: {value!r} has one record only (row {row}), but the contrastive loss compares "
-                f"records of the same class; pass more of {value!r}, leave that row out, or mark it unknown (None)"
+                f"sensitive column {name!r}: {value!r} has one record only (row {row}), but the contrastive loss "
+                f"compares records of the same class; pass more of {value!r}, leave that row out, or mark it unknown (None)"
             )
 
 
@@ -397,8 +400,8 @@ def _check_outputs(network: nn.Module, data: Records, n_outputs: int, targets: L
     if found != (2, n_outputs):
         wanted = ", ".join(f"{n}: {len(c)}" for n, c in zip(targets.names, targets.classes, strict=True))
         raise InputError(
-            f"the network gives {found[1:]} numbers a record, but the targets have {n_outputs} classes in all ({wanted}); "
-            f"pass a network with one output per class, target after target"
+            f"the network gives {found[1:]} numbers a record, but the targets have {n_outputs} classes in all "
+            f"({wanted}); pass a network with one output per class, target after target"
         )
 
 

@@ -7,7 +7,7 @@ from math import prod
 
 from torch import nn
 
-WIDTHS = (32, 64, 64)
+WIDTHS = (16, 32, 64)
 
 
 def backbone(n_in: int | tuple[int, ...], n_out: int) -> nn.Sequential:

@@ -1,0 +1,266 @@
+"""DPFE against Simple and the original network: MotionSense (gender and activity kept) and CMU faces, who is hidden.
+
+    python benchmarks/dpfe.py [--device cuda] [--rows 3000 --epochs 12] [--only faces] [--seeds 3] [--out FILE]
+
+MotionSense: the filter learns from the official training recordings; of every test recording (one per person and
+activity) the first 60 % of the time is the attackers', the rest is the test, and windows that straddle the cut are
+dropped. Faces: images at random, half for the filter, three tenths for the attackers, the rest is the test; several
+such splits. Margin and beta are fixed beforehand, on a validation part of the training recordings (--tune).
+
+Per seed: accuracy at zero noise with intervals (by recording, by image), then for Simple and DPFE the curve over the
+noise ratio of accuracy, log-rank privacy of the best attacker and 1-NN error, and where DPFE is Acc-Priv superior.
+Prints as it goes and writes benchmarks/dpfe.json (or --out) after every model, and figures beside it (--figures).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+import tacit
+from tacit.audit.likeness import reconstruction
+from tacit.audit.measures import mean_measure
+from tacit.audit.noise_curve import noise_curve
+from tacit.audit.superiority import superiority
+from tacit.dataset import Dataset, allot
+from tacit.filters.dpfe import RATIOS
+from tacit.nets.backbone import backbone
+from tacit.nets.code import output_in_chunks
+from tacit.nets.cut import cost_of_cuts
+from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
+
+WINDOW, STRIDE = 128, 10
+# fixed by --tune, on parts of the training rows (seed 100); steps and rates are the same for Simple
+SETTINGS = {
+    "motionsense": {"beta": 0.05, "margin": 5.0, "epochs": 24, "backbone_epochs": 8, "batch_size": 256},
+    "faces": {"beta": 0.05, "margin": 5.0, "epochs": 60, "backbone_epochs": 20, "batch_size": 64},
+}
+TUNE = [{"beta": b, "margin": m} for m in (3.0, 5.0, 10.0) for b in (0.01, 0.05, 0.2)]
+PRIVACY = ("log_rank", "nn_error")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--device", default="auto")
+    arguments.add_argument("--rows", type=int, default=None, help="most training rows of MotionSense")
+    arguments.add_argument("--only", default="", choices=["", "motionsense", "faces"])
+    arguments.add_argument("--seeds", type=int, default=3)
+    arguments.add_argument("--epochs", type=int, default=None, help="of fine-tuning, for reduced runs")
+    arguments.add_argument("--draws", type=int, default=None, help="noises per record (1 for windows, 5 for faces)")
+    arguments.add_argument("--tune", action="store_true", help="choose beta and margin on training rows, and stop")
+    arguments.add_argument("--figures", default=None, help="folder for the figures")
+    arguments.add_argument("--out", default=str(Path(__file__).with_suffix(".json")))
+    chosen = arguments.parse_args()
+    warnings.simplefilter("ignore")
+    results: dict[str, object] = {}
+    for name, make in (("faces", faces), ("motionsense", motionsense)):
+        if chosen.only not in name:
+            continue
+        began = time.perf_counter()
+        results[name] = tune(name, make, chosen) if chosen.tune else study(name, make, chosen, results)
+        print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
+        write(chosen.out, results)
+
+
+def study(name, make, chosen, results) -> dict[str, object]:
+    """All seeds of one data set; curves are pooled by averaging over seeds."""
+    out: dict[str, object] = {"settings": SETTINGS[name], "seeds": []}
+    results[name] = out
+    for seed in range(chosen.seeds):
+        train, attack, test = make(seed, chosen.rows)
+        print(f"{name}, seed {seed}: {len(train)} / {len(attack)} / {len(test)} records", flush=True)
+        found = one_seed(name, seed, train, attack, test, chosen)
+        out["seeds"].append(found)
+        if chosen.figures and seed == 0:
+            draw(name, found, train, attack, test, chosen)
+        for f in found.values():
+            f.pop("filter", None)
+        out["superior"] = verdicts(out["seeds"])
+        out["zero_noise"] = zero_noise(out["seeds"])
+        write(chosen.out, results)
+    for measure, verdict in out["superior"].items():
+        print(f"{name}, mean over {chosen.seeds} seeds, {measure}: {verdict['told']}", flush=True)
+    print(f"{name}, accuracy at zero noise: {out['zero_noise']}", flush=True)
+    return out
+
+
+def one_seed(name, seed, train, attack, test, chosen) -> dict[str, dict[str, object]]:
+    draws = chosen.draws or (5 if name == "faces" else 1)
+    found: dict[str, dict[str, object]] = {}
+    for model in ("Simple", "DPFE"):
+        began = time.perf_counter()
+        f = fitted(name, seed, train, chosen, simple=model == "Simple")
+        seconds = time.perf_counter() - began
+        curve = noise_curve(
+            f,
+            attack,
+            test,
+            RATIOS,
+            draws=draws,
+            seed=seed,
+            tell=lambda text, m=model: print(f"   {m}: {text}", flush=True),
+        )
+        found[model] = {"seconds": seconds, "curve": curve.to_dict("records"), "filter": f}
+    found["original"] = original(found["Simple"]["filter"], test)
+    print(f"   original network: accuracy {found['original']['accuracy']}", flush=True)
+    for measure in PRIVACY:
+        verdict = superiority(*(points(found[m]["curve"], measure) for m in ("DPFE", "Simple")))
+        print(f"   {measure}: DPFE {verdict}", flush=True)
+    return found
+
+
+def fitted(name, seed, train, chosen, **more) -> tacit.DPFE:
+    shorter = {} if chosen.epochs is None else {"epochs": chosen.epochs, "backbone_epochs": max(1, chosen.epochs // 3)}
+    f = tacit.DPFE(random_state=seed, device=chosen.device, **{**SETTINGS[name], **shorter, **more})
+    return f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
+
+
+def original(f, test) -> dict[str, float]:
+    """The network before it was cut and given a small code."""
+    logits = output_in_chunks(f.network_, f.encoder_.transform(np.asarray(test.X, dtype=float)))
+    places = np.cumsum([len(c) for c in f.classes_])[:-1]
+    guesses = [c[p.argmax(axis=1)] for c, p in zip(f.classes_, np.split(logits, places, axis=1), strict=True)]
+    right = np.mean([g == test.y[t].to_numpy() for g, t in zip(guesses, test.y, strict=True)], axis=0)
+    of = mean_measure(right, float("nan"), test.units_of(), 0.95)
+    return {"accuracy": of.value, "accuracy_low": of.low, "accuracy_high": of.high}
+
+
+def verdicts(seeds) -> dict[str, dict[str, object]]:
+    """Definition 11 on the curves averaged over seeds, as they are and with half an interval's tolerance."""
+    out = {}
+    for measure in PRIVACY:
+        curves = [np.mean([points(s[m]["curve"], measure) for s in seeds], axis=0) for m in ("DPFE", "Simple")]
+        half = np.mean([[(p[f"{measure}_high"] - p[f"{measure}_low"]) / 2 for p in s["DPFE"]["curve"]] for s in seeds])
+        plain, lenient = superiority(*curves), superiority(*curves, tolerance=half / np.sqrt(len(seeds)))
+        out[measure] = {
+            "told": str(plain),
+            "superior": plain.superior,
+            "where_not": plain.where_not,
+            "within_the_interval": lenient.superior,
+            "tolerance": lenient.tolerance,
+            "gain": [plain.smallest, plain.mean, plain.largest],
+            "by_seed": [superiority(*(points(s[m]["curve"], measure) for m in ("DPFE", "Simple"))).mean for s in seeds],
+        }
+    return out
+
+
+def zero_noise(seeds) -> dict[str, list[float]]:
+    """Mean over seeds of accuracy and of its interval's ends."""
+    out = {}
+    for model in ("Simple", "DPFE"):
+        first = [s[model]["curve"][0] for s in seeds]
+        out[model] = [
+            round(float(np.mean([p[k] for p in first])), 4) for k in ("accuracy", "accuracy_low", "accuracy_high")
+        ]
+    out["original"] = [
+        round(float(np.mean([s["original"][k] for s in seeds])), 4)
+        for k in ("accuracy", "accuracy_low", "accuracy_high")
+    ]
+    return out
+
+
+def points(curve, measure) -> np.ndarray:
+    return np.array([[p["accuracy"], p[measure]] for p in curve])
+
+
+# -- data ---------------------------------------------------------------------------------------------
+
+
+def faces(seed: int, rows: int | None) -> tuple[Dataset, ...]:
+    """Images at random within a person: splitting by all labels would leave attackers one image of each kind."""
+    data = tacit.load_dataset("cmu_faces", target=("sunglasses", "pose"))
+    part = allot(pd.factorize(data.sensitive["person"])[0], np.array([0.5, 0.3, 0.2]), seed)
+    return tuple(data.take(part == i) for i in range(3))
+
+
+def motionsense(seed: int, rows: int | None) -> tuple[Dataset, ...]:
+    loaded = tacit.load_dataset("motionsense", sensitive=("identity", "gender"))
+    y = loaded.y.assign(gender=loaded.sensitive["gender"])
+    bout = loaded.units_of("identity")
+    data = Dataset(loaded.X, y, loaded.sensitive[["identity"]], bout, "motionsense", official=loaded.official)
+    train, fresh = data.split("official")
+    if rows is not None and rows < len(train):
+        train = train.take(np.sort(np.random.default_rng(seed).permutation(len(train))[:rows]))
+    attack, test = in_time(fresh, 0.6)
+    if rows is not None:  # attackers and test in proportion
+        rng = np.random.default_rng(seed)
+        attack, test = (
+            d.take(np.sort(rng.permutation(len(d))[:most])) for d, most in ((attack, rows), (test, rows // 2))
+        )
+    return train, attack, test
+
+
+def in_time(data: Dataset, share: float) -> tuple[Dataset, Dataset]:
+    """Of every recording the first part and the rest, without the windows that share samples with both."""
+    unit = data.units_of()
+    place = pd.Series(unit).groupby(unit).cumcount().to_numpy()
+    length = pd.Series(unit).map(pd.Series(unit).value_counts()).to_numpy()
+    gap = WINDOW // STRIDE
+    attack, test = data.take(place < share * length), data.take(place >= np.ceil(share * length) + gap)
+    # attackers choose among themselves on pieces of recordings they know the rest of: what the test is to them
+    piece = (4 * place / (share * length)).astype(int)[place < share * length]
+    return dataclasses.replace(attack, units=4 * pd.factorize(attack.units_of())[0] + piece), test
+
+
+# -- choosing beta and margin ---------------------------------------------------------------------------
+
+
+def tune(name, make, chosen) -> list[dict[str, object]]:
+    """Every pair on parts of the training rows alone: the gain over Simple, and the accuracy at zero noise."""
+    train, _, _ = make(100, chosen.rows)
+    if name == "faces":
+        part = allot(pd.factorize(train.sensitive["person"])[0], np.array([0.5, 0.3, 0.2]), 100)
+        parts = [train.take(part == i) for i in range(3)]
+    else:
+        fit_part, fresh = train.split((0.6, 0.4), seed=100)
+        parts = [fit_part, *in_time(fresh, 0.6)]
+    found: list[dict[str, object]] = []
+    for settings in [{"simple": True}, *TUNE]:
+        f = fitted(name, 100, parts[0], chosen, **settings)
+        curve = noise_curve(f, *parts[1:], (0, 0.1, 0.3, 1, 4), draws=3 if name == "faces" else 1, seed=100)
+        line: dict[str, object] = {**settings, "curve": curve[["ratio", "accuracy", *PRIVACY]].to_dict("records")}
+        if found:
+            for m in PRIVACY:
+                line[m] = superiority(points(line["curve"], m), points(found[0]["curve"], m)).mean
+        found.append(line)
+        told = {k: (round(v, 3) if isinstance(v, float) else v) for k, v in line.items() if k != "curve"}
+        print(f"   {told}, accuracy at zero noise {line['curve'][0]['accuracy']:.3f}", flush=True)
+    return found
+
+
+# -- figures --------------------------------------------------------------------------------------------
+
+
+def draw(name, found, train, attack, test, chosen) -> None:
+    folder = Path(chosen.figures)
+    folder.mkdir(parents=True, exist_ok=True)
+    curves = {m: pd.DataFrame(found[m]["curve"]) for m in ("Simple", "DPFE")}
+    for measure in PRIVACY:
+        draw_curves(curves, measure).savefig(folder / f"{name}_{measure}.svg")
+    rebuilt = {}
+    for model in curves:
+        f = found[model]["filter"].set_params(noise_ratio=0.0)
+        rebuilt[model] = reconstruction(f.transform(attack.X), attack.X, f.transform(test.X), test.X).guess
+    draw_reconstructions(test.X, {m: r.reshape(test.X.shape) for m, r in rebuilt.items()}).savefig(
+        folder / f"{name}_reconstructions.svg"
+    )
+    net = backbone(train.X.shape[1:], 6)
+    draw_costs(cost_of_cuts(net, torch.zeros(1, *train.X.shape[1:]))).savefig(folder / f"{name}_costs.svg")
+
+
+def write(path: str, results: dict[str, object]) -> None:
+    out = Path(path)
+    earlier = json.loads(out.read_text()) if out.exists() else {}
+    out.write_text(json.dumps({**earlier, **results}, indent=1, default=lambda v: None))
+
+
+if __name__ == "__main__":
+    main()

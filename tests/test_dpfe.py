@@ -1,0 +1,355 @@
+"""DPFE: the code between the halves of a network keeps the targets and loses who it is from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from torch import nn
+
+import tacit
+from tacit.audit.noise_curve import noise_curve
+from tacit.audit.superiority import superiority
+from tacit.filters.dpfe import Partners, contrastive
+from tacit.games.training import Training
+from tacit.nets.backbone import backbone
+from tacit.nets.code import LinearCode
+from tacit.nets.cut import cost_of_cuts
+from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
+
+SMALL = {"epochs": 4, "backbone_epochs": 3, "random_state": 0, "device": "cpu"}
+
+
+def walkers(n=480, people=8, seed=0, noise=0.3):
+    """Windows (2, 16): the activity is the frequency; the person, a shape of their own."""
+    rng = np.random.default_rng(seed)
+    who, what = np.arange(n) % people, rng.integers(2, size=n)
+    t = np.arange(16) / 16
+    shapes = np.random.default_rng(99).standard_normal((people, 2, 16))
+    beat = np.sin(2 * np.pi * (2 + 2 * what[:, None]) * t + rng.uniform(0, 2 * np.pi, (n, 1)))
+    X = beat[:, None] + shapes[who] + noise * rng.standard_normal((n, 2, 16))
+    return tacit.Dataset(X, pd.DataFrame({"activity": what}), pd.DataFrame({"person": who}))
+
+
+def fit(data, **settings):
+    f = tacit.DPFE(**{**SMALL, **settings})
+    return f.fit(data.X, data.y, sensitive_features=data.sensitive, units=data.units)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return walkers(n=960).split((0.5, 0.3, 0.2), seed=0)
+
+
+@pytest.fixture(scope="module")
+def models(parts):
+    settings = {"epochs": 16, "backbone_epochs": 4, "batch_size": 64}
+    return {"Simple": fit(parts[0], simple=True, **settings), "DPFE": fit(parts[0], **settings)}
+
+
+# -- the parts of the method ------------------------------------------------------------------------
+
+
+def test_the_contrastive_loss_by_hand():
+    code = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 2.0]])
+    # pairs: (0,1) same, d=5; (0,2) different, d=2; (1,2) different, d²=13
+    expected = (7 - 5) ** 2 / 2 + (4 / 2 + 13 / 2) / 2
+    assert contrastive(code, torch.tensor([4, 4, 1]), 7.0).item() == pytest.approx(expected)
+    # an unknown person takes no part; beyond the margin the same person pays nothing
+    assert contrastive(code, torch.tensor([4, 4, -1]), 5.0).item() == 0
+
+
+def test_partners_are_others_of_the_same_class():
+    codes = np.array([0, 1, 0, 2, 1, 0])
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        rows = rng.permutation(6)
+        other = Partners(codes).of(rows, rng)
+        assert (codes[other] == codes[rows]).all()
+        assert (other != rows)[codes[rows] != 2].all()
+        assert (other == rows)[codes[rows] == 2].all()  # alone
+
+
+def test_the_code_starts_as_pca():
+    torch.manual_seed(0)
+    X = torch.randn(200, 6) @ torch.randn(6, 6)
+    code = LinearCode.from_pca(nn.Identity(), X, 6, 0, "x").eval()
+    assert torch.allclose(code.decoder(code.encoder(X)), X, atol=1e-3)
+    assert np.allclose(code.encoder(X).detach().numpy().std(axis=0), 1, atol=1e-2)
+    two = LinearCode.from_pca(nn.Identity(), X, 2, 0, "x").eval()
+    lost = (two.decoder(two.encoder(X)) - X).pow(2).mean()
+    values = np.linalg.eigvalsh(np.cov(X.numpy(), rowvar=False, bias=True))
+    assert lost.item() == pytest.approx(values[:-2].sum() / 6, rel=1e-3)
+
+
+# -- what it promises, with Simple as the control ----------------------------------------------------
+
+
+def test_it_withholds_the_person_that_simple_gives_away(parts, models):
+    _, attack, test = parts
+    found = {}
+    for name, f in models.items():
+        f = clone_with_noise(f, 0.0)
+        right = (f.answer(f.transform(test.X))["activity"] == test.y["activity"].to_numpy()).mean()
+        assert right > 0.95
+        attackers = {"1-NN": KNeighborsClassifier(1), "linear": LogisticRegression(max_iter=500)}
+        found[name] = {
+            a: model.fit(f.transform(attack.X), attack.sensitive["person"]).score(
+                f.transform(test.X), test.sensitive["person"]
+            )
+            for a, model in attackers.items()
+        }
+    assert found["Simple"]["linear"] > 0.4  # the control: guessing is .125
+    assert found["DPFE"]["linear"] < 0.6 * found["Simple"]["linear"]
+    assert found["DPFE"]["1-NN"] < 0.9 * found["Simple"]["1-NN"]
+
+
+def test_more_noise_means_less_accuracy_and_more_privacy(parts, models):
+    curves = {n: noise_curve(f, parts[1], parts[2], (0, 1, 8), attackers=["logistic"]) for n, f in models.items()}
+    for curve in curves.values():
+        assert curve["accuracy"].is_monotonic_decreasing
+        assert curve["log_rank"].iloc[-1] > curve["log_rank"].iloc[0]
+        assert ((curve["log_rank_low"] <= curve["log_rank"]) & (curve["log_rank"] <= curve["log_rank_high"])).all()
+    assert superiority(*(curves[n][["accuracy", "log_rank"]] for n in ("DPFE", "Simple"))).superior
+    assert len(draw_curves(curves).axes[0].lines) >= 2
+    with pytest.raises(tacit.TacitError, match="no column 'accurate'"):
+        draw_curves(curves, "accurate")
+
+
+def test_simple_and_dpfe_begin_alike_and_make_the_same_steps():
+    data = walkers(200)
+    simple, dpfe, free = fit(data, simple=True), fit(data), fit(data, beta=0.0)
+    assert len(simple.history_) == len(dpfe.history_)
+    warm_up = SMALL["backbone_epochs"] + SMALL["epochs"] // 4
+    assert simple.history_[:warm_up] == dpfe.history_[:warm_up]
+    assert simple.history_[-1]["loss"] != dpfe.history_[-1]["loss"]
+    assert np.array_equal(simple.noiseless(data.X), free.noiseless(data.X))
+
+
+def clone_with_noise(f, ratio):
+    twin = f.redraw()
+    return twin.set_params(noise_ratio=ratio)
+
+
+def test_the_noise_is_in_proportion_to_the_code_and_keyed_by_the_record(parts, models):
+    f, X = clone_with_noise(models["DPFE"], 0.5), parts[0].X
+    code = f.noiseless(X)
+    noise = np.concatenate([clone_with_noise(f, 0.5).transform(X) - code for _ in range(20)])
+    off = np.cov(noise, rowvar=False) - 0.5 * f.covariance_
+    assert np.abs(off).max() < 0.05 * np.abs(f.covariance_).max()
+    assert np.array_equal(f.transform(X), f.transform(X))
+    assert np.allclose(f.transform(X[5:9]), f.transform(X)[5:9])
+    small = (f.transform(X) - code) / np.sqrt(0.5)
+    f.set_params(noise_ratio=2.0)  # another ratio must not be the same draw at another size
+    other = (f.transform(X) - code) / np.sqrt(2.0)
+    assert abs(np.corrcoef(small.ravel(), other.ravel())[0, 1]) < 0.1
+
+
+def test_client_and_cloud_run_apart_and_together_are_the_whole(parts, models):
+    f, X = clone_with_noise(models["DPFE"], 0.0), parts[2].X
+    given = torch.from_numpy(f.encoder_.transform(X))
+    sent = f.client_(given).detach().numpy()
+    assert np.allclose(sent, f.transform(X))
+    logits = nn.Sequential(f.client_, f.head_)(given).detach().numpy()
+    assert np.allclose(torch.softmax(torch.from_numpy(logits), 1), f.answer_proba(sent)["activity"])
+    with pytest.raises(tacit.TacitError, match="a code has 10 numbers"):
+        f.answer(sent[:, :3])
+
+
+# -- networks, shapes, several columns ----------------------------------------------------------------
+
+
+class Traced(nn.Module):
+    """No Sequential, a skip in it, and an input scale of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.more, self.out = nn.Conv1d(2, 8, 3, padding=1), nn.Conv1d(8, 8, 1), nn.Linear(128, 2)
+
+    def forward(self, x):
+        x = torch.relu(self.conv(x / 100))
+        return self.out(torch.flatten(x + self.more(x), 1))
+
+
+def test_a_trained_network_is_cut_where_it_is_said_and_left_alone():
+    data = walkers(200)
+    network = Traced()
+    before = {k: v.clone() for k, v in network.state_dict().items()}
+    f = fit(tacit.Dataset(100 * data.X, data.y, data.sensitive), network=network, cut="relu", n_components=4)
+    assert f.cut_ == "relu"
+    assert f.transform(100 * data.X).shape == (200, 4)
+    assert [line["stage"] for line in f.history_] == ["fine-tuning"] * 4
+    assert all(torch.equal(before[k], v) for k, v in network.state_dict().items())
+    assert np.array_equal(
+        clone(f).fit(100 * data.X, data.y, sensitive_features=data.sensitive).covariance_, f.covariance_
+    )
+
+
+def test_rows_images_several_targets_and_secrets_and_unknown_labels():
+    rng = np.random.default_rng(0)
+    y = pd.DataFrame({"a": rng.integers(3, size=90), "b": rng.choice(["x", "y"], 90)}).astype(object)
+    s = pd.DataFrame({"who": rng.integers(5, size=90), "sex": rng.integers(2, size=90)}).astype(object)
+    y.iloc[:9, 0], s.iloc[3:12, 0] = None, None
+    for X in (rng.standard_normal((90, 12)), rng.standard_normal((90, 1, 10, 8)), rng.standard_normal((90, 2, 16))):
+        f = tacit.DPFE(**SMALL).fit(X, y, sensitive_features=s)
+        Z = f.transform(X)
+        assert Z.shape == (90, 10)
+        assert list(f.answer(Z).columns) == ["a", "b"]
+        assert set(f.answer(Z)["b"]) <= {"x", "y"}
+
+
+def test_training_rows_are_released_by_parts_that_did_not_see_them(parts):
+    data = parts[0].take(np.arange(120))
+    f = fit(data, noise_ratio=0.0)
+    out = f.release_training_rows()
+    assert out.shape == (120, 10)
+    assert not np.allclose(out, f.transform(data.X))
+    assert f.seen(data.X).all()
+
+
+def test_bad_input_says_what_was_found():
+    data = walkers(100)
+    for settings, message in (
+        ({"cut": "conv9"}, r"no cut called 'conv9'; did you mean 'conv\d'.*can be cut after conv1, norm1"),
+        (
+            {"network": backbone((2, 16), 5)},
+            r"gives \(5,\) numbers a record, but the targets have 2 classes.*activity: 2",
+        ),
+        ({"network": backbone((3, 16), 2)}, r"cannot take records of shape \(2, 16\)"),
+        ({"network": "resnet"}, "network is a str"),
+        ({"n_components": 500}, "n_components is 500, but layer 'relu' gives 128"),
+        ({"noise_ratio": -1}, "noise_ratio"),
+        ({"beta": "strong"}, "beta"),
+        ({"batch_size": 1}, "batch_size"),
+    ):
+        with pytest.raises(tacit.TacitError, match=message):
+            fit(data, **settings)
+    with pytest.raises(tacit.TacitError, match=r"no nn\.Sequential, and torch\.fx cannot trace"):
+        fit(data, network=Moody())
+    gap = data.X.copy()
+    gap[7, 1, 3] = np.nan
+    with pytest.raises(tacit.TacitError, match="NaN in row 7"):
+        fit(tacit.Dataset(gap, data.y, data.sensitive))
+    alone = data.sensitive.copy()
+    alone.iloc[41] = 77
+    with pytest.raises(tacit.TacitError, match=r"'person': '77' has one record only \(row 41\).*leave that row out"):
+        fit(tacit.Dataset(data.X, data.y, alone))
+    with pytest.raises(tacit.TacitError, match=r"shape \(2, 8\), but the filter knows \(2, 16\)"):
+        fit(data).transform(data.X[:, :, :8])
+
+
+class Moody(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(32, 2)
+
+    def forward(self, x):
+        return self.out(x.flatten(1)) if x.sum() > 0 else self.out(-x.flatten(1))
+
+
+# -- long trainings ---------------------------------------------------------------------------------
+
+
+def test_ctrl_c_leaves_a_usable_model_and_its_checkpoint_goes_on(tmp_path, monkeypatch):
+    data, path = walkers(120), str(tmp_path / "dpfe.safetensors")
+    whole = fit(data, noise_ratio=0.0)
+    record = Training.record
+
+    def stop(self, **told):
+        record(self, **told)
+        if self._label == "fine-tuning" and len(self.history) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "record", stop)
+    with pytest.warns(tacit.TacitWarning, match="interrupted after 2 of 4 epochs.*go on"):
+        part = fit(data, noise_ratio=0.0, checkpoint=path)
+    assert part.transform(data.X).shape == (120, 10)
+    monkeypatch.setattr(Training, "record", record)
+    resumed = fit(data, noise_ratio=0.0, checkpoint=path)
+    assert np.array_equal(resumed.transform(data.X), whole.transform(data.X))
+    with pytest.raises(tacit.TacitError, match="other settings"):
+        fit(data, beta=0.5, checkpoint=path)
+
+
+def test_ctrl_c_before_fine_tuning_is_said(monkeypatch):
+    record = Training.record
+
+    def stop(self, **told):
+        record(self, **told)
+        if len(self.history) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "record", stop)
+    data = walkers(120)
+    with pytest.warns(tacit.TacitWarning, match="interrupted before fine-tuning.*withholds nothing"):
+        f = fit(data)
+    assert np.isfinite(f.transform(data.X)).all()
+
+
+def test_after_kill_9_the_result_is_the_same(tmp_path):
+    path = str(tmp_path / "dpfe.safetensors")
+    code = f"""
+    import os, signal, sys
+    sys.path.insert(0, {os.path.dirname(__file__)!r})
+    import test_dpfe as t
+    write = t.Training._write
+    def killed(self, path):
+        write(self, path)
+        if self._label == "fine-tuning" and self._done == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+    t.Training._write = killed
+    t.torch.set_num_threads(1)
+    t.fit(t.walkers(120), noise_ratio=0.0, checkpoint={path!r})
+    """
+    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True)
+    assert ran.returncode == -9, ran.stderr.decode()
+    data = walkers(120)
+    resumed, whole = fit(data, noise_ratio=0.0, checkpoint=path), fit(data, noise_ratio=0.0)
+    assert np.array_equal(resumed.transform(data.X), whole.transform(data.X))
+    assert resumed.history_ == whole.history_
+
+
+# -- superiority and figures ------------------------------------------------------------------------
+
+
+def test_superiority_by_hand():
+    simple = [(0.9, 0.1), (0.5, 0.5)]
+    better = superiority([(0.9, 0.3), (0.5, 0.7)], simple)
+    assert better.superior
+    assert better.where_not == ()
+    assert (better.smallest, better.largest) == pytest.approx((0.2, 0.2))
+    worse = superiority(simple, [(0.9, 0.3), (0.5, 0.7)])
+    assert not worse.superior
+    assert worse.where_not == ((0.5, 0.9),)
+    # .3 flat against .1 -> .5: they cross at .7; below it, ours is less private
+    crossed = superiority([(0.9, 0.3), (0.5, 0.3)], simple)
+    assert crossed.where_not == ((0.5, 0.7),)
+    assert superiority([(0.9, 0.3), (0.5, 0.3)], simple, tolerance=0.25).superior
+    assert not superiority(simple, simple).superior
+    # a point beaten by another of its own curve is not used
+    assert superiority([*simple, (0.7, 0.0)], [(0.9, 0.05), (0.5, 0.3)]).superior
+    assert superiority([(0.8, 0.3), (0.5, 0.7)], simple).unreached == (0.8, 0.9)
+    with pytest.raises(tacit.TacitError, match="no accuracy in common"):
+        superiority([(0.2, 0.3)], simple)
+    with pytest.raises(tacit.TacitError, match="points"):
+        superiority([0.2, 0.3], simple)
+
+
+def test_figures():
+    images = np.random.default_rng(0).random((5, 1, 6, 6))
+    figure = draw_reconstructions(images, {"Simple": images * 0.9, "DPFE": images * 0}, most=3)
+    assert len(figure.axes) == 9
+    assert len(draw_reconstructions(images[:, 0], {"DPFE": images[:, 0]}).axes) == 10
+    with pytest.raises(tacit.TacitError, match="'DPFE' has shape"):
+        draw_reconstructions(images, {"DPFE": images[:3]})
+    costs = cost_of_cuts(backbone((1, 6, 6), 2), torch.zeros(1, 1, 6, 6), repeats=1)
+    assert len(draw_costs(costs).axes) == 4
