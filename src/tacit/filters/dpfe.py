@@ -391,7 +391,8 @@ def check_pairs(sensitive: Labels) -> None:
             row = int(np.flatnonzero(codes == alone[0])[0])
             raise InputError(
                 f"sensitive column {name!r}: {value!r} has one record only (row {row}), but the contrastive loss "
-                f"compares records of the same class; pass more of {value!r}, leave that row out, or mark it unknown (None)"
+                f"compares records of the same class; pass more of {value!r}, leave that row out, or mark it "
+                f"unknown (None)"
             )
 
 
