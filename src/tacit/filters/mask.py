@@ -1,11 +1,10 @@
 """TaskMask: reveal the few pixels that the task needs, and hide the rest.
 
-Implements "Privacy preserving visual tasks by task-relevant masking" (shared/papers: task mask): a U-Net
-scores every pixel, the top K % are shown to a predictor, the others to an obfuscator that shares the
+Implements the adversarial task mask (the task-mask paper, IEEE 2021, section II): a U-Net scores every pixel, the top K % are shown to a predictor, the others to an obfuscator that shares the
 predictor's weights. Needs labels of the task only. Beyond the paper: what is released are the pixels under a
 *hard* mask, so their values do not carry the mask's confidence; the predictor trains on hard masks too
 (gradients pass through the soft scores), so it is trained on what is released; and exactly K % of the
-pixels are revealed in every image.
+pixels are revealed in every image. Training starts from the whole image and closes to K %.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class TaskMask(Filter):
     >>> import numpy as np, tacit
     >>> digits = tacit.load_dataset("digits")
     >>> images = digits.X[:200].reshape(-1, 1, 8, 8)
-    >>> f = tacit.TaskMask(keep=.25, epochs=1, random_state=0).fit(images, digits.y.iloc[:200])
+    >>> f = tacit.TaskMask(keep=.25, epochs=6, random_state=0).fit(images, digits.y.iloc[:200])
     >>> f.transform(images).shape, set(f.mask(images).sum(axis=(1, 2, 3)).tolist())
     ((200, 1, 8, 8), {16})
     """
