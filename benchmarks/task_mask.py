@@ -8,9 +8,9 @@ Emotion: accuracy of a convolutional network trained afresh on the released trai
 official test part. Similarity: cosine between a recogniser's embeddings of a test face and of its release, centred
 on validation faces (guessing: other people's faces), and as printed by the plain embedding. The knob: the
 smallest `keep` whose accuracy on the validation part is within ALLOWANCE of the original images' and MARGIN above
-the blur's; `blur` is the one whose similarity on validation faces is nearest the paper's. Answers on
-the test part are scored once everything is fixed. Identity: a network trained afresh on masked images, and on bare masks, of the
-same people. Partial results are written as they come.
+the blur's; `blur` is the one whose similarity on validation faces is nearest the paper's. Answers on the test
+part are scored once everything is fixed. Identity: a network trained afresh on masked images, and on bare masks,
+of the same people. Partial results are written as they come.
 """
 
 from __future__ import annotations

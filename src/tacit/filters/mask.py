@@ -1,10 +1,11 @@
 """TaskMask: reveal the few pixels that the task needs, and hide the rest.
 
-Implements the adversarial task mask (the task-mask paper, IEEE 2021, section II): a U-Net scores every pixel, the top K % are shown to a predictor, the others to an obfuscator that shares the
-predictor's weights. Needs labels of the task only. Beyond the paper: what is released are the pixels under a
-*hard* mask, so their values do not carry the mask's confidence; the predictor trains on hard masks too
-(gradients pass through the soft scores), so it is trained on what is released; and exactly K % of the
-pixels are revealed in every image. Training starts from the whole image and closes to K %.
+Implements the adversarial task mask (the task-mask paper, IEEE 2021, section II): a U-Net scores every pixel,
+the top K % are shown to a predictor, the others to an obfuscator that shares the predictor's weights. Needs
+labels of the task only. Beyond the paper: what is released are the pixels under a *hard* mask, so their values
+do not carry the mask's confidence; the predictor trains on hard masks too (gradients pass through the soft
+scores), so it is trained on what is released; exactly K % of the pixels are revealed in every image; training
+starts from the whole image and closes to K %; and each place of the image has a learned score of its own.
 """
 
 from __future__ import annotations
