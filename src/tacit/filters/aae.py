@@ -51,7 +51,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
     restart_every : epochs after which one regulariser, each in turn, starts afresh; None never
     n_maps : feature maps of every layer of the autoencoder; fewer are faster
     validation : share of the windows (whole units where there are units) that judges convergence
-    patience : stop after this many checks (one every second epoch) without a better adaptive trade-off
+    patience : stop after this many checks (one every third epoch) without a better adaptive trade-off
     epochs, batch_size, learning_rate : training; epochs is the most there will be
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
     checkpoint : file to resume from after a crash, written after every epoch
