@@ -87,6 +87,7 @@ def parse() -> argparse.Namespace:
     arguments.add_argument("--maps", type=int, default=100)
     arguments.add_argument("--steps", type=int, default=4, help="regulariser steps for every autoencoder step")
     arguments.add_argument("--batch", type=int, default=256, help="windows in a step of the game")
+    arguments.add_argument("--rate", type=float, default=1e-3, help="learning rate of the game")
     arguments.add_argument("--beta", type=float, default=1.0, help="beta_identity of aae and rep")
     arguments.add_argument("--attack-epochs", type=int, default=12)
     arguments.add_argument("--dtw-windows", type=int, default=40)
@@ -156,7 +157,13 @@ class Benchmark:
     def filter(self, row: str, repeat: int) -> Any:
         o = self.options
         common = {"random_state": repeat, "device": o.device, "verbose": False}
-        game = {"epochs": o.epochs, "n_maps": o.maps, "regulariser_steps": o.steps, "batch_size": o.batch}
+        game = {
+            "epochs": o.epochs,
+            "n_maps": o.maps,
+            "regulariser_steps": o.steps,
+            "batch_size": o.batch,
+            "learning_rate": o.rate,
+        }
         return {
             "raw": lambda: None,
             "resample10": lambda: tacit.baselines.Resample(10, 50),
