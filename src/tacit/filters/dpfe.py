@@ -51,8 +51,8 @@ class DPFE(Filter):
     margin : records of the same person should lie this far apart; those of different people, together. A
         normalised code of k numbers has a typical distance of sqrt(2k); a margin far beyond that (10 in the authors'
         networks) scatters records of one person without end, and hides them less well
-    noise_ratio : the knob, r: the code is released with noise of covariance r times its own. May be changed after
-        the fit (`set_params`): one model has many operating points
+    noise_ratio : the knob, r: the code is released with noise of covariance r times its own (0: none). May be
+        changed after the fit (`set_params`): one model has many operating points
     simple : leave the contrastive term out (the paper's *Simple* model)
     epochs : of fine-tuning; the contrastive term enters after the first quarter
     backbone_epochs : of training the network, where it is trained here
@@ -93,7 +93,7 @@ class DPFE(Filter):
         *,
         beta: float = 0.05,
         margin: float = 5.0,
-        noise_ratio: float = 0.1,
+        noise_ratio: float = 0.0,
         simple: bool = False,
         epochs: int = 20,
         backbone_epochs: int = 10,
@@ -391,8 +391,8 @@ def check_pairs(sensitive: Labels) -> None:
             row = int(np.flatnonzero(codes == alone[0])[0])
             raise InputError(
                 f"sensitive column {name!r}: {value!r} has one record only (row {row}), but the contrastive loss "
-                f"compares records of the same class; pass more of {value!r}, leave that row out, or mark it "
-                f"unknown (None)"
+                f"compares records of the same class; pass more of {value!r}, leave that row out, or mark it unknown "
+                f"(None)"
             )
 
 
