@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from tacit.cli.fit import FILTERS, _filter
+
 
 def tacit_command(*arguments, **environment):
     return subprocess.run(
@@ -89,6 +91,13 @@ def test_fit_a_table(tmp_path):
     audit = json.loads((tmp_path / "o" / "audit.json").read_text())
     assert audit["leakage"]["s"]["balanced_accuracy"]["value"] < 0.65
     assert (tmp_path / "o" / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_every_filter_can_be_named(name):
+    made = _filter(name, 0.5, 0)
+    assert made.get_params()[made.frontier_parameter] == 0.5
+    assert made.get_params()["random_state"] == 0
 
 
 def test_audit_is_a_gate(tmp_path):

@@ -47,8 +47,12 @@ def fit(
     unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column that is no input (repeat for several).")] = None,
     bins: Annotated[int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")] = None,
-    filter_name: Annotated[str, typer.Option("--filter", help="codebook or eigan.")] = "codebook",
-    weight: Annotated[float | None, typer.Option(help="The knob: leakage_weight (codebook) or alpha (eigan).")] = None,
+    filter_name: Annotated[
+        str, typer.Option("--filter", help="codebook, eigan, minimax, or a baseline such as linear-arl.")
+    ] = "codebook",
+    weight: Annotated[
+        float | None, typer.Option(help="The knob: leakage_weight (codebook), alpha (eigan), rho (minimax), ...")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for release.parquet, report.html and audit.json.")] = Path(
         "tacit-out"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import warnings
 from pathlib import Path
@@ -63,13 +64,28 @@ def run(
     )
 
 
+FILTERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "codebook": ("CodebookFilter", {}),
+    "eigan": ("EIGAN", {"noise": 0.3}),
+    "minimax": ("MinimaxFilter", {}),
+    "label-only": ("baselines.LabelOnly", {}),
+    "linear-arl": ("baselines.LinearARL", {}),
+    "kernel-arl": ("baselines.KernelARL", {}),
+    "linear-eraser": ("baselines.LinearEraser", {}),
+    "private-pls": ("baselines.PrivatePLS", {}),
+    "obfuscator": ("baselines.VariationalObfuscator", {}),
+    "autoencoder": ("baselines.Autoencoder", {}),
+    "laplace": ("baselines.LaplaceMechanism", {}),
+}
+
+
 def _filter(name: str, weight: float | None, seed: int) -> Any:
-    knob = {} if weight is None else {"leakage_weight" if name == "codebook" else "alpha": weight}
-    if name == "codebook":
-        return tacit.CodebookFilter(random_state=seed, **knob)
-    if name == "eigan":
-        return tacit.EIGAN(noise=0.3, random_state=seed, **knob)
-    raise InputError(f"no filter is called {name!r}; the names are codebook, eigan")
+    """The filter of that name, its knob turned to `weight`."""
+    if name not in FILTERS:
+        raise InputError(f"no filter is called {name!r}; the names are {', '.join(FILTERS)}")
+    home, settings = FILTERS[name]
+    chosen = operator.attrgetter(home)(tacit)(random_state=seed, **settings)
+    return chosen if weight is None else chosen.set_params(**{chosen.frontier_parameter: weight})
 
 
 def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -> pd.DataFrame:
