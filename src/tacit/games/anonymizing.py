@@ -25,7 +25,7 @@ START = 0.2  # share of the epochs that teach the autoencoder the label-only rel
 SETTLE = 0.5  # share of the epochs after which the autoencoder slows down, so that regularisers can catch up
 CHECK_EVERY = 3  # epochs
 CHECK_ROWS = 8_000  # enough to see which of two states leaks more
-CHECK_EPOCHS = 12  # measured: 4 saw .07 in a release that a patient attacker read with .53
+CHECK_EPOCHS = 12
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class AnonymizingGame:
         """Lines 11 and 12: the regularisers are frozen, the autoencoder descends eq. 4.
 
         At the start it learns the label-only release instead: every window becomes the mean of its activity.
-        From random weights the game dodges its regularisers for very long before it removes anything.
+        Then there is little to remove before the game begins. (Whether that beats a random start is not settled.)
         """
         x = self.X[rows]
         code = self.encoder(x)
@@ -234,10 +234,9 @@ class AnonymizingGame:
         """How well fresh classifiers read targets and secrets off the release: mean balanced accuracy above chance.
 
         For targets they learn from released training windows and are measured on validation windows. For secrets
-        they learn from the first part of every unit and are measured on its last: a person's validation units may
-        hold what the training units do not (another activity), which would make any state look private. (Measured
-        on six walkers: .15 on validation units, .82 on the test trials.) This chooses a state; it is no figure
-        to quote.
+        they learn from the first part of every unit and are measured on its last: a person's few validation units
+        may hold what the training units do not (another activity), and then a leak does not show. This chooses a
+        state; it is no figure to quote.
         """
         rng = np.random.default_rng(self.seed)
         some = rng.permutation(len(self.X))[:CHECK_ROWS]

@@ -120,7 +120,7 @@ CLASSIFIERS: dict[str, Factory] = {
 def _dense(width: int, hidden: tuple[int, ...], n_out: int) -> list[nn.Module]:
     layers: list[nn.Module] = []
     for units in hidden:
-        # a regulariser that knows its windows by heart has nothing to say about others
+        # against learning windows by heart: the autoencoder should hear of what is true of other windows too
         layers += [nn.Linear(width, units), nn.BatchNorm1d(units), nn.ReLU(), nn.Dropout(0.3)]
         width = units
     return [*layers, nn.Linear(width, n_out)]
