@@ -5,7 +5,7 @@
 MotionSense: the filter learns from the official training recordings; of every test recording (one per person and
 activity) the first 60 % of the time is the attackers', the rest is the test, and windows that straddle the cut are
 dropped. Faces: images at random, half for the filter, three tenths for the attackers, the rest is the test; several
-such splits. Margin and beta are fixed beforehand, on a validation part of the training recordings (--tune).
+such splits. Margin and beta are to be fixed beforehand, on parts of the training rows alone (--tune).
 
 Per seed: accuracy at zero noise with intervals (by recording, by image), then for Simple and DPFE the curve over the
 noise ratio of accuracy, log-rank privacy of the best attacker and 1-NN error, and where DPFE is Acc-Priv superior.
@@ -41,8 +41,8 @@ from tacit.nets.cut import cost_of_cuts
 from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
 
 WINDOW, STRIDE = 128, 10
-# the best of --tune on 4,000 training windows (seed 100), kept for the faces, where 62 validation images tell no two
-# settings apart; steps and rates are the same for Simple
+# Provisional: run --tune at full size and set these before reading a full run. The reduced tunings so far tested on
+# fewer than a hundred records each and tell no two settings apart. Steps and rates are the same for Simple
 SETTINGS = {
     "motionsense": {"beta": 0.5, "margin": 1.0, "epochs": 30, "backbone_epochs": 10},
     "faces": {"beta": 0.5, "margin": 1.0, "epochs": 60, "backbone_epochs": 20, "batch_size": 64},

@@ -49,8 +49,8 @@ class DPFE(Filter):
     n_components : size of the code
     beta : weight of the contrastive term (.01 in the authors' networks)
     margin : records of the same person should lie this far apart; those of different people, together. A
-        normalised code of k numbers has a typical distance of sqrt(2k); a margin far beyond that (10 in the authors'
-        networks) scatters records of one person without end, and hides them less well
+        normalised code of k numbers has a typical distance of sqrt(2k); beyond that (10 in the authors' networks) every
+        pair of the same person pays. Which is best differs between data: try some on validation rows
     noise_ratio : the knob, r: the code is released with noise of covariance r times its own (0: none). May be
         changed after the fit (`set_params`): one model has many operating points
     simple : leave the contrastive term out (the paper's *Simple* model)
