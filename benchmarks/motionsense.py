@@ -88,6 +88,8 @@ def parse() -> argparse.Namespace:
     arguments.add_argument("--steps", type=int, default=4, help="regulariser steps for every autoencoder step")
     arguments.add_argument("--batch", type=int, default=256, help="windows in a step of the game")
     arguments.add_argument("--rate", type=float, default=1e-3, help="learning rate of the game")
+    arguments.add_argument("--noise", type=float, default=None, help="on the latent of aae")
+    arguments.add_argument("--families", default="deep,wide,dense,spectrum", help="of regularisers on the output")
     arguments.add_argument("--beta", type=float, default=1.0, help="beta_identity of aae and rep")
     arguments.add_argument("--attack-epochs", type=int, default=12)
     arguments.add_argument("--dtw-windows", type=int, default=40)
@@ -163,6 +165,7 @@ class Benchmark:
             "regulariser_steps": o.steps,
             "batch_size": o.batch,
             "learning_rate": o.rate,
+            "regularisers": tuple(o.families.split(",")),
         }
         return {
             "raw": lambda: None,
@@ -171,7 +174,7 @@ class Benchmark:
             "ssa12": lambda: tacit.baselines.SingularSpectrum((1, 2)),
             "ssa1": lambda: tacit.baselines.SingularSpectrum(1),
             "rep": lambda: tacit.AnonymizingAutoencoder(o.beta, regularise_output=False, **game, **common),
-            "aae": lambda: tacit.AnonymizingAutoencoder(o.beta, **game, **common),
+            "aae": lambda: tacit.AnonymizingAutoencoder(o.beta, noise=o.noise, **game, **common),
             # lambda = beta_identity / beta_activity = .3
             "code": lambda: tacit.AnonymizingAutoencoder(
                 0.6, 2.0, codes=16, epochs=o.code_epochs, learning_rate=2e-3, **common

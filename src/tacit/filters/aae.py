@@ -10,6 +10,7 @@ k cells, eq. 1 is computed exactly, and the release can be certified.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from tacit.dataset import cross_folds
@@ -28,6 +30,7 @@ from tacit.filters.codes import NetworkCode
 from tacit.games.anonymizing import AnonymizingGame, Regularisers
 from tacit.games.stack import choose_device
 from tacit.nets.windows import CLASSIFIERS, SHORTEST, Factory, code_classifier
+from tacit.release.noise import keyed_normal, new_key
 from tacit.windows import check_windows
 
 FAMILIES = ("deep", "wide", "dense", "spectrum")
@@ -49,6 +52,8 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         (n_in, n_out) -> nn.Module
     regulariser_steps : updates of the regularisers for every update of the autoencoder
     restart_every : epochs after which one regulariser, each in turn, starts afresh; None never
+    noise : standard deviation of noise on the latent, which is then bounded to -1..1, in training and in release
+        (keyed by the record); what is left of a person in small differences drowns in it
     n_maps : feature maps of every layer of the autoencoder; fewer are faster
     validation : share of the windows (whole units where there are units) that judges convergence
     patience : stop after this many checks (one every third epoch) without a better adaptive trade-off
@@ -85,6 +90,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         regularisers: Sequence[str | Factory] = FAMILIES,
         regulariser_steps: int = 4,
         restart_every: int | None = 5,
+        noise: float | None = None,
         n_maps: int = 100,
         validation: float = 0.1,
         patience: int = 6,
@@ -105,6 +111,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         self.regularisers = regularisers
         self.regulariser_steps = regulariser_steps
         self.restart_every = restart_every
+        self.noise = noise
         self.n_maps = n_maps
         self.validation = validation
         self.patience = patience
@@ -127,7 +134,8 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             self._learn_code(problem)
             return
         self.autoencoder_, self.history_ = self._play(problem, self.checkpoint)
-        out = self._run(self.autoencoder_, problem.X[:2000])
+        self._noise_key = new_key()
+        out = self._rebuild(self.autoencoder_, problem.X[:2000])
         if out.std(axis=0).max() < 1e-3:
             self._note(
                 f"collapsed: every window is rebuilt as (nearly) the same one, so the release carries nothing; lower "
@@ -153,6 +161,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             device=choose_device(self.device),
+            noise=self.noise,
         )
         history = game.train(self.epochs, self.patience, checkpoint, self._identity(problem), self.verbose)
         return nn.Sequential(game.encoder, game.decoder).cpu().eval(), history
@@ -204,6 +213,9 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             check_number(name, getattr(self, name), 1, whole=True, optional=True)
         check_number("batch_size", self.batch_size, 2, whole=True, optional=True)
         check_number("validation", self.validation, 0.01, 0.5)
+        check_number("noise", self.noise, 0, optional=True)
+        if self.noise and self.codes is not None:
+            raise InputError("noise is for the continuous autoencoder; with codes= the release is a cell: drop one")
         check_number("learning_rate", self.learning_rate, 1e-12)
         if self.identity_loss not in ("uniform", "paper"):
             raise InputError(f"identity_loss must be 'uniform' or 'paper'; found {self.identity_loss!r}")
@@ -232,7 +244,22 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
     def _release(self, X: np.ndarray) -> np.ndarray:
         if self.codes is not None:
             return self.prototypes_[self._code.cells(X)]
-        return self._in_units(self._run(self.autoencoder_, X))
+        return self._in_units(self._rebuild(self.autoencoder_, X))
+
+    def _rebuild(self, autoencoder: nn.Sequential, X: np.ndarray) -> np.ndarray:
+        """Encoder, noise keyed by the record (asking again gives the same draw), decoder."""
+        if not self.noise:
+            return self._run(autoencoder, X)
+        code = self._run(autoencoder[0], X)
+        drawn = keyed_normal(self._noise_key, X, int(np.prod(code.shape[1:]))).reshape(code.shape)
+        return self._run(autoencoder[1], code + self.noise * drawn)
+
+    def redraw(self) -> AnonymizingAutoencoder:
+        """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
+        check_is_fitted(self)
+        twin = copy.copy(self)
+        twin._noise_key = new_key()
+        return twin
 
     def _in_units(self, X: np.ndarray) -> np.ndarray:
         return X * self.encoder_.scale + self.encoder_.mean
@@ -259,7 +286,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         problem = self._problem
         labels = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
         folds = cross_folds(labels, 3, problem.seed, problem.units)
-        main = self._run(self.autoencoder_, problem.X).reshape(len(folds), -1)
+        main = self._rebuild(self.autoencoder_, problem.X).reshape(len(folds), -1)
         out = np.empty_like(main)
         for f in range(folds.max() + 1):
             outside = folds != f
@@ -272,7 +299,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             )
             own = None if self.checkpoint is None else f"{self.checkpoint}.fold{f}"
             net, _ = self._play(part, own)
-            there = np.column_stack([self._run(net, problem.X).reshape(len(folds), -1), np.ones(len(folds))])
+            there = np.column_stack([self._rebuild(net, problem.X).reshape(len(folds), -1), np.ones(len(folds))])
             known = there[outside]
             penalty = 1e-3 * np.trace(known.T @ known) / known.shape[1] * np.eye(known.shape[1])
             back = np.linalg.solve(known.T @ known + penalty, known.T @ main[outside])

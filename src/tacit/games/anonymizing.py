@@ -96,8 +96,10 @@ class AnonymizingGame:
         batch_size: int | None,
         learning_rate: float,
         device: torch.device,
+        noise: float | None = None,
     ) -> None:
         self.betas, self.rules, self.device, self.rate = betas, regularisers, device, learning_rate
+        self.noise = noise or 0.0
         self.problem, self.shape = problem, (problem.X.shape[1], problem.X.shape[2])
         self.seed = problem.seed
         codes = joint_codes(np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1))
@@ -115,7 +117,8 @@ class AnonymizingGame:
         self.batch_size = min(choose_batch_size(batch_size, len(self.X)), len(self.X))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(problem.seed)
-            self.encoder, self.decoder = Encoder(self.shape, n_maps).to(device), Decoder(self.shape, n_maps).to(device)
+            self.encoder = Encoder(self.shape, n_maps, bounded=self.noise > 0).to(device)
+            self.decoder = Decoder(self.shape, n_maps).to(device)
             self.act_reg = deep_classifier(self.shape, self.targets.n_out).to(device)
             self.enc_reg, self.dec_regs = None, nn.ModuleList()
             if len(problem.sensitive):
@@ -182,8 +185,7 @@ class AnonymizingGame:
     def _regularisers_step(self, rows: Tensor) -> None:
         """Lines 8 to 10: every regulariser learns from what the autoencoder makes of the raw windows now."""
         with torch.no_grad():
-            code = self.encoder(self.X[rows])
-            out = self.decoder(code)
+            code, out = self._rebuild(self.X[rows])
         loss = self.targets.learn(self.act_reg(out), rows)
         if self.enc_reg is not None:
             loss = loss + self.secrets.learn(self.enc_reg(code), rows)
@@ -200,8 +202,7 @@ class AnonymizingGame:
         Then there is little to remove before the game begins. (Whether that beats a random start is not settled.)
         """
         x = self.X[rows]
-        code = self.encoder(x)
-        out = self.decoder(code)
+        code, out = self._rebuild(x)
         activity = self.targets.learn(self.act_reg(out), rows)
         distortion = (x - out).pow(2).mean()  # eq. 6
         identity = x.new_zeros(())
@@ -218,6 +219,13 @@ class AnonymizingGame:
             p.grad = g
         self.adam_ours.step()
         return torch.stack([loss, identity, activity, distortion]).detach()
+
+    def _rebuild(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The code with its noise, and the window made from it."""
+        code = self.encoder(x)
+        if self.noise:
+            code = code + self.noise * torch.randn_like(code)
+        return code, self.decoder(code)
 
     def _restart_one(self, epoch: int, epochs: int) -> None:
         """One of the DecRegs begins again: the autoencoder must not learn to beat one particular opponent."""
@@ -268,7 +276,7 @@ class AnonymizingGame:
     def _released(self, X: Tensor) -> Tensor:
         self.encoder.eval(), self.decoder.eval()
         with torch.no_grad():
-            return torch.cat([self.decoder(self.encoder(part.to(self.device))) for part in X.split(4096)])
+            return torch.cat([self._rebuild(part.to(self.device))[1] for part in X.split(4096)])
 
     def _fresh(self, X: Tensor, Z: Tensor, labels: Labels, i: int, learn: np.ndarray, judge: np.ndarray) -> float:
         m = labels.n_classes(i)

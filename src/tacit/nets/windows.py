@@ -22,9 +22,10 @@ class Encoder(nn.Module):
     channels x length picture, which never lets the sensors meet; here the first layer reads them together.
     """
 
-    def __init__(self, shape: Shape, n_maps: int = 100) -> None:
+    def __init__(self, shape: Shape, n_maps: int = 100, bounded: bool = False) -> None:
         super().__init__()
         channels, length = shape
+        self.bounded = bounded  # to -1..1, so that noise has a size to compare with
         self.padding = -length % 4
         self.body = nn.Sequential(
             *_block(nn.Conv1d(channels, n_maps, 3, padding=1), n_maps),
@@ -39,7 +40,8 @@ class Encoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.padding:
             x = nn.functional.pad(x, (0, self.padding), mode="replicate")
-        return self.body(x)
+        code: Tensor = self.body(x)
+        return torch.tanh(code) if self.bounded else code
 
 
 class Decoder(nn.Module):
@@ -61,7 +63,9 @@ class Decoder(nn.Module):
 
 
 def _block(layer: nn.Module, n_maps: int) -> list[nn.Module]:
-    return [layer, nn.SELU(), nn.BatchNorm1d(n_maps)]
+    # Normalised window by window, not over the batch as in the paper: in a game the batch's statistics never settle,
+    # and what is released (by running means) is then not what the regularisers played against
+    return [layer, nn.SELU(), nn.GroupNorm(1, n_maps)]
 
 
 def deep_classifier(shape: Shape, n_out: int) -> nn.Module:
