@@ -23,6 +23,8 @@ _HOME = {
     "CodebookFilter": "tacit.filters.codebook",
     "DPFE": "tacit.filters.dpfe",
     "audit": "tacit.audit",
+    "save": "tacit.release.saving",
+    "load": "tacit.release.runtime",
     "TacitError": "tacit.errors",
     "TacitWarning": "tacit.errors",
     "baselines": "tacit.baselines",

@@ -19,6 +19,10 @@ class InputTypeError(TacitError, TypeError):
     """A value has a type that cannot be used; the message names it and the remedy."""
 
 
+class BundleError(TacitError, ValueError):
+    """A bundle is damaged, forged, too new, or not what its manifest says; nothing of it was used."""
+
+
 class RequirementNotMet(TacitError):
     """`Report.require` was not satisfied; the message says by how much."""
 

@@ -104,6 +104,9 @@ class Autoencoder(Filter):
     def _release(self, X: np.ndarray) -> np.ndarray:
         return encode(self.encoder_module_, X)
 
+    def _graph(self, g: Any, x: str) -> str:
+        return g.torch(self.encoder_module_, g.flat(x), "encoder")
+
     def _release_out_of_fold(self) -> np.ndarray:
         def learn(part: Problem) -> Release:
             encoder, _ = self._train(part)

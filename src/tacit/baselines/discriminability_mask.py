@@ -123,6 +123,9 @@ class DiscriminabilityMask(Filter):
     def _release(self, X: np.ndarray) -> np.ndarray:
         return masked(X, self.mask_)
 
+    def _graph(self, g: Any, x: str) -> str:
+        return g.op("Mul", x, g.constant("mask", self.mask_[None]))
+
     def _release_out_of_fold(self) -> np.ndarray:
         def learn(part: Problem) -> Release:
             mask, _ = self._mask(part)

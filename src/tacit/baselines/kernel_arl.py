@@ -101,6 +101,12 @@ class FourierFeatures:
     frequencies: np.ndarray
     phases: np.ndarray
 
+    def graph(self, g: Any, x: str) -> str:
+        """The same in a graph."""
+        angle = g.op("MatMul", x, g.constant("frequencies", self.frequencies))
+        waves = g.op("Cos", g.op("Add", angle, g.constant("phases", self.phases[None])))
+        return g.op("Mul", waves, g.number(math.sqrt(2 / len(self.phases))))
+
     def __call__(self, X: np.ndarray) -> np.ndarray:
         out = X @ self.frequencies
         out += self.phases

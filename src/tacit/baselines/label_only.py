@@ -56,6 +56,12 @@ class LabelOnly(Filter):
     def _release(self, X: np.ndarray) -> np.ndarray:
         return np.column_stack([p.argmax(axis=1) for p in self.posteriors_.predict(X)]).astype(np.float64)
 
+    _finite = True
+
+    def _graph(self, g: Any, x: str) -> str:
+        labels = [g.column_of_numbers(g.argmax(p)) for p in self.posteriors_.graph(g, x)]
+        return g.join(*labels) if len(labels) > 1 else labels[0]
+
     def _release_out_of_fold(self) -> np.ndarray:
         return np.column_stack([p.argmax(axis=1) for p in self.posteriors_.out_of_fold]).astype(np.float64)
 

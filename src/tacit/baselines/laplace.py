@@ -17,9 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.release.noise import derived_key, keyed_laplace, new_key
-
-GRID = 2.0**-12  # of the noise's scale
+from tacit.release.noise import Noise, mechanism, new_key
 
 
 class LaplaceMechanism(Filter):
@@ -69,19 +67,21 @@ class LaplaceMechanism(Filter):
         self.radius_ = self.clip * self._n_features_out
         self.scale_ = 2 * self.radius_ / self.epsilon
         self.epsilon_ = float(self.epsilon)
-        # refitted alike, the same object draws alike: two fits of a table cannot be averaged either
-        self._key = getattr(self, "_key", None) or new_key()
-        self._noise_key = derived_key(self._key, self.scale_, self.radius_)
+        self._set_noise(Noise("laplace", self.scale_, self._n_features_out, True, mechanism(self.scale_, self.radius_)))
         self._problem = problem
 
     def _release(self, X: np.ndarray) -> np.ndarray:
+        return self._with_noise(self._before_noise(X), X)
+
+    def _before_noise(self, X: np.ndarray) -> np.ndarray:
         flat = X.reshape(len(X), -1)
         norm = np.abs(flat).sum(axis=1, keepdims=True)
-        inside = flat * (self.radius_ / np.maximum(norm, self.radius_))
-        noisy = inside + self.scale_ * keyed_laplace(self._noise_key, X, flat.shape[1])
-        # the last digits of a floating-point sum tell which sums are possible at all: they are rounded away
-        step = GRID * self.scale_
-        return (np.rint(noisy / step) * step).reshape(X.shape)
+        return (flat * (self.radius_ / np.maximum(norm, self.radius_))).reshape(X.shape)
+
+    def _graph(self, g: Any, x: str) -> str:
+        flat = g.flat(x)
+        norm = g.op("Max", g.sum(g.op("Abs", flat)), g.number(self.radius_))
+        return g.like(g.op("Mul", flat, g.op("Div", g.number(self.radius_), norm)), x)
 
     def _release_out_of_fold(self) -> np.ndarray:
         # nothing but the scaling of columns was learned from these rows
@@ -91,5 +91,5 @@ class LaplaceMechanism(Filter):
         """The same filter under a new key. Releasing both costs epsilon twice."""
         check_is_fitted(self)
         twin = copy.copy(self)
-        twin._key = twin._noise_key = new_key()
+        twin._key = new_key()
         return twin

@@ -98,6 +98,9 @@ class LinearARL(Filter):
     def _release(self, X: np.ndarray) -> np.ndarray:
         return self.code_(X)
 
+    def _graph(self, g: Any, x: str) -> str:
+        return self.code_.graph(g, x)
+
     def _release_out_of_fold(self) -> np.ndarray:
         def learn(part: Problem) -> Release:
             code, _ = self._solve(part)
@@ -125,6 +128,20 @@ class LinearCode:
         """The n best directions, in a code of this width."""
         kept = self.directions[:, :n]
         return replace(self, directions=np.pad(kept, [(0, 0), (0, width - kept.shape[1])]))
+
+    def graph(self, g: Any, x: str) -> str:
+        """The same in a graph."""
+        flat = g.flat(x)
+        if self.features is not None:
+            write = getattr(self.features, "graph", None)
+            if write is None:
+                raise InputError(
+                    "features that were fitted on records (such as Nystroem's) hold some of them, which must not "
+                    "travel in a bundle; use features=None (random Fourier features)"
+                )
+            flat = write(g, flat)
+        centred = g.op("Sub", flat, g.constant("mean", self.mean[None]))
+        return g.op("MatMul", centred, g.constant("directions", self.directions))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         flat = X.reshape(len(X), -1)

@@ -142,6 +142,24 @@ class LinearEraser(Filter):
 
         return self._in_units(release_by_folds(self._problem, learn, self.n_folds))
 
+    def _graph(self, g: Any, x: str) -> str:
+        e, encoder, flat = self.eraser_, self.encoder_, g.flat(x)
+        mean = g.constant("mean", e.mean[None])
+        erased = flat
+        if e.rank:
+            component = g.op("MatMul", g.op("Sub", flat, mean), g.constant("right", e.right.T))
+            erased = g.op("Sub", flat, g.op("MatMul", component, g.constant("left", e.left.T)))
+        keep = g.constant("kept", 1.0 - e.constant[None])
+        fixed = g.constant("fixed", np.where(e.constant, e.mean, 0.0)[None])
+        out = g.like(g.op("Add", g.op("Mul", erased, keep), fixed), x)
+        if not isinstance(encoder, TableEncoder):
+            scale, mean = encoder.scale, encoder.mean
+        else:
+            one_hot = [[1.0] * c.width if c.kind != "number" else [c.scale, 1.0][: c.width] for c in encoder.columns]
+            zero = [[0.0] * c.width if c.kind != "number" else [c.mean, 0.0][: c.width] for c in encoder.columns]
+            scale, mean = np.concatenate(one_hot)[None], np.concatenate(zero)[None]
+        return g.op("Add", g.op("Mul", out, g.constant("unit", scale)), g.constant("origin", mean))
+
     def _in_units(self, X: np.ndarray) -> np.ndarray:
         """Encoded numbers in the units they came in."""
         encoder = self.encoder_

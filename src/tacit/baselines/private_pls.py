@@ -82,6 +82,9 @@ class PrivatePLS(Filter):
     def _release(self, X: np.ndarray) -> np.ndarray:
         return self.code_(X)
 
+    def _graph(self, g: Any, x: str) -> str:
+        return self.code_.graph(g, x)
+
     def _release_out_of_fold(self) -> np.ndarray:
         def learn(part: Problem) -> Release:
             code, _ = private_pls(part, self._n_features_out, self.lam)

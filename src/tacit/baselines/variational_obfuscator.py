@@ -30,7 +30,7 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
-from tacit.release.noise import derived_key, keyed_normal, new_key
+from tacit.release.noise import Noise, mechanism, new_key
 
 
 class VariationalObfuscator(Filter):
@@ -112,10 +112,8 @@ class VariationalObfuscator(Filter):
         game = Game(self, problem).train()
         self.obfuscation_module_, self.history_ = game.result(), game.history
         self._n_features_out = int(np.prod(problem.X.shape[1:]))
-        # refitted alike, the same object draws alike: two fits of a table cannot be averaged either
-        self._key = getattr(self, "_key", None) or new_key()
-        weights = [p.detach().numpy() for p in self.obfuscation_module_.parameters()]
-        self._noise_key = derived_key(self._key, self.noise or 0.0, *weights)
+        of = mechanism(self.noise or 0.0, *(p.detach().numpy() for p in self.obfuscation_module_.parameters()))
+        self._set_noise(Noise("normal", float(self.noise), self.n_noise, False, of) if self.noise else None)
         self._problem = problem
 
     def _release(self, X: np.ndarray) -> np.ndarray:
@@ -123,9 +121,19 @@ class VariationalObfuscator(Filter):
 
     def _obfuscate(self, net: nn.Module, X: np.ndarray) -> np.ndarray:
         flat = X.reshape(len(X), -1)
-        # keyed by the record, never by random_state: asking again gives the same draw
-        noise = (self.noise or 0.0) * keyed_normal(self._noise_key, X, self.n_noise)
+        noise = np.zeros((len(X), self.n_noise))
+        if self._noise is not None and self._key is not None:
+            # keyed by the record, never by random_state: asking again gives the same draw
+            noise = self._noise.draw(self._key, X)
         return encode(net, np.column_stack([flat, noise])).reshape(X.shape)
+
+    def _graph(self, g: Any, x: str) -> str:
+        flat = g.flat(x)
+        # without noise, zeros of the same shape: an input times zero would keep NaN, and none comes here
+        noise = g.noise or g.linear(
+            flat, g.constant("no_noise", np.zeros((self._n_features_out, self.n_noise))), self.n_noise
+        )
+        return g.like(g.torch(self.obfuscation_module_, g.join(flat, noise), "obfuscation"), x)
 
     def _release_out_of_fold(self) -> np.ndarray:
         def learn(part: Problem) -> Any:
@@ -138,7 +146,7 @@ class VariationalObfuscator(Filter):
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
         check_is_fitted(self)
         twin = copy.copy(self)
-        twin._key = twin._noise_key = new_key()
+        twin._key = new_key()
         return twin
 
 

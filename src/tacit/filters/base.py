@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tacit.dataset import unit_columns
 from tacit.errors import DependenceWarning, InputError, InputTypeError, TacitError, TacitWarning
 from tacit.labels import MISSING, Labels, encode_labels
+from tacit.release.noise import Noise, new_key
 from tacit.tables import array_to_frame, fingerprints, make_encoder
 
 # Above this share of the target's entropy explained, "keep the target" and "hide the secret" collide.
@@ -91,6 +92,16 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self._release_out_of_fold()
 
+    @property
+    def noise_key(self) -> bytes | None:
+        """The secret under which the noise of releases is drawn; None without noise.
+
+        Whoever has it can take the noise off. `tacit.load(path, noise_key=f.noise_key)` draws as the filter does,
+        so that a record released by both tells nothing new.
+        """
+        check_is_fitted(self)
+        return self._key if self._noise is not None else None
+
     def seen(self, X: Any, units: Any = None) -> np.ndarray:
         """Which of these records equal a record of the fit, or belong to one of its units."""
         check_is_fitted(self)
@@ -114,6 +125,37 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _release_out_of_fold(self) -> Any:
         raise NotImplementedError
+
+    def _graph(self, g: Any, x: str) -> str:
+        """Write the release before its noise as a graph: `x` names the encoded records; returns the result's name.
+
+        `g` is a `tacit.release.onnx.GraphBuilder`. Noise that is not added at the end is its value `g.noise`.
+        """
+        raise InputError(f"{type(self).__name__} does not say how it is exported, so it cannot be saved as a bundle")
+
+    def _before_noise(self, X: np.ndarray) -> Any:
+        """What the graph gives for encoded records: the release, or the code that noise is added to."""
+        return self._release(X)
+
+    _finite: bool = False  # True: the release is one of a few things, so an export may differ in few records only
+
+    def _released_table(self) -> pd.DataFrame | None:
+        """Where cells are released as rows of a table that is no array: that table."""
+        return None
+
+    # -- noise ----------------------------------------------------------------------------------
+
+    _noise: Noise | None = None  # set by `_learn` of filters that add noise
+    _key: bytes | None = None
+
+    def _set_noise(self, noise: Noise | None) -> None:
+        self._noise = noise
+        # refitted alike, the same object draws alike: two fits of a table cannot be averaged either
+        self._key = self._key or new_key()
+
+    def _with_noise(self, code: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """The code under its noise, keyed by the record, never by random_state: asking again gives the same draw."""
+        return code if self._noise is None or self._key is None else self._noise.add(self._key, code, X)
 
     # -- checking what comes in -----------------------------------------------------------------
 

@@ -172,6 +172,21 @@ class CodebookFilter(Filter):
     def _release_out_of_fold(self) -> Any:
         return self._dress(self._code.out_of_fold())
 
+    _finite = True
+
+    def _graph(self, g: Any, x: str) -> str:
+        cells = self._code.graph(g, x)
+        if self.output == "code" or self._released_table() is not None:
+            return g.column_of_numbers(cells)
+        return g.take(np.asarray(self.prototypes_), cells)
+
+    def _before_noise(self, X: np.ndarray) -> np.ndarray:
+        # where cells are released as rows of a table, the graph gives the cell
+        return self._code.cells(X)[:, None] if self._released_table() is not None else self._release(X)
+
+    def _released_table(self) -> pd.DataFrame | None:
+        return self.prototypes_ if isinstance(self.prototypes_, pd.DataFrame) else None
+
     def _dress(self, cells: np.ndarray) -> Any:
         if self.output == "code":
             return cells[:, None].astype(np.float64)

@@ -73,6 +73,17 @@ class PosteriorCode:
     def cells(self, X: np.ndarray) -> np.ndarray:
         return _place(self._features(self.posteriors.predict(X)), self.scores)
 
+    def graph(self, g: Any, x: str) -> str:
+        n = len(self.widths)
+        p = self.posteriors.graph(g, x)
+        hidden = [
+            g.op("Div", name, g.constant(f"prior{i}", [prior * len(prior)]))
+            for i, (name, prior) in enumerate(zip(p[n:], self.priors, strict=True))
+        ]
+        features = g.join(*p[:n], *hidden)
+        scores = g.op("MatMul", features, g.constant("scores", self.scores[:-1]))
+        return g.argmax(g.op("Add", scores, g.constant("offsets", self.scores[-1:])))
+
     def training_cells(self) -> np.ndarray:
         return _place(self.features, self.scores)
 
@@ -202,6 +213,9 @@ class NetworkCode:
 
     def cells(self, X: np.ndarray) -> np.ndarray:
         return _network_cells(self.net, X)
+
+    def graph(self, g: Any, x: str) -> str:
+        return g.argmax(g.torch(self.net, x, "network"))
 
     def training_cells(self) -> np.ndarray:
         return self.cells(self.problem.X)

@@ -23,7 +23,7 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
-from tacit.release.noise import keyed_normal, new_key
+from tacit.release.noise import Noise, mechanism, new_key
 
 Factory = Callable[[Any, int], nn.Module]
 
@@ -107,24 +107,30 @@ class EIGAN(Filter):
         self.history_ = game.history[0]
         self._n_features_out = self.n_components
         self._problem = problem
-        self._noise_key = new_key()
+        weights = [p.detach().cpu().numpy() for p in self.encoder_module_.parameters()]
+        name = mechanism(self.noise or 0.0, *weights)
+        self._set_noise(Noise("normal", float(self.noise), self.n_components, True, name) if self.noise else None)
         self._warn_if_collapsed(problem)
 
     def _release(self, X: np.ndarray) -> np.ndarray:
-        code = _encode(self.encoder_module_, X)
-        # keyed by the record, never by random_state: asking again gives the same draw
-        return code + self.noise * keyed_normal(self._noise_key, X, code.shape[1]) if self.noise else code
+        return self._with_noise(self._before_noise(X), X)
+
+    def _before_noise(self, X: np.ndarray) -> np.ndarray:
+        return _encode(self.encoder_module_, X)
+
+    def _graph(self, g: Any, x: str) -> str:
+        return g.torch(nn.Sequential(self.encoder_module_, nn.Tanh()), x, "encoder")
 
     def noiseless(self, X: Any) -> np.ndarray:
         """The code before its noise, -1..1 in every column: for certificates, never for release."""
         check_is_fitted(self)
-        return _encode(self.encoder_module_, self._encode(X))
+        return self._before_noise(self._encode(X))
 
     def redraw(self) -> EIGAN:
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
         check_is_fitted(self)
         twin = copy.copy(self)
-        twin._noise_key = new_key()
+        twin._key = new_key()
         return twin
 
     def _release_out_of_fold(self) -> np.ndarray:
@@ -147,7 +153,7 @@ class EIGAN(Filter):
             there = np.column_stack([_encode(encoder, X), np.ones(len(X))])
             back = np.linalg.lstsq(there[outside], main[outside], rcond=None)[0]
             code[inside] = np.clip(there[inside] @ back, -1, 1)
-        return code + self.noise * keyed_normal(self._noise_key, X, code.shape[1]) if self.noise else code
+        return self._with_noise(code, X)
 
     def _check_parameters(self) -> None:
         check_number("alpha", self.alpha, 0, 1)

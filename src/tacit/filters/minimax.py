@@ -29,7 +29,7 @@ from tacit.games.starts import cell_start, linear_start, rank
 from tacit.labels import Labels, encode_labels
 from tacit.nets.denoising import pretrain_denoising, sigmoid_net
 from tacit.release.local_dp import local_dp
-from tacit.release.noise import keyed_normal, new_key
+from tacit.release.noise import Noise, mechanism, new_key
 
 USUAL_WIDTH = 10
 CHOICES = {
@@ -138,7 +138,8 @@ class MinimaxFilter(Filter):
         self.n_iter_ = max(1, sum(len(stage.history) - 1 for stage in stages))
         self._n_features_out = self.n_components_
         self._problem = problem
-        self._noise_key = new_key()
+        name = mechanism(self.noise or 0.0, *(p.detach().numpy() for p in self.encoder_module_.parameters()))
+        self._set_noise(Noise("normal", float(self.noise), self.n_components_, True, name) if self.noise else None)
         self._warn_if_collapsed(problem)
 
     @property
@@ -252,18 +253,34 @@ class MinimaxFilter(Filter):
     # -- the release ----------------------------------------------------------------------------
 
     def _release(self, X: np.ndarray) -> np.ndarray:
-        return self._finish(self._scores(self.encoder_module_, X), X)
+        return self._with_noise(self._before_noise(X), X)
+
+    def _before_noise(self, X: np.ndarray) -> np.ndarray:
+        return self._settle(self._scores(self.encoder_module_, X))
+
+    @property
+    def _finite(self) -> bool:  # type: ignore[override]
+        return self.adversary == "exact"
+
+    def _graph(self, g: Any, x: str) -> str:
+        scores = g.torch(self.encoder_module_, x, "encoder", exact=self.network == "linear")
+        if self.adversary == "exact":
+            return g.take(np.eye(self.n_components_), g.argmax(scores))
+        if not self._clipped:
+            return scores
+        norm = g.op("Sqrt", g.op("Max", g.sum(g.op("Mul", scores, scores)), g.number(1.0)))
+        return g.op("Div", scores, norm)
 
     def noiseless(self, X: Any) -> np.ndarray:
         """The code before its noise, inside the unit ball: for certificates, never for release."""
         check_is_fitted(self)
-        return self._settle(self._scores(self.encoder_module_, self._encode(X)))
+        return self._before_noise(self._encode(X))
 
     def redraw(self) -> MinimaxFilter:
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
         check_is_fitted(self)
         twin = copy.copy(self)
-        twin._noise_key = new_key()
+        twin._key = new_key()
         return twin
 
     def _release_out_of_fold(self) -> np.ndarray:
@@ -285,7 +302,7 @@ class MinimaxFilter(Filter):
             there = np.column_stack([self._scores(self._play(part)[0], X), np.ones(len(X))])
             back = np.linalg.lstsq(there[outside], main[outside], rcond=None)[0]
             scores[inside] = there[inside] @ back
-        return self._finish(scores, X)
+        return self._with_noise(self._settle(scores), X)
 
     @staticmethod
     def _scores(net: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
@@ -299,11 +316,6 @@ class MinimaxFilter(Filter):
         if self.adversary == "exact":
             return np.eye(self.n_components_)[scores.argmax(axis=1)]
         return clip_to_ball(torch.from_numpy(scores)).numpy() if self._clipped else scores
-
-    def _finish(self, scores: np.ndarray, X: np.ndarray) -> np.ndarray:
-        code = self._settle(scores)
-        # keyed by the record, never by random_state: asking again gives the same draw
-        return code + self.noise * keyed_normal(self._noise_key, X, code.shape[1]) if self.noise else code
 
     # -- checks ---------------------------------------------------------------------------------
 

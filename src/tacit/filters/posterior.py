@@ -45,6 +45,13 @@ class Posteriors:
         X = X.reshape(len(X), -1)
         return [np.mean([model(X) for model in models], axis=0) for models in self.models]
 
+    def graph(self, g: Any, x: str) -> list[str]:
+        """The same in a graph: per label column, the name of p(class | x)."""
+        from tacit.release.trees import posterior_graph
+
+        flat = g.flat(x)
+        return [posterior_graph(g, flat, models, f"posterior{i}") for i, models in enumerate(self.models)]
+
 
 class _FoldModel:
     """One classifier that answers for all classes, also those its rows did not have."""

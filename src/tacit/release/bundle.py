@@ -1,0 +1,187 @@
+"""The file NAME.tacit: a zip of known members, each stored as it is and named with its hash in the manifest.
+
+Nothing in it is code: the graph is ONNX of known operators, weights are safetensors, the rest is JSON and text.
+Members are not compressed, so that no file can be larger than it looks. Reading trusts nothing: sizes,
+names, hashes, format version and schema are checked before anything is parsed further. Standard library alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import struct
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import BundleError
+from tacit.release.graph_check import check_graph
+from tacit.release.manifest import FORMAT, check_manifest
+from tacit.release.weights import check_header
+
+MB = 2**20
+# name -> most bytes; all but the signature are needed
+LIMITS = {
+    "manifest.json": 16 * MB,
+    "model.onnx": 512 * MB,
+    "weights.safetensors": 512 * MB,
+    "audit.json": 64 * MB,
+    "card.md": 4 * MB,
+    "signature.json": 4096,
+}
+HASHED = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
+END = struct.Struct("<4s4H2LH")  # the end record of a zip without a comment
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle in memory, checked."""
+
+    manifest: Mapping[str, Any]
+    members: Mapping[str, bytes]
+    name: str = "bundle"
+
+    @property
+    def signature(self) -> Mapping[str, Any] | None:
+        text = self.members.get("signature.json")
+        return None if text is None else parse_json(text, "signature.json")
+
+
+def write_bundle(path: str | Path, manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> Path:
+    """Write the members and a manifest with their hashes: the whole file or none."""
+    full = {
+        "format": FORMAT,
+        **manifest,
+        "members": {n: {"sha256": digest(members[n]), "bytes": len(members[n])} for n in HASHED},
+    }
+    check_manifest(full)
+    text = json.dumps(full, indent=1, ensure_ascii=False, allow_nan=False).encode()
+    return write_members(path, {"manifest.json": text, **members})
+
+
+def write_members(path: str | Path, members: Mapping[str, bytes]) -> Path:
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
+            for name in LIMITS:
+                if name in members:
+                    if len(members[name]) > LIMITS[name]:
+                        raise BundleError(
+                            f"{name} would have {len(members[name]):,} bytes; a bundle takes {LIMITS[name]:,}"
+                        )
+                    archive.writestr(zipfile.ZipInfo(name), members[name])  # no time stamp: same filter, same bytes
+        os.replace(partial, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            partial.unlink()
+    return path
+
+
+def read_bundle(path: str | Path) -> Bundle:
+    """Read and check a bundle; raises `BundleError` that says what is wrong with it."""
+    path = Path(path)
+    members = _members(path)
+    manifest = parse_json(members["manifest.json"], "manifest.json")
+    if not isinstance(manifest, dict):
+        raise BundleError(f"{path.name}: manifest.json is no object; this is no bundle of Tacit")
+    check_manifest(manifest)
+    for name in HASHED:
+        declared = manifest["members"][name]
+        if declared["bytes"] != len(members[name]) or declared["sha256"] != digest(members[name]):
+            raise BundleError(f"{path.name}: {name} is not what the manifest says; the file is damaged or was changed")
+    check_graph(members["model.onnx"])
+    check_header(members["weights.safetensors"])
+    parse_json(members["audit.json"], "audit.json")
+    try:
+        members["card.md"].decode()
+    except UnicodeDecodeError:
+        raise BundleError(f"{path.name}: card.md is no text") from None
+    return Bundle(manifest, members, path.name)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def parse_json(data: bytes, name: str) -> Any:
+    """JSON without duplicate keys, NaN or depth that could exhaust the stack."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a key occurs twice")
+        return found
+
+    def no_constant(word: str) -> Any:
+        raise ValueError(f"{word} is no JSON")
+
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{name} cannot be read as JSON ({str(error)[:200]})") from None
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    size = path.stat().st_size
+    most = sum(LIMITS.values())
+    if size > most:
+        raise BundleError(f"{path.name} has {size:,} bytes; a bundle has at most {most:,}")
+    with open(path, "rb") as file:
+        _check_end(file, size, path.name)
+        file.seek(0)
+        try:
+            with zipfile.ZipFile(file) as archive:
+                infos = archive.infolist()
+                _check_entries(infos, size, path.name)
+                return {info.filename: _read(archive, info) for info in infos}
+        except BundleError:
+            raise
+        # the zip is a stranger's bytes: whatever its parser stumbles on is a damaged bundle
+        except Exception as error:
+            raise BundleError(f"{path.name} is damaged ({type(error).__name__}: {str(error)[:200]})") from None
+
+
+def _check_end(file: Any, size: int, name: str) -> None:
+    """The directory of the zip must be small, and end the file: no comment, no zip64, no thousands of entries."""
+    if size < END.size:
+        raise BundleError(f"{name} is no bundle: it has {size} bytes")
+    file.seek(size - END.size)
+    signature, disk, first, here, entries, length, offset, comment = END.unpack(file.read(END.size))
+    if signature != b"PK\x05\x06":
+        raise BundleError(f"{name} is no bundle, or it is cut off: there is no zip directory at its end")
+    fits = offset + length + END.size == size
+    if disk or first or comment or here != entries or entries > len(LIMITS) or length > 4096 or not fits:
+        raise BundleError(f"{name} has an unusual zip directory ({entries} entries, {length} bytes); it is refused")
+
+
+def _check_entries(infos: list[zipfile.ZipInfo], size: int, name: str) -> None:
+    names = [info.orig_filename for info in infos]
+    unknown = [n for n in names if n not in LIMITS]
+    if unknown:
+        raise BundleError(f"{name} has a member {unknown[0][:80]!r}; a bundle has {', '.join(LIMITS)}")
+    if len(set(names)) != len(names):
+        raise BundleError(f"{name} has two members of one name")
+    missing = [n for n in LIMITS if n not in names and n != "signature.json"]
+    if missing:
+        raise BundleError(f"{name} has no {missing[0]}; it is no bundle of Tacit, or damaged")
+    for info in infos:
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1 or info.file_size != info.compress_size:
+            raise BundleError(f"{name}: {info.filename} is compressed or encrypted; members of a bundle are stored")
+        if info.file_size > LIMITS[info.filename]:
+            raise BundleError(f"{name}: {info.filename} has {info.file_size:,} bytes, too many")
+    if sum(info.file_size for info in infos) > size:
+        raise BundleError(f"{name}: members overlap")
+
+
+def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    with archive.open(info) as member:
+        data = member.read(info.file_size + 1)
+    if len(data) != info.file_size:
+        raise BundleError(f"{info.filename} has {len(data)} bytes, its entry says {info.file_size}")
+    return data

@@ -1,0 +1,155 @@
+"""The manifest of a bundle: what goes in, what comes out, and how it was made. Every field is checked."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tacit.errors import BundleError
+
+FORMAT = 1
+OLDEST = 1  # formats from this one on are read
+MOST_COLUMNS = 100_000
+MEMBERS = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
+TOP = {"format", "filter", "parameters", "input", "output", "noise", "fingerprint", "versions", "members"}
+
+
+def check_manifest(m: Mapping[str, Any]) -> None:
+    """Raise unless the manifest is complete and means something."""
+    version = m.get("format")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise BundleError("manifest: there is no format version; this is no bundle of Tacit")
+    if not OLDEST <= version <= FORMAT:
+        raise BundleError(
+            f"manifest: the bundle has format {version}, this Tacit reads {OLDEST} to {FORMAT}; update Tacit"
+        )
+    _keys(m, TOP, "")
+    _text(m["filter"], "filter", 200)
+    _need(isinstance(m["parameters"], dict), "parameters", "is no object")
+    _input(m["input"])
+    _output(m["output"])
+    if m["noise"] is not None:
+        _noise(m["noise"])
+    _hex(m["fingerprint"], "fingerprint")
+    _need(isinstance(m["versions"], dict), "versions", "is no object")
+    for k, v in m["versions"].items():
+        _text(v, f"versions.{k}", 100)
+    _keys(m["members"], set(MEMBERS), "members")
+    for name in MEMBERS:
+        entry = m["members"][name]
+        _keys(entry, {"sha256", "bytes"}, f"members.{name}")
+        _hex(entry["sha256"], f"members.{name}.sha256")
+        _whole(entry["bytes"], f"members.{name}.bytes", 0, 2**40)
+
+
+def _input(value: Any) -> None:
+    _need(isinstance(value, dict) and value.get("kind") in ("table", "array"), "input", "is neither table nor array")
+    if value["kind"] == "array":
+        _keys(value, {"kind", "shape", "names"}, "input")
+        _shape(value["shape"], "input.shape")
+        if value["names"] is not None:
+            _names(value["names"], "input.names")
+            _need(value["shape"] == [len(value["names"])], "input.names", "do not fit the shape")
+        return
+    _keys(value, {"kind", "columns"}, "input")
+    _need(isinstance(value["columns"], list) and 0 < len(value["columns"]) <= MOST_COLUMNS, "input.columns", "is empty")
+    for i, column in enumerate(value["columns"]):
+        where = f"input.columns[{i}]"
+        _need(isinstance(column, dict) and column.get("kind") in ("number", "category"), where, "has no known kind")
+        if column["kind"] == "number":
+            _keys(column, {"name", "kind", "type", "gaps", "range"}, where)
+            _need(column["type"] in ("float", "integer", "boolean"), where, "has no known type")
+            _need(isinstance(column["gaps"], bool), where, "does not say whether it had gaps")
+            _need(isinstance(column["range"], list) and len(column["range"]) == 2, where, "has no range")
+            for end in column["range"]:
+                _number(end, f"{where}.range")
+        else:
+            _keys(column, {"name", "kind", "categories"}, where)
+            _names(column["categories"], f"{where}.categories")
+    _names([c["name"] for c in value["columns"]], "names of input columns")
+
+
+def _output(value: Any) -> None:
+    _keys(value, {"shape", "names", "meaning", "table"}, "output")
+    _shape(value["shape"], "output.shape")
+    _names(value["names"], "output.names")
+    _text(value["meaning"], "output.meaning", 10_000)
+    width = math.prod(value["shape"])
+    if value["table"] is None:
+        _need(len(value["names"]) == width, "output.names", f"has {len(value['names'])} names for {width} numbers")
+        return
+    # each cell is released as a row of this table
+    _need(
+        isinstance(value["table"], list) and len(value["table"]) == len(value["names"]), "output.table", "is no table"
+    )
+    _need(value["shape"] == [1], "output.shape", "of a table of cells must be [1]")
+    lengths = set()
+    for column in value["table"]:
+        _need(isinstance(column, list), "output.table", "has a column that is no list")
+        lengths.add(len(column))
+        for cell in column:
+            _need(cell is None or isinstance(cell, str | int | float | bool), "output.table", "holds more than values")
+    _need(len(lengths) == 1 and 0 not in lengths, "output.table", "has columns of different lengths")
+
+
+def _noise(value: Any) -> None:
+    _keys(value, {"distribution", "scale", "columns", "added", "mechanism", "radius"}, "noise")
+    _need(value["distribution"] in ("normal", "laplace"), "noise.distribution", "is not known")
+    _number(value["scale"], "noise.scale")
+    _need(value["scale"] > 0, "noise.scale", "is not positive")
+    _whole(value["columns"], "noise.columns", 1, 2**24)
+    _need(isinstance(value["added"], bool), "noise.added", "is neither true nor false")
+    _hex(value["mechanism"], "noise.mechanism")
+    if value["radius"] is not None:
+        _number(value["radius"], "noise.radius")
+        _need(value["radius"] > 0, "noise.radius", "is not positive")
+
+
+def _need(condition: Any, where: str, what: str) -> None:
+    if not condition:
+        raise BundleError(f"manifest: {where} {what}")
+
+
+def _keys(value: Any, known: set[str], where: str) -> None:
+    _need(isinstance(value, dict), where, "is no object")
+    found = set(value)
+    if found != known:
+        odd = sorted(found ^ known)[0][:80]
+        raise BundleError(f"manifest: {where} {'has an unknown' if odd in found else 'lacks the'} field {odd!r}")
+
+
+def _text(value: Any, where: str, most: int) -> None:
+    _need(isinstance(value, str) and len(value) <= most, where, "is no text, or too long")
+
+
+def _names(value: Any, where: str) -> None:
+    _need(isinstance(value, list) and len(value) <= MOST_COLUMNS, where, "is no list, or too long")
+    for name in value:
+        _text(name, where, 10_000)
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            _need(False, where, "has a name that is no text")
+    _need(len(set(value)) == len(value), where, "has one name twice")
+
+
+def _hex(value: Any, where: str) -> None:
+    _need(isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value), where, "is no 256-bit hash")
+
+
+def _number(value: Any, where: str) -> None:
+    _need(isinstance(value, int | float) and not isinstance(value, bool), where, "is no number")
+    _need(abs(value) < 1e300, where, "is no usable number")
+
+
+def _whole(value: Any, where: str, low: int, high: int) -> None:
+    _need(isinstance(value, int) and not isinstance(value, bool) and low <= value <= high, where, "is out of range")
+
+
+def _shape(value: Any, where: str) -> None:
+    _need(isinstance(value, list) and 0 < len(value) <= 4, where, "is no shape")
+    for n in value:
+        _whole(n, where, 1, 2**24)
+    _need(math.prod(value) <= 2**26, where, "is too large")

@@ -1,0 +1,306 @@
+"""Run a bundle where the data lives: onnxruntime and numpy, nothing else.
+
+Noise is not part of the bundle's graph where it is added to the code: the sum is rounded to a grid, which must be
+done in double precision, and the graph alone can then be compared with the filter to the last digits. Where a filter
+takes noise in beside the record, it is an input of the graph. Either way it is drawn here, keyed by the record.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from tacit.errors import BundleError, InputError, TacitWarning
+from tacit.release.bundle import Bundle, parse_json, read_bundle
+from tacit.release.noise import Noise, derived_key, new_key
+from tacit.release.schema import Problem, schema_of
+from tacit.release.weights import read_weights
+
+CHUNK = 2**22  # numbers of raw records that are released at a time
+NO_KEY = (
+    "this release adds noise, and no noise_key was given: a fresh key was drawn. Within this session a record always "
+    "gets the same noise; in another session it gets other noise, and whoever collects both can average them. Keep one "
+    "key (tacit release key FILE) and pass it as noise_key"
+)
+
+
+def load(path: str | Path, trusted_key: Any = None, *, noise_key: bytes | str | Path | None = None) -> Release:
+    """Load a bundle. Its hashes, sizes, format, schema and operators are checked first.
+
+    Parameters
+    ----------
+    path : the file NAME.tacit
+    trusted_key : a public key (a file, or its 32 bytes); anything that this key has not signed is refused
+    noise_key : the owner's secret, for releases with noise: bytes, or a file made by ``tacit release key``.
+        The same key and record give the same noise. Without one a fresh key is drawn
+
+    Examples
+    --------
+    >>> import tempfile, tacit
+    >>> data = tacit.load_dataset("quadrants", n=400)
+    >>> f = tacit.baselines.LinearARL().fit(data.X, data.y, sensitive_features=data.sensitive)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = tacit.save(f, f"{folder}/plane.tacit")
+    ...     release = tacit.load(path)
+    >>> release.transform(data.X).shape
+    (400, 1)
+    """
+    bundle = read_bundle(path)
+    if trusted_key is not None:
+        from tacit.release.signing import require_signature
+
+        require_signature(bundle, trusted_key)
+    return Release(bundle, noise_key)
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A release of the records that fit the schema; the others are named.
+
+    Attributes
+    ----------
+    release : of the good records
+    rows : their positions among the records that came in
+    problems : what is wrong with the others, by row and column
+    """
+
+    release: Any
+    rows: np.ndarray
+    problems: list[Problem]
+
+    @property
+    def bad_rows(self) -> np.ndarray:
+        return np.unique([p.row for p in self.problems]).astype(np.int64)
+
+
+class Release:
+    """A bundle that is ready to release records. Has `transform`, so it can be audited like a filter.
+
+    Attributes
+    ----------
+    manifest : what goes in, what comes out, how it was made
+    audit : the audit that travels with the bundle, as plain data; None if there is none
+    card : the model card, Markdown
+    """
+
+    def __init__(self, bundle: Bundle, noise_key: bytes | str | Path | None = None) -> None:
+        self.manifest, self.name = bundle.manifest, bundle.name
+        self.audit = parse_json(bundle.members["audit.json"], "audit.json")
+        self.card = bundle.members["card.md"].decode()
+        self._bundle = bundle
+        self._schema = schema_of(self.manifest["input"])
+        declared = self.manifest["noise"]
+        self._noise = None if declared is None else _noise(declared)
+        self._radius = None if declared is None else declared["radius"]
+        self._key = None if noise_key is None else read_key(noise_key)
+        self._session = _session(bundle.members["model.onnx"], self._noise)
+
+    # -- releasing ------------------------------------------------------------------------------
+
+    def transform(self, X: Any, *, ids: Sequence[Any] | None = None, on_error: str = "raise") -> Any:
+        """Release records.
+
+        Parameters
+        ----------
+        X : an array, a dict of columns, a DataFrame or an Arrow table. Columns are found by name; others are not read
+        ids : for releases with noise, what identifies each record instead of its values: a record whose values
+            change keeps its noise, so that its change can be read off two releases; give ids only where they do not
+        on_error : "raise" names the first record that does not fit; "quarantine" sets those aside, releases the
+            others and returns both (`Quarantined`)
+        """
+        if on_error not in ("raise", "quarantine"):
+            raise InputError(f"on_error must be 'raise' or 'quarantine'; found {on_error!r}")
+        feeds, n, problems = self._schema.check(X)
+        if ids is not None and len(ids) != n:
+            raise InputError(f"ids has {len(ids)} entries but there are {n} records; pass one id for each")
+        if problems and on_error == "raise":
+            more = len({p.row for p in problems}) - 1
+            raise InputError(f"{problems[0]}" + (f" (and {more:,} more rows)" if more else ""))
+        good = np.ones(n, dtype=bool)
+        good[[p.row for p in problems]] = False
+        if problems:
+            feeds = {k: v[good] for k, v in feeds.items()}
+        kept = None if ids is None else [i for i, g in zip(ids, good, strict=True) if g]
+        out = self._dress(self._run(feeds, kept), X)
+        if on_error == "raise":
+            return out
+        return Quarantined(out, np.flatnonzero(good), sorted(problems, key=lambda p: (p.row, p.column)))
+
+    def noiseless(self, X: Any) -> np.ndarray:
+        """The code before its noise: for certificates and comparisons, never for release."""
+        feeds, _, problems = self._schema.check(X)
+        if problems:
+            raise InputError(str(problems[0]))
+        return self._run(feeds, None, noisy=False)
+
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation of Gaussian noise that is added to the code; None where there is none."""
+        noise = self._noise
+        return noise.scale if noise is not None and noise.added and noise.distribution == "normal" else None
+
+    @property
+    def certified_by(self) -> str | None:
+        """What `tacit.audit` certifies by: local privacy where codes are clipped before Laplace noise."""
+        return "local privacy" if self._radius is not None else None
+
+    @property
+    def epsilon_(self) -> float:
+        """The local privacy of every release; its clipping is checked whenever a record is released."""
+        assert self._radius is not None
+        assert self._noise is not None
+        return float(2 * self._radius / self._noise.scale)
+
+    def redraw(self) -> Release:
+        """The same release under a new key: other noise for every record. Releasing both lets noise be averaged."""
+        twin = copy.copy(self)
+        twin._key = new_key()
+        return twin
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the released columns."""
+        return np.asarray(self.manifest["output"]["names"], dtype=object)
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The learned arrays by name, to look at or to continue training from."""
+        return read_weights(self._bundle.members["weights.safetensors"])
+
+    def __repr__(self) -> str:
+        return f"<Release {self.name}: {self.manifest['filter']}>"
+
+    # -- the graph ------------------------------------------------------------------------------
+
+    def _run(self, feeds: dict[str, np.ndarray], ids: Sequence[Any] | None, noisy: bool = True) -> np.ndarray:
+        n = len(next(iter(feeds.values())))
+        shape = tuple(self.manifest["output"]["shape"])
+        if n == 0:
+            return np.empty((0, *shape))
+        width = sum(int(np.prod(v.shape[1:])) for v in feeds.values())
+        step = max(1, CHUNK // max(width, int(np.prod(shape))))
+        parts = []
+        for at in range(0, n, step):
+            part = {k: v[at : at + step] for k, v in feeds.items()}
+            parts.append(self._chunk(part, None if ids is None else ids[at : at + step], noisy))
+            if parts[-1].shape != (len(next(iter(part.values()))), *shape):
+                raise BundleError(f"{self.name}: the graph gives {parts[-1].shape}, its manifest says (n, {shape})")
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _chunk(self, feeds: dict[str, np.ndarray], ids: Sequence[Any] | None, noisy: bool) -> np.ndarray:
+        noise = self._noise
+        if noise is None:
+            return self._graph(["release"], feeds)[0]
+        if not noise.added:
+            blank = np.zeros((len(next(iter(feeds.values()))), noise.columns))
+            if noisy:
+                (encoded,) = self._graph(["encoded"], {**feeds, "noise": blank}, only=True)
+                blank = noise.draw(self._secret(ids), _records(encoded, ids))
+            return self._graph(["release"], {**feeds, "noise": blank})[0]
+        code, encoded = self._graph(["before_noise", "encoded"], feeds)
+        if self._radius is not None:
+            largest = np.abs(code).reshape(len(code), -1).sum(axis=1).max()
+            if largest > self._radius * (1 + 1e-9):
+                raise BundleError(f"{self.name}: a code of norm {largest:g} leaves the ball of radius {self._radius:g}")
+        return noise.add(self._secret(ids), code, _records(encoded, ids)) if noisy else code
+
+    def _graph(self, outputs: list[str], feeds: dict[str, np.ndarray], only: bool = False) -> list[np.ndarray]:
+        options = onnxruntime.RunOptions()
+        options.log_severity_level = 4
+        options.only_execute_path_to_fetches = only  # the rest of the graph waits for the noise
+        try:
+            found = self._session.run(outputs, feeds, options)
+        except Exception as error:  # onnxruntime's errors share no base of their own
+            raise BundleError(f"{self.name}: the graph failed ({str(error)[:300]})") from None
+        return [np.asarray(f, dtype=np.float64) for f in found]
+
+    def _secret(self, ids: Sequence[Any] | None) -> bytes:
+        if self._key is None:
+            warnings.warn(NO_KEY, TacitWarning, stacklevel=6)
+            self._key = new_key()
+        # a record's id must never draw like another record's values
+        return self._key if ids is None else derived_key(self._key, b"by id")
+
+    def _dress(self, out: np.ndarray, X: Any) -> Any:
+        """Cells as rows of the bundle's table, where it has one."""
+        output = self.manifest["output"]
+        if output["table"] is None:
+            return out
+        cells = out[:, 0].astype(np.int64)
+        if len(cells) and not 0 <= cells.min() <= cells.max() < len(output["table"][0]):
+            raise BundleError(f"{self.name}: the graph names a cell that the manifest does not have")
+        columns = {name: np.array(values)[cells] if _plain(values) else _objects(values)[cells]
+                   for name, values in zip(output["names"], output["table"], strict=True)}  # fmt: skip
+        pandas = sys.modules.get("pandas")
+        if pandas is not None and isinstance(X, pandas.DataFrame):
+            return pandas.DataFrame(columns)
+        table = np.empty((len(cells), len(columns)), dtype=object)
+        for i, values in enumerate(columns.values()):
+            table[:, i] = values
+        return table
+
+
+def read_key(key: bytes | str | Path) -> bytes:
+    """The owner's noise key: 16 to 64 bytes, or a file that holds them as hexadecimal text."""
+    if isinstance(key, bytes):
+        found = key
+    else:
+        try:
+            found = bytes.fromhex(Path(key).read_text().strip())
+        except (OSError, ValueError) as error:
+            raise InputError(f"noise_key: no key can be read from {str(key)!r} ({type(error).__name__}: {error}); "
+                             f"make one with: tacit release key FILE") from None  # fmt: skip
+    if not 16 <= len(found) <= 64:
+        raise InputError(f"noise_key must have 16 to 64 bytes; found {len(found)}")
+    return found
+
+
+def _noise(declared: dict[str, Any]) -> Noise:
+    return Noise(
+        declared["distribution"],
+        float(declared["scale"]),
+        declared["columns"],
+        declared["added"],
+        bytes.fromhex(declared["mechanism"]),
+    )
+
+
+def _session(model: bytes, noise: Noise | None) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        outputs = {o.name for o in session.get_outputs()}
+    except Exception as error:  # onnxruntime's errors share no base of their own
+        raise BundleError(f"model.onnx cannot be run ({str(error)[:300]})") from None
+    needed = {"encoded", "before_noise" if noise is not None and noise.added else "release"}
+    if outputs != needed:
+        raise BundleError(f"model.onnx gives {sorted(outputs)}, the manifest asks for {sorted(needed)}")
+    return session
+
+
+def _records(encoded: np.ndarray, ids: Sequence[Any] | None) -> np.ndarray:
+    """What the noise is a function of: the encoded record, or a hash of its id."""
+    if ids is None:
+        return encoded
+    import hashlib
+
+    digests = b"".join(hashlib.blake2b(str(i).encode("utf-8", "surrogatepass"), digest_size=32).digest() for i in ids)
+    # bytes as numbers: every float64 is then a plain small integer
+    return np.frombuffer(digests, dtype=np.uint8).reshape(len(ids), 32).astype(np.float64)
+
+
+def _plain(values: list[Any]) -> bool:
+    return all(isinstance(v, int | float) for v in values)
+
+
+def _objects(values: list[Any]) -> np.ndarray:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out

@@ -1,0 +1,235 @@
+"""`tacit.save`: export a fitted filter, compare the export with the filter, and write the bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from tacit import __version__
+from tacit.errors import InputError
+from tacit.filters.base import Filter
+from tacit.release.bundle import write_bundle
+from tacit.release.onnx import export
+from tacit.release.runtime import Release, load
+from tacit.release.weights import write_weights
+from tacit.tables import ArrayEncoder, Column, TableEncoder
+
+CLOSE = 1e-5  # of the output's scale
+AGREE = 0.999  # of codes
+MADE_ROWS = 2000
+LIBRARIES = ("numpy", "torch", "scikit-learn", "lightgbm", "onnx", "onnxruntime", "pandas")
+NO_AUDIT = (
+    "# {name}\n\nThis filter was saved without an audit: nothing is known about what its releases give away. "
+    "Audit it before use: `tacit audit {file} --data ...`\n"
+)
+
+
+def save(f: Filter, path: str | Path, report: Any = None) -> Path:
+    """Write a fitted filter as a bundle that runs without training libraries.
+
+    The exported graph is run on made-up records beside the filter; where they differ nothing is written.
+
+    Parameters
+    ----------
+    f : a fitted filter
+    path : the file to write, NAME.tacit
+    report : the filter's `tacit.audit`, which becomes the bundle's model card
+
+    Examples
+    --------
+    >>> import tempfile, tacit
+    >>> data = tacit.load_dataset("quadrants", n=400)
+    >>> f = tacit.baselines.LinearARL().fit(data.X, data.y, sensitive_features=data.sensitive)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tacit.save(f, f"{folder}/plane.tacit").name
+    'plane.tacit'
+    """
+    path = Path(path)
+    if path.suffix != ".tacit":
+        raise InputError(f"a bundle is called NAME.tacit; found {path.name!r}")
+    if not isinstance(f, Filter):
+        raise InputError(f"only Tacit's filters can be saved as a bundle; found a {type(f).__name__}")
+    check_is_fitted(f)
+    model, weights = export(f, f._record_shape)
+    members = {
+        "model.onnx": model,
+        "weights.safetensors": write_weights(weights),
+        "audit.json": json.dumps(None if report is None else report.to_dict()).encode(),
+        "card.md": _card(f, path, report).encode(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # written beside its place, read back by the runtime, compared, and only then given its name
+    descriptor, made = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=".tacit", dir=path.parent)
+    os.close(descriptor)
+    try:
+        write_bundle(made, _manifest(f), members)
+        compare(f, load(made, noise_key=f.noise_key))
+        os.replace(made, path)
+    finally:
+        Path(made).unlink(missing_ok=True)
+    return path
+
+
+def compare(f: Filter, release: Release, X: Any = None) -> float:
+    """Raise unless the bundle releases what the filter does; returns the largest difference, relative to the scale."""
+    X = made_records(f) if X is None else X
+    expected, found = f._before_noise(f._encode(X)), release.noiseless(X)
+    if f._noise is not None and not f._noise.added:
+        expected, found = f.transform(X), release.transform(X)
+    expected = np.asarray(expected, dtype=np.float64)
+    if expected.shape != found.shape:
+        raise InputError(
+            f"the exported graph gives shape {found.shape}, the filter {expected.shape}; nothing was saved"
+        )
+    if f._finite:
+        same = float((np.abs(expected - found) <= CLOSE).reshape(len(expected), -1).all(axis=1).mean())
+        if same < AGREE:
+            raise InputError(f"the exported graph agrees with the filter on {same:.2%} of records; nothing was saved")
+        return 1 - same
+    # relative to the largest value of each released number
+    scale = np.maximum(np.abs(expected).max(axis=0), 1e-12)
+    apart = float((np.abs(expected - found) / scale).max())
+    if not apart <= CLOSE:
+        raise InputError(
+            f"the exported graph differs from the filter by {apart:.1e} of the output's scale (allowed {CLOSE:g}); "
+            f"nothing was saved"
+        )
+    return apart
+
+
+def made_records(f: Filter, n: int = MADE_ROWS, seed: int = 0) -> Any:
+    """Records that fit the schema but are nobody's: numbers around the mean, all categories, gaps, unknown text."""
+    rng = np.random.default_rng(seed)
+    encoder = f.encoder_
+    if isinstance(encoder, ArrayEncoder):
+        n = max(8, min(n, 2**22 // math.prod(f._record_shape)))
+        return encoder.mean + encoder.scale * rng.standard_normal((n, *f._record_shape))
+    return pd.DataFrame({c.name: _made_column(c, n, rng) for c in encoder.columns})
+
+
+def _made_column(c: Column, n: int, rng: np.random.Generator) -> Any:
+    if c.kind == "category":
+        words = np.array([*c.categories, "a word that training did not have", None], dtype=object)
+        return words[rng.integers(len(words), size=n)]
+    numbers = c.mean + c.scale * rng.standard_normal(n)
+    if c.type != "float":
+        numbers = np.clip(np.rint(numbers), c.low, c.high)
+    return np.where(rng.random(n) < 0.1, np.nan, numbers) if c.has_missing else numbers
+
+
+def _manifest(f: Filter) -> dict[str, Any]:
+    names = [str(n) for n in f.get_feature_names_out()]
+    table = f._released_table()
+    shape = [1] if table is not None else list(np.shape(f._before_noise(f._encode(made_records(f, 8))))[1:])
+    noise = f._noise
+    return {
+        "filter": type(f).__name__,
+        "parameters": {k: _plain(v) for k, v in f.get_params(deep=False).items()},
+        "input": _input(f),
+        "output": {
+            "shape": shape,
+            "names": names,
+            "meaning": _meaning(f, shape),
+            "table": None if table is None else [_listed(table.iloc[:, i]) for i in range(table.shape[1])],
+        },
+        "noise": None
+        if noise is None
+        else {
+            "distribution": noise.distribution,
+            "scale": noise.scale,
+            "columns": noise.columns,
+            "added": noise.added,
+            "mechanism": noise.mechanism.hex(),
+            "radius": float(f.radius_) if getattr(f, "certified_by", None) == "local privacy" else None,
+        },
+        # one hash of all rows: it tells whether two bundles learned from the same table, and nothing of a row
+        "fingerprint": hashlib.sha256(f._fingerprints.tobytes()).hexdigest(),
+        "versions": {
+            "tacit": __version__,
+            "python": platform.python_version(),
+            **{n: importlib.metadata.version(n) for n in LIBRARIES if _installed(n)},
+        },
+    }
+
+
+def _input(f: Filter) -> dict[str, Any]:
+    encoder = f.encoder_
+    if isinstance(encoder, TableEncoder):
+        return {"kind": "table", "columns": [_column(c) for c in encoder.columns]}
+    names = getattr(f, "feature_names_in_", None)
+    return {
+        "kind": "array",
+        "shape": list(f._record_shape),
+        "names": None if names is None else [str(n) for n in names],
+    }
+
+
+def _column(c: Column) -> dict[str, Any]:
+    if c.kind == "category":
+        return {"name": c.name, "kind": c.kind, "categories": list(c.categories)}
+    return {"name": c.name, "kind": c.kind, "type": c.type, "gaps": c.has_missing, "range": coarse_range(c.low, c.high)}
+
+
+def coarse_range(low: float, high: float) -> list[float]:
+    """The range outwards to round numbers: the exact ends are two people's values.
+
+    Examples
+    --------
+    >>> coarse_range(17, 73), coarse_range(0.013, 0.25)
+    ([10.0, 80.0], [0.0, 0.3])
+    """
+    step = 10.0 ** math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-12)))
+    return [round(math.floor(low / step) * step, 12), round(math.ceil(high / step) * step, 12)]
+
+
+def _meaning(f: Filter, shape: list[int]) -> str:
+    doc = (type(f).__doc__ or "").strip().splitlines()
+    what = doc[0] if doc else type(f).__name__
+    table = f._released_table()
+    if table is not None:
+        return f"{what} Each record is released as one of {len(table)} typical records."
+    return f"{what} {math.prod(shape)} numbers for each record, shape {tuple(shape)}."
+
+
+def _card(f: Filter, path: Path, report: Any) -> str:
+    if report is None:
+        return NO_AUDIT.format(name=type(f).__name__, file=path.name)
+    return f"{report.to_markdown()}\nFilter: {type(f).__name__}. File: {path.name}.\n"
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON; what is no plain data by the name of its type."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return f"<{getattr(value, '__name__', type(value).__name__)}>"
+
+
+def _listed(column: pd.Series) -> list[Any]:
+    return [None if pd.isna(v) else v.item() if isinstance(v, np.generic) else v for v in column]
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+        return True
+    except importlib.metadata.PackageNotFoundError:
+        return False
