@@ -23,10 +23,9 @@ from sklearn.base import clone
 import tacit
 from tacit.errors import BundleError
 from tacit.release import signing
-from tacit.release.bundle import HASHED, digest, read_bundle, write_bundle, write_members
+from tacit.release.bundle import HASHED, digest, read_bundle, write_members
 from tacit.release.graph_check import check_graph
-from tacit.release.onnx import GraphBuilder
-from tacit.release.saving import coarse_range, compare, made_records
+from tacit.release.saving import coarse_range, compare
 
 FIXTURES = Path(__file__).parent / "fixtures"
 FILTERS = {
@@ -141,3 +140,377 @@ def test_bundles_run_without_the_training_libraries(saved, people, tmp_path):
     arguments = [sys.executable, "-c", RUN_ALONE, str(tmp_path / "records.json"), *paths]
     out = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert out.stdout.strip() == "[]", out.stderr
+
+
+def test_a_wrong_export_is_not_written(people, tmp_path, monkeypatch):
+    f = tacit.baselines.LinearARL().fit(people.X, people.y, sensitive_features=people.sensitive)
+    assert compare(f, tacit.load(tacit.save(f, tmp_path / "right.tacit"))) < 1e-12
+    good = f.code_.graph
+    wrong = lambda g, x: g.op("Mul", good(g, x), g.number(1.00002))  # noqa: E731
+    monkeypatch.setattr(type(f), "_graph", lambda self, g, x: wrong(g, x))
+    with pytest.raises(tacit.TacitError, match=r"differs from the filter by 2\.0e-05"):
+        tacit.save(f, tmp_path / "wrong.tacit")
+    codebook = tacit.CodebookFilter(4, n_folds=2, random_state=0)
+    codebook.fit(people.X, people.y, sensitive_features=people.sensitive)
+    monkeypatch.setattr(type(codebook), "_graph", lambda self, g, x: g.columns(x, [0] * self._n_features_out))
+    with pytest.raises(tacit.TacitError, match="agrees with the filter on 0"):
+        tacit.save(codebook, tmp_path / "wrong.tacit")
+    assert sorted(os.listdir(tmp_path)) == ["right.tacit"]
+
+
+def test_what_cannot_be_saved_says_why(people, tmp_path):
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import LogisticRegression
+
+    nystroem = tacit.baselines.KernelARL(features=Nystroem(n_components=5))
+    nystroem.fit(people.X, people.y, sensitive_features=people.sensitive)
+    with pytest.raises(tacit.TacitError, match=r"hold some of them, which must not travel"):
+        tacit.save(nystroem, tmp_path / "x.tacit")
+    label = tacit.baselines.LabelOnly(LogisticRegression(), n_folds=2).fit(people.X, people.y)
+    with pytest.raises(tacit.TacitError, match="LogisticRegression cannot be saved"):
+        tacit.save(label, tmp_path / "x.tacit")
+    with pytest.raises(tacit.TacitError, match=r"NAME\.tacit"):
+        tacit.save(label, tmp_path / "x.zip")
+    with pytest.raises(tacit.TacitError, match="only Tacit's filters"):
+        tacit.save(LogisticRegression(), tmp_path / "x.tacit")
+    assert not os.listdir(tmp_path)
+
+
+def test_scikit_learns_boosted_trees_are_exported_too(people, tmp_path):
+    """Where LightGBM is not installed."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    for y in (people.y, pd.DataFrame({"job": people.X["job"].to_numpy()})):
+        f = tacit.baselines.LabelOnly(HistGradientBoostingClassifier(max_iter=5), n_folds=2).fit(people.X, y)
+        assert compare(f, tacit.load(tacit.save(f, tmp_path / "x.tacit"))) <= 0.001
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (1, 5, 6)])
+def test_windows_and_images(shape, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y, s = rng.standard_normal((200, *shape)) * 3 + 50, rng.integers(2, size=200), rng.integers(2, size=200)
+    X[..., 0] += y.reshape(-1, *[1] * (len(shape) - 1))
+    for f in (
+        tacit.MinimaxFilter(2, max_iter=2, random_state=0),
+        tacit.CodebookFilter(4, epochs=1, random_state=0),
+        tacit.baselines.LinearEraser(),
+        tacit.baselines.LaplaceMechanism(),
+    ):
+        f.fit(X, y, sensitive_features=s)
+        release = tacit.load(tacit.save(f, tmp_path / "x.tacit"), noise_key=f.noise_key)
+        assert np.abs(release.transform(X) - f.transform(X)).max() <= 1e-5 * np.abs(f.transform(X)).max()
+
+
+def test_nothing_of_a_training_row_is_in_the_bundle(tmp_path):
+    """Rare categories, exact extremes and row fingerprints would each show one person."""
+    rng = np.random.default_rng(0)
+    n = 400
+    income = np.round(rng.lognormal(10, 0.5, n), 2)
+    job = rng.choice(["nurse", "cook"], n).astype(object)
+    job[7] = "king"
+    y = rng.integers(2, size=n)
+    f = tacit.CodebookFilter(4, n_folds=2, random_state=0).fit(pd.DataFrame({"income": income, "job": job}), y)
+    path = tacit.save(f, tmp_path / "x.tacit")
+    content = path.read_bytes()
+    assert b"nurse" in content
+    assert b"king" not in content
+    manifest = json.dumps(read_bundle(path).manifest)
+    for extreme in (income.min(), income.max()):
+        assert repr(float(extreme)) not in manifest
+    low, high = read_bundle(path).manifest["input"]["columns"][0]["range"]
+    assert low <= income.min()
+    assert high >= income.max()
+    assert all(print_.tobytes() not in content for print_ in f._fingerprints)
+    assert coarse_range(3.0, 3.0) == [3.0, 3.0]
+
+
+def test_the_card_and_the_audit_travel(people, tmp_path):
+    fresh = people_table(600, seed=2).split((0.5, 0.5), seed=0)
+    f = tacit.baselines.LinearARL().fit(people.X, people.y, sensitive_features=people.sensitive)
+    report = tacit.audit(f, *fresh, attackers="logistic", floor=False)
+    release = tacit.load(tacit.save(f, tmp_path / "x.tacit", report))
+    assert release.audit["leakage"]["sex"]["attacker"] == "logistic"
+    assert "What this does not protect against" in release.card
+    assert tacit.load(tacit.save(f, tmp_path / "y.tacit")).audit is None
+    again = tacit.audit(release, *fresh, attackers="logistic", floor=False)
+    assert again.leakage["sex"].value == pytest.approx(report.leakage["sex"].value, abs=1e-9)
+    assert set(release.weights()) >= {"mean", "directions"}
+
+
+def test_saving_twice_gives_the_same_bytes(saved, tmp_path):
+    f, path = saved("codebook")
+    assert tacit.save(f, tmp_path / path.name).read_bytes() == path.read_bytes()
+
+
+# -- strangers' files ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(people, tmp_path):
+    f = tacit.baselines.LinearARL().fit(people.X, people.y, sensitive_features=people.sensitive)
+    return tacit.save(f, tmp_path / "small.tacit")
+
+
+def forged(path, tmp_path, **changes):
+    """A bundle whose hashes are right but whose content was changed."""
+    bundle = read_bundle(path)
+    members = {n: bundle.members[n] for n in HASHED}
+    manifest = {k: v for k, v in bundle.manifest.items() if k != "members"}
+    for name, change in changes.items():
+        if name == "manifest":
+            manifest = change(manifest)
+        else:
+            members[name.replace("_", ".", 1)] = change
+    out = tmp_path / "forged.tacit"
+    entries = {n: {"sha256": digest(members[n]), "bytes": len(members[n])} for n in HASHED}
+    full = {**manifest, "members": entries}
+    return write_members(out, {"manifest.json": json.dumps(full).encode(), **members})
+
+
+def test_damage_is_noticed(small, tmp_path):
+    data = bytearray(small.read_bytes())
+    at = data.index(b"encoder.mean")
+    data[at] ^= 1
+    (tmp_path / "bad.tacit").write_bytes(data)
+    with pytest.raises(BundleError, match="damaged"):
+        tacit.load(tmp_path / "bad.tacit")
+    for cut in (0, 10, len(data) // 2, len(data) - 1):
+        (tmp_path / "bad.tacit").write_bytes(small.read_bytes()[:cut])
+        with pytest.raises(BundleError):
+            tacit.load(tmp_path / "bad.tacit")
+    (tmp_path / "bad.tacit").write_bytes(small.read_bytes() + b"more")
+    with pytest.raises(BundleError):
+        tacit.load(tmp_path / "bad.tacit")
+
+
+def rezip(path, out, change=lambda infos: infos, compress=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path) as old:
+        members = [(i.filename, old.read(i)) for i in old.infolist()]
+    with zipfile.ZipFile(out, "w", compress) as new:
+        for name, data in change(members):
+            new.writestr(name, data)
+    return out
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda m: [*m, ("../outside.txt", b"x")], "member '../outside.txt'"),
+        (lambda m: [*m, ("/etc/outside", b"x")], "member '/etc/outside'"),
+        (lambda m: [*m, ("code.py", b"x")], "member 'code.py'"),
+        (lambda m: [*m, *[(f"{i}", b"") for i in range(50)]], "unusual zip directory"),
+        (lambda m: m[1:], "has no manifest.json"),
+        (lambda m: [(n, b"[" * 100_000 if n == "manifest.json" else d) for n, d in m], "cannot be read as JSON"),
+        (lambda m: [(n, b"[]" if n == "manifest.json" else d) for n, d in m], "no object"),
+    ],
+)
+def test_odd_archives_are_refused(change, message, small, tmp_path):
+    with pytest.raises(BundleError, match=message):
+        tacit.load(rezip(small, tmp_path / "odd.tacit", change))
+    assert sorted(os.listdir(tmp_path)) == ["odd.tacit", "small.tacit"]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_bombs_and_doubles_are_refused(small, tmp_path):
+    with pytest.raises(BundleError, match="compressed"):
+        tacit.load(rezip(small, tmp_path / "x.tacit", compress=zipfile.ZIP_DEFLATED))
+    with pytest.raises(BundleError, match="two members"):
+        tacit.load(rezip(small, tmp_path / "x.tacit", lambda m: [*m[:-1], m[0]]))
+    # entries that claim more than there is
+    data = bytearray(small.read_bytes())
+    at = data.index(b"PK\x01\x02")
+    data[at + 20 : at + 28] = struct.pack("<LL", 2**23, 2**23)
+    (tmp_path / "x.tacit").write_bytes(data)
+    with pytest.raises(BundleError, match="overlap"):
+        tacit.load(tmp_path / "x.tacit")
+    with open(tmp_path / "huge.tacit", "wb") as file:
+        file.truncate(2**33)  # sparse: it takes no room
+    with pytest.raises(BundleError, match="at most"):
+        tacit.load(tmp_path / "huge.tacit")
+
+
+def other_model(nodes, constants=(), functions=(), domain="", external=False):
+    x = helper.make_tensor_value_info("X", TensorProto.DOUBLE, ["n", 2])
+    z = helper.make_tensor_value_info("release", TensorProto.DOUBLE, None)
+    tensor = helper.make_tensor("w", TensorProto.DOUBLE, [1], [1.0])
+    if external:
+        tensor.ClearField("double_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="../../secret")
+    graph = helper.make_graph(nodes, "g", [x], [z], [tensor, *constants])
+    opsets = [helper.make_opsetid("", 20)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    return helper.make_model(graph, opset_imports=opsets, functions=list(functions), ir_version=9).SerializeToString()
+
+
+def test_foreign_graphs_are_refused(small, tmp_path):
+    node = helper.make_node
+    body = helper.make_graph([node("Identity", ["X"], ["y"])], "b", [], [helper.make_tensor_value_info("y", 11, None)])
+    function = helper.make_function("f", "F", ["a"], ["b"], [node("Identity", ["a"], ["b"])], [])
+    cases = {
+        "operator :RandomNormalLike": other_model([node("RandomNormalLike", ["X"], ["release"])]),
+        "operators of 'evil'": other_model([node("Identity", ["X"], ["release"])], domain="evil"),
+        "operator evil:Run": other_model([node("Run", ["X"], ["release"], domain="evil")]),
+        "outside the bundle|field 13": other_model([node("Add", ["X", "w"], ["release"])], external=True),
+        "field 6": other_model([node("If", ["X"], ["release"], then_branch=body, else_branch=body)]),
+        "field 25": other_model([node("Identity", ["X"], ["release"])], functions=[function]),
+        "too large": other_model(
+            [node("Identity", ["X"], ["release"])],
+            [onnx.TensorProto(dims=[2**20, 2**20], data_type=11, name="big", raw_data=b"")],
+        ),
+        "no graph": b"",
+        "damaged|not allowed": b"\xff" * 100,
+    }
+    for message, model in cases.items():
+        with pytest.raises(BundleError, match=message):
+            tacit.load(forged(small, tmp_path, model_onnx=model))
+    # the control: the same kind of graph without what is foreign passes the check
+    check_graph(other_model([node("Identity", ["X"], ["release"])]))
+
+
+def changed(path, value):
+    """A manifest with one value replaced; None removes it."""
+
+    def change(manifest):
+        manifest = json.loads(json.dumps(manifest))
+        at = manifest
+        for key in path[:-1]:
+            at = at[key]
+        if value is None:
+            del at[path[-1]]
+        else:
+            at[path[-1]] = value
+        return manifest
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "path, value, message",
+    [
+        (["format"], 2, "format 2, this Tacit reads 1 to 1; update Tacit"),
+        (["format"], "1", "no format version"),
+        (["format"], True, "no format version"),
+        (["code"], "print()", "unknown field 'code'"),
+        (["input"], None, "lacks the field 'input'"),
+        (["input", "columns", 0, "kind"], "date", "no known kind"),
+        (["input", "columns", 1, "categories"], ["a", "a"], "one name twice"),
+        (["input", "columns", 0, "range"], [0, 1e301], "no usable number"),
+        (["output", "shape"], [-1], "out of range"),
+        (["output", "shape"], [2**24, 2**24], "too large"),
+        (["output", "names"], ["a", "b", "c"], "3 names for 1 numbers"),
+        (["noise"], {"distribution": "none"}, "noise"),
+        (["fingerprint"], "x" * 64, "no 256-bit hash"),
+    ],
+)
+def test_forged_manifests_are_refused(path, value, message, small, tmp_path):
+    with pytest.raises(BundleError, match=message):
+        tacit.load(forged(small, tmp_path, manifest=changed(path, value)))
+
+
+def test_a_graph_that_is_not_what_the_manifest_says_is_refused(small, saved, tmp_path, people):
+    lying = forged(
+        small, tmp_path, manifest=changed(["output"], dict(shape=[2], names=["a", "b"], meaning="", table=None))
+    )
+    with pytest.raises(BundleError, match=r"the graph gives \(300, 1\), its manifest says"):
+        tacit.load(lying).transform(people.X)
+    _, path = saved("Laplace")
+    loose = forged(path, tmp_path, manifest=changed(["noise", "radius"], 0.1))
+    with pytest.raises(BundleError, match="leaves the ball"):
+        tacit.load(loose, noise_key=b"k" * 32).transform(people.X)
+    heading = (2**40).to_bytes(8, "little")
+    with pytest.raises(BundleError, match="header claims"):
+        tacit.load(forged(small, tmp_path, weights_safetensors=heading + b"{}"))
+
+
+def test_signatures(small, tmp_path):
+    secret, public = signing.new_signing_key(tmp_path / "me")
+    _, stranger = signing.new_signing_key(tmp_path / "stranger")
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    with pytest.raises(BundleError, match="is not signed"):
+        tacit.load(small, trusted_key=public)
+    signing.sign(small, secret)
+    tacit.load(small)
+    tacit.load(small, trusted_key=public)
+    with pytest.raises(BundleError, match="not signed by the trusted key"):
+        tacit.load(small, trusted_key=stranger)
+    bundle = read_bundle(small)
+    other = forged(small, tmp_path, card_md=b"perfectly safe")
+    members = {**read_bundle(other).members, "signature.json": bundle.members["signature.json"]}
+    write_members(other, members)
+    tacit.load(other)  # without a trusted key a signature is nothing but a member
+    with pytest.raises(BundleError, match="not signed by the trusted key"):
+        tacit.load(other, trusted_key=public)
+    with pytest.raises(tacit.TacitError, match="never overwritten"):
+        signing.new_signing_key(tmp_path / "me")
+
+
+def test_format_1_stays_readable():
+    release = tacit.load(FIXTURES / "format1.tacit", noise_key=b"fixture" * 4)
+    known = json.loads((FIXTURES / "format1.json").read_text())
+    assert release.manifest["format"] == 1
+    assert release.transform(known["records"]) == pytest.approx(np.array(known["release"]), abs=1e-9)
+
+
+def mutate(data: bytes, steps) -> bytes:
+    data = bytearray(data)
+    for kind, at, value in steps:
+        at = at % max(1, len(data))
+        if kind == "flip":
+            data[at : at + 1] = bytes([value % 256])
+        elif kind == "cut":
+            del data[at : at + value]
+        elif kind == "insert":
+            data[at:at] = value.to_bytes(8, "little")
+        else:
+            data[at : at + 4] = (value * 2654435761 % 2**32).to_bytes(4, "little")
+    return bytes(data)
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["flip", "cut", "insert", "word"]), st.integers(0, 2**20), st.integers(0, 300)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def attacked(path, tmp_path, which, changes):
+    """A mutated file: the archive as a whole, or one member under a right hash."""
+    out = tmp_path / "mutated.tacit"
+    if which == "archive":
+        out.write_bytes(mutate(path.read_bytes(), changes))
+    elif which == "manifest.json":
+        members = dict(read_bundle(path).members)
+        members["manifest.json"] = mutate(members["manifest.json"], changes)
+        write_members(out, members)
+    else:
+        out = forged(path, tmp_path, **{which.replace(".", "_", 1): mutate(read_bundle(path).members[which], changes)})
+    return out
+
+
+def survives(path, tmp_path, records, which, changes):
+    out = attacked(path, tmp_path, which, changes)
+    before = sorted(os.listdir(tmp_path))
+    try:
+        release = tacit.load(out, noise_key=b"k" * 32)
+        released = release.transform(records)
+        assert len(released) == len(records)
+    except tacit.TacitError:
+        pass
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+WHICH = ["archive", "manifest.json", "model.onnx", "weights.safetensors", "audit.json", "card.md"]
+quiet = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture], "database": None}
+
+
+@settings(max_examples=300, **quiet)
+@given(which=st.sampled_from(WHICH), changes=steps)
+def test_mutated_bundles_raise_clean_errors(which, changes, people, small, tmp_path):
+    survives(small, tmp_path, people.X.head(), which, changes)
+
+
+@pytest.mark.slow
+@settings(max_examples=10_000, **quiet)
+@given(which=st.sampled_from(WHICH), changes=steps)
+def test_ten_thousand_mutated_bundles_raise_clean_errors(which, changes, people, small, tmp_path):
+    survives(small, tmp_path, people.X.head(), which, changes)

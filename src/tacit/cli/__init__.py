@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tacit.cli.release import release_app
 from tacit.errors import RequirementNotMet, TacitError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.add_typer(release_app, name="release")
 console = Console()
 
 
@@ -66,7 +68,7 @@ def fit(
 
 @app.command()
 def audit(
-    release: Annotated[Path, typer.Argument(help="The released table, CSV or Parquet, row by row that of --data.")],
+    release: Annotated[Path, typer.Argument(help="The released table, row by row that of --data; or a bundle.")],
     data: Annotated[Path, typer.Option(help="The original table with targets and secrets.")],
     target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
     sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")],

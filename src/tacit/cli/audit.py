@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -35,18 +36,22 @@ def run(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     data = tacit.read_table(data_path, target, sensitive, unit, drop, bins)
-    released = read_file(release)
-    if len(released) != len(data):
-        raise InputError(
-            f"{release.name} has {len(released)} rows but {data_path.name} has {len(data)}; "
-            f"the release must have one row for every row of the data, in the same order"
-        )
     attack, test = data.split((0.5, 0.5), seed=seed)
-    pair = released.iloc[attack.rows], released.iloc[test.rows]
+    what: Any
+    if release.suffix == ".tacit":
+        what = tacit.load(release)  # what the bundle releases, noise and all
+    else:
+        released = read_file(release)
+        if len(released) != len(data):
+            raise InputError(
+                f"{release.name} has {len(released)} rows but {data_path.name} has {len(data)}; "
+                f"the release must have one row for every row of the data, in the same order"
+            )
+        what = released.iloc[attack.rows], released.iloc[test.rows]
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = tacit.audit(
-            pair,
+            what,
             attack,
             test,
             attackers,

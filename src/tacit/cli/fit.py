@@ -16,6 +16,7 @@ from rich.markup import escape
 import tacit
 from tacit.cli.tables import print_comparison, progress
 from tacit.errors import InputError
+from tacit.release.signing import write_secret
 from tacit.report import write_page
 
 
@@ -57,9 +58,18 @@ def run(
     reports[-1].to_json(out / "audit.json")
     released = _release_every_row(chosen, data, train)
     _write_parquet(released, out / "release.parquet")
+    bundle = tacit.save(chosen, out / "filter.tacit", reports[-1])
+    if chosen.noise_key is not None:
+        _write_key(out / "noise.key", chosen.noise_key)
+        console.print(
+            f"Noise key: [bold]{out / 'noise.key'}[/bold] (secret: whoever has it can take the noise off; with it the "
+            f"bundle draws as this release did)",
+            highlight=False,
+        )
     console.print(
         f"Released {len(released):,} rows, in the order of {path.name}: [bold]{out / 'release.parquet'}[/bold] "
-        f"(rows of the fit by parts that did not see them)\nReport: [bold]{page}[/bold]",
+        f"(rows of the fit by parts that did not see them)\nBundle, for new rows: [bold]{bundle}[/bold]\n"
+        f"Report: [bold]{page}[/bold]",
         highlight=False,
     )
 
@@ -93,6 +103,14 @@ def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -
     Z = np.asarray(chosen.transform(data.X))
     Z[train.rows] = np.asarray(chosen.release_training_rows())
     return pd.DataFrame(Z, columns=chosen.get_feature_names_out())
+
+
+def _write_key(path: Path, key: bytes) -> None:
+    """Readable by its owner alone. An earlier run's key is replaced, as its release and bundle are."""
+    partial = path.with_name(path.name + ".part")
+    partial.unlink(missing_ok=True)
+    write_secret(partial, key.hex().encode())
+    os.replace(partial, path)
 
 
 def _write_parquet(table: pd.DataFrame, path: Path) -> None:

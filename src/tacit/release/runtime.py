@@ -159,11 +159,15 @@ class Release:
         assert self._noise is not None
         return float(2 * self._radius / self._noise.scale)
 
-    def redraw(self) -> Release:
-        """The same release under a new key: other noise for every record. Releasing both lets noise be averaged."""
+    def with_key(self, noise_key: bytes | str | Path) -> Release:
+        """The same release under another key."""
         twin = copy.copy(self)
-        twin._key = new_key()
+        twin._key = read_key(noise_key)
         return twin
+
+    def redraw(self) -> Release:
+        """The same under a fresh key: other noise for every record. Releasing both lets noise be averaged."""
+        return self.with_key(new_key())
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the released columns."""

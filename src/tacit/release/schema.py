@@ -183,9 +183,9 @@ def _numbers(name: str, values: np.ndarray, gaps: bool) -> tuple[np.ndarray, lis
     else:
         raise InputError(f"column {shown} has type {values.dtype}, but the bundle takes numbers there")
     bad = np.isinf(out) if gaps else ~np.isfinite(out)
-    for row in np.flatnonzero(bad):
-        word = "infinity" if np.isinf(out[row]) else "NaN"
-        problems.append(Problem(int(row), shown, f"{word}; pass a number" + ", or NaN for unknown" * gaps))
+    for at in np.flatnonzero(bad):
+        word = "infinity" if np.isinf(out[at]) else "NaN"
+        problems.append(Problem(int(at), shown, f"{word}; pass a number" + ", or NaN for unknown" * gaps))
     return out, problems
 
 
@@ -193,12 +193,9 @@ def _text(name: str, column: Any, known: set[str]) -> tuple[np.ndarray, list[Pro
     values = _plain(column)
     problems: list[Problem] = []
     if values.dtype.kind in "fiuc":
-        for row in np.flatnonzero(values == values):  # NaN is a gap
-            problems.append(
-                Problem(
-                    int(row), repr(name), f"{_short(values[row].item())} is a number; pass text, or None for unknown"
-                )
-            )
+        for at in np.flatnonzero(values == values):  # NaN is a gap
+            found = f"{_short(values[at].item())} is a number; pass text, or None for unknown"
+            problems.append(Problem(int(at), repr(name), found))
         return np.full(len(values), MISSING_TEXT, dtype=object), problems
     if values.dtype.kind not in "OUSb":
         raise InputError(f"column {name!r} has type {values.dtype}, but the bundle takes text there")

@@ -1,0 +1,141 @@
+"""`tacit release`: run bundles on files and streams, sign them, and make the keys for it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+release_app = typer.Typer(help="Bundles: release files and streams, sign and verify.", no_args_is_help=True)
+
+Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
+NoiseKey = Annotated[
+    Path | None, typer.Option("--key", help="The owner's noise key (made by `tacit release key`), for noisy releases.")
+]
+Trusted = Annotated[Path | None, typer.Option("--trusted-key", help="Refuse what this public key has not signed.")]
+
+
+@release_app.command()
+def apply(
+    bundle: Bundle,
+    source: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or npz file of raw records.")],
+    target: Annotated[Path, typer.Argument(help="File to write; its suffix says the format.")],
+    key: NoiseKey = None,
+    trusted_key: Trusted = None,
+    on_error: Annotated[str, typer.Option(help="raise, or quarantine: set bad rows aside and go on.")] = "raise",
+    rows: Annotated[int, typer.Option(help="Rows at a time, at most.")] = 65536,
+) -> None:
+    """Release a whole file in constant memory. A run that was killed goes on where it stopped."""
+    from rich.progress import Progress
+
+    from tacit.release.bulk import apply as run
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(f"releasing {escape(source.name)}", total=None)
+        done = run(
+            bundle,
+            source,
+            target,
+            trusted_key=trusted_key,
+            noise_key=key,
+            on_error=on_error,
+            rows=rows,
+            tell=lambda now, total: bar.update(task, completed=now, total=total),
+        )
+    Console().print(
+        f"Released {done.released:,} of {done.rows:,} rows to {target}"
+        + (f" ({done.resumed_parts} parts were there from an earlier run)" if done.resumed_parts else ""),
+        highlight=False,
+        markup=False,
+    )
+    if done.quarantine is not None:
+        Console().print(
+            f"{done.quarantined:,} rows do not fit the schema and were set aside: {done.quarantine}",
+            highlight=False,
+            markup=False,
+        )
+
+
+@release_app.command()
+def stream(bundle: Bundle, key: NoiseKey = None, trusted_key: Trusted = None) -> None:
+    """Records as lines of JSON on stdin, releases as lines of JSON on stdout, one for one."""
+    from tacit.release.runtime import load
+    from tacit.release.stream import release_lines
+
+    release = load(bundle, trusted_key, noise_key=key)
+    done = bad = 0
+    for answer in release_lines(release, sys.stdin):
+        print(json.dumps(answer), flush=True)
+        done, bad = done + 1, bad + ("error" in answer)
+    print(f"{done - bad:,} records released, {bad:,} refused", file=sys.stderr)
+
+
+@release_app.command()
+def show(bundle: Bundle, trusted_key: Trusted = None) -> None:
+    """Check a bundle and show what it takes, what it gives, and its model card."""
+    from tacit.release.runtime import load
+
+    release = load(bundle, trusted_key)
+    m = release.manifest
+    lines = [f"{m['filter']}, format {m['format']}", f"gives: {m['output']['meaning']}"]
+    if m["input"]["kind"] == "table":
+        lines.append("takes: " + ", ".join(f"{c['name']} ({c['kind']})" for c in m["input"]["columns"]))
+    else:
+        lines.append(f"takes: arrays, a record of shape {tuple(m['input']['shape'])}")
+    if m["noise"] is not None:
+        lines.append(f"noise: {m['noise']['distribution']}, scale {m['noise']['scale']:g}; needs the owner's key")
+    lines.append("signed" if release._bundle.signature is not None else "not signed")
+    _print("\n".join(lines) + "\n\n" + release.card)
+
+
+@release_app.command()
+def sign(
+    bundle: Bundle,
+    key: Annotated[Path, typer.Option("--key", help="The secret signing key (made by `tacit release keys`).")],
+) -> None:
+    """Sign a bundle, in place."""
+    from tacit.release.signing import sign as run
+
+    _print(f"Signed {run(bundle, key)}")
+
+
+@release_app.command()
+def verify(
+    bundle: Bundle,
+    trusted_key: Annotated[Path, typer.Option("--trusted-key", help="The public key that must have signed it.")],
+) -> None:
+    """Check a bundle and its signature; exit 2 if anything is wrong."""
+    from tacit.release.bundle import read_bundle
+    from tacit.release.signing import require_signature
+
+    require_signature(read_bundle(bundle), trusted_key)
+    _print(f"{bundle.name} is whole and signed by {trusted_key}")
+
+
+@release_app.command()
+def keys(path: Annotated[Path, typer.Argument(help="File for the secret key; the public one is FILE.pub.")]) -> None:
+    """Make a key pair for signing bundles."""
+    from tacit.release.signing import new_signing_key
+
+    secret, public = new_signing_key(path)
+    _print(f"Secret key: {secret} (keep it)\nPublic key: {public} (give it to whoever loads your bundles)")
+
+
+@release_app.command()
+def key(path: Annotated[Path, typer.Argument(help="File for the noise key.")]) -> None:
+    """Make a noise key: the owner's secret, under which the noise of releases is drawn."""
+    from tacit.release.noise import new_key
+    from tacit.release.signing import write_secret
+
+    write_secret(path, new_key().hex().encode())
+    _print(f"Noise key: {path} (whoever has it can take the noise off; without it, records get other noise)")
+
+
+def _print(text: Any) -> None:
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)
