@@ -144,12 +144,26 @@ def _npz(path: Path, rows: int) -> Reader:
         if member is None:
             raise InputError(f"{path.name} has the arrays {', '.join(n[:-4] for n in found)}; call the records X")
         with archive.open(member) as file:
-            shape, dtype, _ = _header(file, path)
+            shape, dtype = _header(file, path)
+            start = file.tell()
+        info = archive.getinfo(member)
+    size = math.prod(shape[1:]) * dtype.itemsize
 
-    def parts() -> Iterator[np.ndarray]:
+    def mapped() -> Iterator[np.ndarray]:
+        """Not compressed: the array lies in the file as it is."""
+        with open(path, "rb") as file:
+            file.seek(info.header_offset + 26)
+            lengths = int.from_bytes(file.read(2), "little") + int.from_bytes(file.read(2), "little")
+        first = info.header_offset + 30 + lengths + start
+        if first + shape[0] * size > path.stat().st_size:
+            raise InputError(f"{path.name} is cut off")
+        X = np.memmap(path, dtype, "r", first, shape)
+        for at in range(0, shape[0], rows):
+            yield X[at : at + rows]
+
+    def unpacked() -> Iterator[np.ndarray]:
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
             _header(file, path)
-            size = math.prod(shape[1:]) * dtype.itemsize
             for at in range(0, shape[0], rows):
                 n = min(rows, shape[0] - at)
                 data = file.read(n * size)
@@ -157,16 +171,16 @@ def _npz(path: Path, rows: int) -> Reader:
                     raise InputError(f"{path.name} is cut off at row {at + len(data) // size}")
                 yield np.frombuffer(data, dtype=dtype).reshape(n, *shape[1:])
 
-    return Reader(parts(), shape[0])
+    return Reader(mapped() if info.compress_type == zipfile.ZIP_STORED else unpacked(), shape[0])
 
 
-def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
     if fortran or dtype.hasobject or not shape:
         raise InputError(f"{path.name}: X must be a C-ordered array of numbers; save np.ascontiguousarray(X)")
-    return shape, dtype, fortran
+    return shape, dtype
 
 
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ import numpy as np
 from tacit.errors import InputError
 
 MISSING_TEXT = "\ue000missing"  # stands for a gap in a column of text
+BLOCK = 4096  # rows that are turned from columns at a time, so that they stay in the cache
 OTHER_TEXT = "\ue000other"  # stands for any text that is no category
 
 
@@ -160,7 +161,11 @@ def _number_columns(named: list[tuple[str, Any]], gaps: bool) -> tuple[np.ndarra
         array, found = _numbers(name, _plain(values), gaps)
         arrays.append(array)
         problems += found
-    return np.column_stack(arrays), problems
+    out = np.empty((len(arrays[0]), len(arrays)))
+    for at in range(0, len(out), BLOCK):
+        for i, array in enumerate(arrays):
+            out[at : at + BLOCK, i] = array[at : at + BLOCK]
+    return out, problems
 
 
 def _numbers(name: str, values: np.ndarray, gaps: bool) -> tuple[np.ndarray, list[Problem]]:
