@@ -13,18 +13,22 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pandas as pd
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from sklearn.base import clone
+from torch import nn
 
 import tacit
 from tacit.errors import BundleError
 from tacit.release import signing
 from tacit.release.bundle import HASHED, digest, read_bundle, write_members
 from tacit.release.graph_check import check_graph
+from tacit.release.onnx import GraphBuilder
 from tacit.release.saving import coarse_range, compare
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -142,7 +146,7 @@ def test_bundles_run_without_the_training_libraries(saved, people, tmp_path):
     assert out.stdout.strip() == "[]", out.stderr
 
 
-def test_a_wrong_export_is_not_written(people, tmp_path, monkeypatch):
+def test_a_wrong_export_is_not_written(people, saved, tmp_path, monkeypatch):
     f = tacit.baselines.LinearARL().fit(people.X, people.y, sensitive_features=people.sensitive)
     assert compare(f, tacit.load(tacit.save(f, tmp_path / "right.tacit"))) < 1e-12
     good = f.code_.graph
@@ -150,8 +154,7 @@ def test_a_wrong_export_is_not_written(people, tmp_path, monkeypatch):
     monkeypatch.setattr(type(f), "_graph", lambda self, g, x: wrong(g, x))
     with pytest.raises(tacit.TacitError, match=r"differs from the filter by 2\.0e-05"):
         tacit.save(f, tmp_path / "wrong.tacit")
-    codebook = tacit.CodebookFilter(4, n_folds=2, random_state=0)
-    codebook.fit(people.X, people.y, sensitive_features=people.sensitive)
+    codebook, _ = saved("codebook")
     monkeypatch.setattr(type(codebook), "_graph", lambda self, g, x: g.columns(x, [0] * self._n_features_out))
     with pytest.raises(tacit.TacitError, match="agrees with the filter on 0"):
         tacit.save(codebook, tmp_path / "wrong.tacit")
@@ -199,6 +202,44 @@ def test_windows_and_images(shape, tmp_path):
         f.fit(X, y, sensitive_features=s)
         release = tacit.load(tacit.save(f, tmp_path / "x.tacit"), noise_key=f.noise_key)
         assert np.abs(release.transform(X) - f.transform(X)).max() <= 1e-5 * np.abs(f.transform(X)).max()
+
+
+class Masker(nn.Module):
+    """What deep filters are made of: convolutions, norms, pools, skips, a code on a ball, the largest quarter kept."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.down = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.GELU())
+        self.up, self.plain_up = nn.ConvTranspose2d(8, 8, 2, stride=2), nn.Upsample(scale_factor=2, mode="bilinear")
+        self.last = nn.Conv2d(16, 3, 1)
+
+    def forward(self, x):
+        a = self.first(x)
+        b = self.down(a)
+        score = torch.sigmoid(self.last(torch.cat([a + self.plain_up(b), self.up(b)], 1))).flatten(1)
+        keep = score >= torch.topk(score, score.shape[1] // 4, dim=1).values[:, -1:]
+        code = x.flatten(1) * keep
+        return (code / code.norm(dim=1, keepdim=True).clamp_min(1.0)).view_as(x)
+
+
+def test_deep_networks_are_exported():
+    torch.manual_seed(0)
+    net = Masker().double().eval()
+    net.first[1].running_mean += 0.3
+    g = GraphBuilder()
+    g.output(g.torch(net, g.input("X", TensorProto.DOUBLE, (3, 8, 8)), "net"), "release")
+    model = g.build()
+    check_graph(model)
+    X = np.random.default_rng(0).standard_normal((200, 3, 8, 8))
+    found = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, {"X": X})[0]
+    with torch.no_grad():
+        expected = net(torch.from_numpy(X)).numpy()
+    same = ((found == 0) == (expected == 0)).reshape(200, -1).all(axis=1)
+    assert same.mean() >= 0.99  # the mask, apart from the numbers
+    assert np.abs(found - expected)[same].max() < 1e-5
+    assert 0.2 < (found != 0).mean() < 0.3
+    assert g.weights["net.first.0.weight"].dtype == np.float64
 
 
 def test_nothing_of_a_training_row_is_in_the_bundle(tmp_path):

@@ -44,7 +44,7 @@ def open_reader(path: Path, declared: Mapping[str, Any], rows: int) -> Reader:
     """Read the columns that a bundle takes."""
     if path.suffix == ".npz":
         return _npz(path, rows)
-    names = [c["name"] for c in declared["columns"]] if declared["kind"] == "table" else declared["names"]
+    names = [c["name"] for c in declared["columns"]] if declared["kind"] == "table" else None
     if path.suffix == ".csv":
         return Reader(_csv(path, declared, names), None)
     if path.suffix == ".parquet":

@@ -47,11 +47,8 @@ def check_manifest(m: Mapping[str, Any]) -> None:
 def _input(value: Any) -> None:
     _need(isinstance(value, dict) and value.get("kind") in ("table", "array"), "input", "is neither table nor array")
     if value["kind"] == "array":
-        _keys(value, {"kind", "shape", "names"}, "input")
+        _keys(value, {"kind", "shape"}, "input")
         _shape(value["shape"], "input.shape")
-        if value["names"] is not None:
-            _names(value["names"], "input.names")
-            _need(value["shape"] == [len(value["names"])], "input.names", "do not fit the shape")
         return
     _keys(value, {"kind", "columns"}, "input")
     _need(isinstance(value["columns"], list) and 0 < len(value["columns"]) <= MOST_COLUMNS, "input.columns", "is empty")
@@ -95,10 +92,12 @@ def _output(value: Any) -> None:
 
 
 def _noise(value: Any) -> None:
-    _keys(value, {"distribution", "scale", "columns", "added", "mechanism", "radius"}, "noise")
+    _keys(value, {"distribution", "scale", "columns", "added", "mechanism", "grid", "radius"}, "noise")
     _need(value["distribution"] in ("normal", "laplace"), "noise.distribution", "is not known")
     _number(value["scale"], "noise.scale")
     _need(value["scale"] > 0, "noise.scale", "is not positive")
+    _number(value["grid"], "noise.grid")
+    _need(0 < value["grid"] <= 1, "noise.grid", "is not between 0 and 1")
     _whole(value["columns"], "noise.columns", 1, 2**24)
     _need(isinstance(value["added"], bool), "noise.added", "is neither true nor false")
     _hex(value["mechanism"], "noise.mechanism")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-GRID = 2.0**-12  # of the noise's scale
+GRID = 2.0**-12
 
 
 def new_key() -> bytes:
@@ -50,6 +50,7 @@ class Noise:
     columns : how many numbers are drawn for a record
     added : added to the code; else given to the filter beside the record
     mechanism : public name of what is released, so that another filter under the same key draws otherwise
+    grid : noisy sums are rounded to this share of the scale
     """
 
     distribution: str
@@ -57,6 +58,7 @@ class Noise:
     columns: int
     added: bool
     mechanism: bytes
+    grid: float = GRID
 
     def draw(self, key: bytes, records: np.ndarray) -> np.ndarray:
         """The noise of these records, (n, columns)."""
@@ -67,7 +69,7 @@ class Noise:
 
         The last digits of a floating-point sum tell which sums are possible at all: they are rounded away.
         """
-        step = GRID * self.scale
+        step = self.grid * self.scale
         noisy = code + self.draw(key, records).reshape(code.shape)
         return np.rint(noisy / step) * step + 0.0
 

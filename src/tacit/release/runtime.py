@@ -8,6 +8,7 @@ takes noise in beside the record, it is an input of the graph. Either way it is 
 from __future__ import annotations
 
 import copy
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -272,12 +273,15 @@ def _noise(declared: dict[str, Any]) -> Noise:
         declared["columns"],
         declared["added"],
         bytes.fromhex(declared["mechanism"]),
+        float(declared["grid"]),
     )
 
 
 def _session(model: bytes, noise: Noise | None) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)  # 0: all cores
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others use this machine too
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         outputs = {o.name for o in session.get_outputs()}

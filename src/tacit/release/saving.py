@@ -151,6 +151,7 @@ def _manifest(f: Filter) -> dict[str, Any]:
             "columns": noise.columns,
             "added": noise.added,
             "mechanism": noise.mechanism.hex(),
+            "grid": noise.grid,
             "radius": float(f.radius_) if getattr(f, "certified_by", None) == "local privacy" else None,
         },
         # one hash of all rows: it tells whether two bundles learned from the same table, and nothing of a row
@@ -167,12 +168,7 @@ def _input(f: Filter) -> dict[str, Any]:
     encoder = f.encoder_
     if isinstance(encoder, TableEncoder):
         return {"kind": "table", "columns": [_column(c) for c in encoder.columns]}
-    names = getattr(f, "feature_names_in_", None)
-    return {
-        "kind": "array",
-        "shape": list(f._record_shape),
-        "names": None if names is None else [str(n) for n in names],
-    }
+    return {"kind": "array", "shape": list(f._record_shape)}
 
 
 def _column(c: Column) -> dict[str, Any]:

@@ -36,19 +36,14 @@ class ArraySchema:
 
     def __init__(self, declared: Mapping[str, Any]) -> None:
         self.shape = tuple(int(n) for n in declared["shape"])
-        self.names: list[str] | None = declared["names"]
 
     def check(self, X: Any) -> tuple[dict[str, np.ndarray], int, list[Problem]]:
         """The graph's inputs, the number of records, and what is wrong with which."""
         if hasattr(X, "column_names") or isinstance(X, Mapping) or hasattr(X, "columns"):
             columns = _columns(X)
-            if self.names is not None:
-                named = _by_name(columns, self.names)
-            elif len(columns) == (self.shape[0] if len(self.shape) == 1 else -1):
-                named = [(f"column {i}", values) for i, values in enumerate(columns.values())]
-            else:
+            if (len(columns),) != self.shape:
                 raise InputError(f"found {len(columns)} columns, but a record has shape {self.shape}; pass an array")
-            values, problems = _number_columns(named, False)
+            values, problems = _number_columns(list(columns.items()), False)
             return {"X": values}, len(values), problems
         try:
             values = np.asarray(X, dtype=np.float64)
