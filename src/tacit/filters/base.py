@@ -145,11 +145,16 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # -- noise ----------------------------------------------------------------------------------
 
-    _noise: Noise | None = None  # set by `_learn` of filters that add noise
+    _learned_noise: Noise | None = None  # set by `_learn` of filters that add noise
     _key: bytes | None = None
 
+    @property
+    def _noise(self) -> Noise | None:
+        """The noise of a release; none while the parameter ``noise`` is off, also where it was turned off after fit."""
+        return self._learned_noise if getattr(self, "noise", True) else None
+
     def _set_noise(self, noise: Noise | None) -> None:
-        self._noise = noise
+        self._learned_noise = noise
         # refitted alike, the same object draws alike: two fits of a table cannot be averaged either
         self._key = self._key or new_key()
 
