@@ -204,6 +204,30 @@ def test_windows_and_images(shape, tmp_path):
         assert np.abs(release.transform(X) - f.transform(X)).max() <= 1e-5 * np.abs(f.transform(X)).max()
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        tacit.DPFE(n_components=4, epochs=1, random_state=0),
+        tacit.DPFE(n_components=4, epochs=1, noise_ratio=0.5, random_state=0),
+        tacit.AnonymizingAutoencoder(epochs=1, random_state=0),
+        tacit.AnonymizingAutoencoder(epochs=1, codes=4, random_state=0),
+        tacit.TaskMask(keep=0.25, epochs=1, random_state=0),
+    ],
+    ids=["DPFE", "DPFE, noise", "autoencoder", "autoencoder, codes", "mask"],
+)
+@pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning")
+def test_deep_filters_release_what_their_bundles_do(f, tmp_path):
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=(2, 80))
+    shape = {tacit.DPFE: (20,), tacit.AnonymizingAutoencoder: (3, 32), tacit.TaskMask: (1, 16, 16)}[type(f)]
+    X = rng.standard_normal((80, *shape)) + y.reshape(-1, *[1] * len(shape))
+    f = clone(f).fit(X, y, sensitive_features=s)
+    release = tacit.load(tacit.save(f, tmp_path / "x.tacit"), noise_key=f.noise_key)
+    ours, theirs = f.transform(X), release.transform(X)
+    same = (np.abs(ours - theirs) <= 1e-5 * np.abs(ours).max()).reshape(80, -1).all(axis=1)
+    assert same.mean() >= (0.98 if f._finite else 1.0)
+
+
 class Masker(nn.Module):
     """What deep filters are made of: convolutions, norms, pools, skips, a code on a ball, the largest quarter kept."""
 

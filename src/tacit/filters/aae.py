@@ -261,6 +261,16 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         twin._noise_key = new_key()
         return twin
 
+    @property
+    def _finite(self) -> bool:  # type: ignore[override]
+        return self.codes is not None
+
+    def _graph(self, g: Any, x: str) -> str:
+        if self.codes is not None:
+            return g.take(np.asarray(self.prototypes_), self._code.graph(g, x))
+        scaled = g.op("Mul", g.torch(self.autoencoder_, x, "autoencoder"), g.constant("unit", self.encoder_.scale))
+        return g.op("Add", scaled, g.constant("origin", self.encoder_.mean))
+
     def _in_units(self, X: np.ndarray) -> np.ndarray:
         return X * self.encoder_.scale + self.encoder_.mean
 

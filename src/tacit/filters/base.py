@@ -133,6 +133,10 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         raise InputError(f"{type(self).__name__} does not say how it is exported, so it cannot be saved as a bundle")
 
+    def _encoding(self) -> Any:
+        """The encoder that stands before the graph; None where records go in as they are."""
+        return self.encoder_
+
     def _before_noise(self, X: np.ndarray) -> Any:
         """What the graph gives for encoded records: the release, or the code that noise is added to."""
         return self._release(X)

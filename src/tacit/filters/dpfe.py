@@ -30,7 +30,7 @@ from tacit.labels import MISSING, Labels
 from tacit.nets.backbone import backbone
 from tacit.nets.code import LinearCode, output_in_chunks
 from tacit.nets.cut import Halves, check_takes, cut_network, default_cut
-from tacit.release.noise import derived_key, keyed_normal, new_key
+from tacit.release.noise import Noise, mechanism, new_key
 
 # the noise ratios of the paper's curves
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 4.0, 6.0, 8.0)
@@ -144,12 +144,28 @@ class DPFE(Filter):
 
     def _with_noise(self, code: np.ndarray, X: np.ndarray) -> np.ndarray:
         check_number("noise_ratio", self.noise_ratio, 0)
-        if not self.noise_ratio:
+        if self._noise is None or self._key is None:
             return code
+        return code + np.sqrt(self.noise_ratio) * self._noise.draw(self._key, X) @ self._root.T
+
+    @property
+    def _noise(self) -> Noise | None:
+        if not self.noise_ratio:
+            return None
         # keyed by the record, never by random_state: asking again gives the same draw; another ratio or another fit
         # gets another, for the same draw at two sizes could be solved for the code
-        key = derived_key(self._key, self.noise_ratio, self.covariance_)
-        return code + np.sqrt(self.noise_ratio) * keyed_normal(key, X, code.shape[1]) @ self._root.T
+        name = mechanism(self.noise_ratio, self.covariance_)
+        return Noise("normal", 1.0, self._n_features_out, False, name)
+
+    def _graph(self, g: Any, x: str) -> str:
+        code = g.torch(self.client_, x, "client")
+        if g.noise is None:
+            return code
+        root = g.constant("noise_root", np.sqrt(self.noise_ratio) * self._root.T)
+        return g.op("Add", code, g.op("MatMul", g.noise, root))
+
+    def _encoding(self) -> Any:
+        return None if isinstance(self.encoder_, AsGiven) else self.encoder_
 
     # -- the cloud: code -> answers ---------------------------------------------------------------------
 

@@ -152,6 +152,17 @@ class TaskMask(Filter):
     def _release(self, X: np.ndarray) -> np.ndarray:
         return np.where(self._masks(self.masker_, X), X, self.fill_)
 
+    _finite = True  # two pixels of nearly one score may change places; the others are equal to the last bit
+
+    def _encoding(self) -> Any:
+        return None  # revealed pixels leave as they came
+
+    def _graph(self, g: Any, x: str) -> str:
+        fill = g.constant("fill", self.fill_)
+        scaled = g.op("Div", g.op("Sub", x, fill), g.constant("scale", self.scale_))
+        masks = g.torch(_HardMask(self.masker_, self.n_revealed_, self._always, self._never), scaled, "masker")
+        return g.op("Where", g.op("Greater", masks, g.number(0.5)), x, fill)
+
     def _release_out_of_fold(self) -> np.ndarray:
         """Each training image masked by a masker that was trained without it (nor its unit)."""
         problem = self._problem
@@ -232,6 +243,19 @@ class TaskMask(Filter):
                 f"epochs (now {self.epochs}), or check that the images tell anything about y",
                 CollapseWarning,
             )
+
+
+class _HardMask(nn.Module):
+    """Images to masks of zeros and ones, for the exported graph."""
+
+    def __init__(self, masker: nn.Module, k: int, always: np.ndarray, never: np.ndarray) -> None:
+        super().__init__()
+        self.masker, self.k = masker, k
+        self.register_buffer("always", torch.as_tensor(always))
+        self.register_buffer("never", torch.as_tensor(never))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return top_k(self.masker(x), self.k, self.always.bool(), self.never.bool()).to(x.dtype)  # type: ignore[operator]
 
 
 def top_k(scores: Tensor, k: int, always: Tensor, never: Tensor) -> Tensor:

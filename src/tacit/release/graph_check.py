@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tacit.errors import BundleError
 
-# Operators of inference; none that makes large tensors from small numbers, draws, loops or calls.
+# Operators of inference; none that draws, loops, calls, or makes a tensor of any size from its shape alone.
 OPERATORS = frozenset(
     [
         "Abs",
@@ -28,6 +28,7 @@ OPERATORS = frozenset(
         "Conv",
         "ConvTranspose",
         "Cos",
+        "CumSum",
         "Div",
         "Elu",
         "Equal",

@@ -30,7 +30,7 @@ def export(f: Any, shape: tuple[int, ...]) -> tuple[bytes, dict[str, np.ndarray]
     outputs are ``release`` (``before_noise`` where noise is added afterwards) and ``encoded``, by which noise is keyed.
     """
     g = GraphBuilder()
-    encoder = f.encoder_
+    encoder = f._encoding()
     encoded = g.table(encoder.columns) if isinstance(encoder, TableEncoder) else g.array(encoder, shape)
     noise = f._noise
     if noise is not None and not noise.added:
@@ -143,15 +143,21 @@ class GraphBuilder:
         kind = torch.float64 if exact else torch.float32
         twin = copy.deepcopy(module).cpu().to(kind).eval()
         self.weights |= {f"{name}.{k}": v.detach().cpu().numpy() for k, v in module.state_dict().items()}
-        made = _torch_graph(twin, torch.zeros((2, *self.shapes[x]), dtype=kind))
+        example = torch.zeros((2, *self.shapes[x]), dtype=kind)
+        made = _torch_graph(twin, example)
         inside = self.op("Cast", x, to=TensorProto.DOUBLE if exact else TensorProto.FLOAT)
-        return self.op("Cast", self._splice(made, inside, name), to=TensorProto.DOUBLE)
+        out = self.op("Cast", self._splice(made, inside, name), to=TensorProto.DOUBLE)
+        with torch.no_grad():
+            self.shapes[out] = tuple(twin(example).shape[1:])
+        return out
 
     # -- preprocessing ----------------------------------------------------------------------------
 
     def array(self, encoder: Any, shape: tuple[int, ...]) -> str:
-        """`ArrayEncoder`: standardised columns, or channels."""
+        """`ArrayEncoder`: standardised columns, or channels; None takes records as they are."""
         x = self.input("X", TensorProto.DOUBLE, shape)
+        if encoder is None:
+            return x
         centred = self.op("Sub", x, self.constant("encoder.mean", encoder.mean))
         return self.op("Div", centred, self.constant("encoder.scale", encoder.scale))
 
