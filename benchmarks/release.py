@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 import zipfile
@@ -47,8 +48,11 @@ def main() -> None:
         bundle = tacit.save(f, here / "mlp.tacit")
         np.savez(here / "in.npz", X=X)
         pq.write_table(pa.table({f"x{i}": X[:, i] for i in range(64)}), here / "in.parquet", row_group_size=CHUNK)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)  # as many as the runtime uses
         with zipfile.ZipFile(bundle) as archive:
-            session = onnxruntime.InferenceSession(archive.read("model.onnx"), providers=["CPUExecutionProvider"])
+            model = archive.read("model.onnx")
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
         def plain(chunk: int) -> None:
             for at in range(0, len(X), chunk):
