@@ -368,3 +368,16 @@ def test_training_stops_when_the_adaptive_trade_off_no_longer_improves(data, mon
     monkeypatch.setattr("tacit.games.anonymizing.AnonymizingGame.check", lambda self: next(values))
     g = fit(FILTERS[0], data, epochs=18, patience=2)
     assert len(g.history_) == 12  # checks after epochs 6, 9 and 12; the fourth was never asked for
+
+
+def test_noise_on_the_latent_is_keyed_and_can_be_drawn_anew():
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=(2, 80))
+    X = rng.standard_normal((80, 2, 32)) + y[:, None, None]
+    f = tacit.AnonymizingAutoencoder(noise=0.5, epochs=1, n_maps=8, random_state=0).fit(X, y, sensitive_features=s)
+    assert np.abs(f.latent(X)).max() <= 1
+    assert np.array_equal(f.transform(X), f.transform(X))
+    assert np.array_equal(f.transform(X)[:5], f.transform(X[:5]))
+    assert not np.allclose(f.transform(X), f.redraw().transform(X))
+    with pytest.raises(tacit.TacitError, match="drop one"):
+        tacit.AnonymizingAutoencoder(noise=0.5, codes=4).fit(X, y, sensitive_features=s)

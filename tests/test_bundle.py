@@ -210,10 +210,11 @@ def test_windows_and_images(shape, tmp_path):
         tacit.DPFE(n_components=4, epochs=1, random_state=0),
         tacit.DPFE(n_components=4, epochs=1, noise_ratio=0.5, random_state=0),
         tacit.AnonymizingAutoencoder(epochs=1, random_state=0),
+        tacit.AnonymizingAutoencoder(epochs=1, noise=0.5, n_maps=8, random_state=0),
         tacit.AnonymizingAutoencoder(epochs=1, codes=4, random_state=0),
         tacit.TaskMask(keep=0.25, epochs=1, random_state=0),
     ],
-    ids=["DPFE", "DPFE, noise", "autoencoder", "autoencoder, codes", "mask"],
+    ids=["DPFE", "DPFE, noise", "autoencoder", "autoencoder, noise", "autoencoder, codes", "mask"],
 )
 @pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning")
 def test_deep_filters_release_what_their_bundles_do(f, tmp_path):

@@ -30,7 +30,7 @@ from tacit.filters.codes import NetworkCode
 from tacit.games.anonymizing import AnonymizingGame, Regularisers
 from tacit.games.stack import choose_device
 from tacit.nets.windows import CLASSIFIERS, SHORTEST, Factory, code_classifier
-from tacit.release.noise import keyed_normal, new_key
+from tacit.release.noise import Noise, mechanism, new_key
 from tacit.windows import check_windows
 
 FAMILIES = ("deep", "wide", "dense", "spectrum")
@@ -134,7 +134,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             self._learn_code(problem)
             return
         self.autoencoder_, self.history_ = self._play(problem, self.checkpoint)
-        self._noise_key = new_key()
+        self._set_noise(self._noise_of(problem) if self.noise else None)
         out = self._rebuild(self.autoencoder_, problem.X[:2000])
         if out.std(axis=0).max() < 1e-3:
             self._note(
@@ -248,17 +248,22 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
 
     def _rebuild(self, autoencoder: nn.Sequential, X: np.ndarray) -> np.ndarray:
         """Encoder, noise keyed by the record (asking again gives the same draw), decoder."""
-        if not self.noise:
+        if self._noise is None or self._key is None:
             return self._run(autoencoder, X)
         code = self._run(autoencoder[0], X)
-        drawn = keyed_normal(self._noise_key, X, int(np.prod(code.shape[1:]))).reshape(code.shape)
-        return self._run(autoencoder[1], code + self.noise * drawn)
+        return self._run(autoencoder[1], code + self._noise.draw(self._key, X).reshape(code.shape))
+
+    def _noise_of(self, problem: Problem) -> Noise:
+        """Noise that goes in between encoder and decoder; another fit under the same key draws otherwise."""
+        width = int(np.prod(self._run(self.autoencoder_[0], problem.X[:2]).shape[1:]))
+        weights = [p.detach().numpy() for p in self.autoencoder_[0].parameters()]
+        return Noise("normal", float(self.noise or 0.0), width, False, mechanism(self.noise, *weights))
 
     def redraw(self) -> AnonymizingAutoencoder:
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
         check_is_fitted(self)
         twin = copy.copy(self)
-        twin._noise_key = new_key()
+        twin._key = new_key()
         return twin
 
     @property
@@ -268,7 +273,12 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
     def _graph(self, g: Any, x: str) -> str:
         if self.codes is not None:
             return g.take(np.asarray(self.prototypes_), self._code.graph(g, x))
-        scaled = g.op("Mul", g.torch(self.autoencoder_, x, "autoencoder"), g.constant("unit", self.encoder_.scale))
+        code = g.torch(self.autoencoder_[0], x, "encoder")
+        if g.noise is not None:
+            quiet, code = code, g.op("Add", code, g.like(g.noise, code))
+            g.shapes[code] = g.shapes[quiet]
+        rebuilt = g.torch(self.autoencoder_[1], code, "decoder")
+        scaled = g.op("Mul", rebuilt, g.constant("unit", self.encoder_.scale))
         return g.op("Add", scaled, g.constant("origin", self.encoder_.mean))
 
     def _in_units(self, X: np.ndarray) -> np.ndarray:
