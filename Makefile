@@ -36,6 +36,12 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/floor.py
 	$(BIN)/python benchmarks/training_rows.py
 	$(BIN)/python benchmarks/start.py
+	$(BIN)/python benchmarks/audit.py
+	$(BIN)/python benchmarks/closed_form.py
+	$(BIN)/python benchmarks/arl_scale.py
+	$(BIN)/python benchmarks/minimax.py
+	$(BIN)/python benchmarks/minimax_adversaries.py
+	$(BIN)/python benchmarks/release.py
 
 # The figure of the README.
 figures: .venv/demo

@@ -9,13 +9,15 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_python_blocks_run(capsys):
+def test_python_blocks_run(capsys, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert blocks
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for block in blocks:
-            exec(compile(block, "README.md", "exec"), {})
+            exec(compile(block, "README.md", "exec"), names)  # later blocks go on from earlier ones
     assert "certified" in capsys.readouterr().out
 
 

@@ -1,6 +1,6 @@
 """Boosted trees as ONNX: thresholds in double precision, all folds and classes of a label in one ensemble.
 
-(Written here, not by onnxmltools, which makes one ensemble per model with inputs and thresholds in single precision.)
+(Written here, with thresholds in double precision and all folds in one ensemble.)
 """
 
 from __future__ import annotations
