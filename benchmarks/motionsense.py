@@ -232,7 +232,8 @@ class Benchmark:
 
     def store(self, key: str, found: dict[str, Any]) -> None:
         self.results[key] = {**self.results.get(key, {}), **found}
-        self.results["settings"] = {**vars(self.options), "device_used": self.device, "torch": torch.__version__}
+        options = {k: v for k, v in vars(self.options).items() if k != "out"}
+        self.results["settings"] = {**options, "device_used": self.device, "torch": torch.__version__}
         self.out.write_text(json.dumps(self.results, indent=1))
 
     def table(self) -> None:

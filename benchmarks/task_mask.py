@@ -72,7 +72,11 @@ class Faces:
         self.centre = self.embedded.mean(axis=0)
         self.test_embedded = self.embed(self.test.X)
         self.results: dict = {
-            "settings": {**vars(options), "device": str(self.device), "sizes": [len(y) for y in self.y]}
+            "settings": {
+                **{k: v for k, v in vars(options).items() if k not in ("out", "figure", "pack")},
+                "device": str(self.device),
+                "sizes": [len(y) for y in self.y],
+            }
         }
         print(f"train, validation, test: {[len(y) for y in self.y]}; {classes}", flush=True)
 

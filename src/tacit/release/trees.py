@@ -1,7 +1,4 @@
-"""Boosted trees as ONNX: thresholds in double precision, all folds and classes of a label in one ensemble.
-
-(Written here, with thresholds in double precision and all folds in one ensemble.)
-"""
+"""Boosted trees as ONNX: thresholds in double precision, all folds and classes of a label in one ensemble."""
 
 from __future__ import annotations
 
