@@ -277,7 +277,9 @@ def parts():
     return walkers(300), walkers(240, seed=1), walkers(240, seed=2)
 
 
-@pytest.mark.parametrize("game", [{}, {"codes": 4, "beta_identity": 1.0, "epochs": 12}], ids=["AAE", "code"])
+@pytest.mark.parametrize(
+    "game", [{"noise": 0.5}, {"codes": 4, "beta_identity": 1.0, "epochs": 12}], ids=["AAE, noise", "code"]
+)
 def test_the_activity_stays_and_the_person_goes(game, parts):
     """An attacker trained afresh on the release of windows the filter has not seen."""
     train, attack, test = parts
