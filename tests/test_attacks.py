@@ -75,6 +75,19 @@ def test_averaging_undoes_noise_that_is_drawn_anew():
     assert "averaging" not in kinds(quiet)
 
 
+def test_every_kind_of_noise_is_averaged(tmp_path):
+    """Also where the parameter is not called noise, and in a bundle."""
+    rng = np.random.default_rng(0)
+    s = rng.integers(2, size=1200)
+    data = Dataset(3.0 * s[:, None] + rng.standard_normal((1200, 3)), pd.DataFrame({"y": s}), pd.DataFrame({"s": s}))
+    train, attack, test = data.split()
+    laplace = tacit.baselines.LaplaceMechanism(epsilon=4.0, random_state=0).fit(train.X)
+    bundle = tacit.load(tacit.save(laplace, tmp_path / "l.tacit"), noise_key=laplace.noise_key)
+    for release in (laplace, bundle):
+        report = tacit.audit(release, attack, test, attackers="logistic", floor=False)
+        assert kinds(report)["averaging"].results["s"].value > report.leakage["s"].value + 0.03
+
+
 def test_two_views_give_more_than_one():
     rng = np.random.default_rng(0)
     s = rng.integers(2, size=2000)

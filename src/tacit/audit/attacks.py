@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.audit.bench import Bench, Outcome, measures
-from tacit.audit.released import plain_frame
+from tacit.audit.released import has_noise, plain_frame
 from tacit.audit.report import Attack, Result
 from tacit.dataset import Dataset
 from tacit.errors import InputError
@@ -71,7 +71,7 @@ def pooled(bench: Bench, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> I
 
 def averaging(bench: Bench, release: Any, parts: Parts) -> Attack | None:
     """Several draws of the noise on the same record, averaged: what keyed noise prevents."""
-    if not getattr(release, "noise", None) or not hasattr(release, "redraw"):
+    if not has_noise(release) or not hasattr(release, "redraw"):
         return None
     copies = [release.redraw() for _ in range(DRAWS)]
     Za, Zt = (np.mean([c.transform(d.X) for c in copies], axis=0) for d in (parts.attack, parts.test))

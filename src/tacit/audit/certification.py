@@ -19,7 +19,7 @@ from tacit.audit.certificate import (
     units_needed,
 )
 from tacit.audit.gaussian import GaussianCertificate, certify_gaussian
-from tacit.audit.released import known_classes, plain_frame
+from tacit.audit.released import has_noise, known_classes, plain_frame
 from tacit.audit.report import AnyCertificate
 from tacit.dataset import Dataset
 from tacit.labels import MISSING, encode_labels
@@ -53,7 +53,8 @@ def certify_release(
     out = Certified(dict.fromkeys(asked), dict.fromkeys(asked), [])
     certifiers = [_certifier(release, version, candidates, seed) for version in versions]
     if any(c is None for c in certifiers):
-        out.notes.append("no certificate exists for a deterministic continuous release: audited, not certified")
+        kind = "this kind of noise" if has_noise(release) else "a deterministic continuous release"
+        out.notes.append(f"no certificate exists for {kind}: audited, not certified")
         return out
     delta = (1 - level) / len(asked) if asked else 0.0  # the statements hold together
     for name in asked:

@@ -63,6 +63,11 @@ def can_tell(release: Any) -> bool:
     return hasattr(release, "seen") or any(hasattr(step, "seen") for _, step in getattr(release, "steps", []))
 
 
+def has_noise(release: Any) -> bool:
+    """Whether releases carry noise: our filters have a key for it, others may say so by ``noise``."""
+    return getattr(release, "noise_key", None) is not None or bool(getattr(release, "noise", None))
+
+
 def crossing(attack: Dataset, test: Dataset) -> int:
     """How many units stand in both parts, for the unit that separates them most finely."""
     if attack.units is None or test.units is None:

@@ -9,15 +9,13 @@ e^epsilon / (m - 1 + e^epsilon). No data are needed to say so.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.release.noise import Noise, mechanism, new_key
+from tacit.release.noise import Noise, mechanism
 
 
 class LaplaceMechanism(Filter):
@@ -86,10 +84,3 @@ class LaplaceMechanism(Filter):
     def _release_out_of_fold(self) -> np.ndarray:
         # nothing but the scaling of columns was learned from these rows
         return self._release(self._problem.X)
-
-    def redraw(self) -> LaplaceMechanism:
-        """The same filter under a new key. Releasing both costs epsilon twice."""
-        check_is_fitted(self)
-        twin = copy.copy(self)
-        twin._key = new_key()
-        return twin

@@ -14,13 +14,11 @@ log-probabilities. (The comparison printed in the EIGAN paper fed raw logits to 
 
 from __future__ import annotations
 
-import copy
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit.baselines.autoencoder import encode
@@ -30,7 +28,7 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
-from tacit.release.noise import Noise, mechanism, new_key
+from tacit.release.noise import Noise, mechanism
 
 
 class VariationalObfuscator(Filter):
@@ -141,13 +139,6 @@ class VariationalObfuscator(Filter):
             return lambda X: self._obfuscate(net, X)
 
         return release_by_folds(self._problem, learn, like=self._release)
-
-    def redraw(self) -> VariationalObfuscator:
-        """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
-        check_is_fitted(self)
-        twin = copy.copy(self)
-        twin._key = new_key()
-        return twin
 
 
 class Game:

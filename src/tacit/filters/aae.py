@@ -10,7 +10,6 @@ k cells, eq. 1 is computed exactly, and the release can be certified.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Sequence
@@ -19,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from tacit.dataset import cross_folds
@@ -30,7 +28,7 @@ from tacit.filters.codes import NetworkCode
 from tacit.games.anonymizing import AnonymizingGame, Regularisers
 from tacit.games.stack import choose_device
 from tacit.nets.windows import CLASSIFIERS, SHORTEST, Factory, code_classifier
-from tacit.release.noise import Noise, mechanism, new_key
+from tacit.release.noise import Noise, mechanism
 from tacit.windows import check_windows
 
 FAMILIES = ("deep", "wide", "dense", "spectrum")
@@ -258,13 +256,6 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         width = int(np.prod(self._run(self.autoencoder_[0], problem.X[:2]).shape[1:]))
         weights = [p.detach().numpy() for p in self.autoencoder_[0].parameters()]
         return Noise("normal", float(self.noise or 0.0), width, False, mechanism(self.noise, *weights))
-
-    def redraw(self) -> AnonymizingAutoencoder:
-        """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
-        check_is_fitted(self)
-        twin = copy.copy(self)
-        twin._key = new_key()
-        return twin
 
     @property
     def _finite(self) -> bool:  # type: ignore[override]

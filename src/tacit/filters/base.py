@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -101,6 +102,13 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self._key if self._noise is not None else None
+
+    def redraw(self) -> Self:
+        """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
+        check_is_fitted(self)
+        twin = copy.copy(self)
+        twin._key = new_key()
+        return twin
 
     def seen(self, X: Any, units: Any = None) -> np.ndarray:
         """Which of these records equal a record of the fit, or belong to one of its units."""

@@ -132,13 +132,6 @@ class DPFE(Filter):
         check_is_fitted(self)
         return output_in_chunks(self.client_, self._encode(X))
 
-    def redraw(self) -> DPFE:
-        """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
-        check_is_fitted(self)
-        twin = copy.copy(self)
-        twin._key = new_key()
-        return twin
-
     def _release(self, X: np.ndarray) -> np.ndarray:
         return self._with_noise(output_in_chunks(self.client_, X), X)
 

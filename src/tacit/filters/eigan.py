@@ -8,7 +8,6 @@ that lags protects nobody), a class-balanced adversary loss, and noise on the bo
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
-from tacit.release.noise import Noise, mechanism, new_key
+from tacit.release.noise import Noise, mechanism
 
 Factory = Callable[[Any, int], nn.Module]
 
@@ -125,13 +124,6 @@ class EIGAN(Filter):
         """The code before its noise, -1..1 in every column: for certificates, never for release."""
         check_is_fitted(self)
         return self._before_noise(self._encode(X))
-
-    def redraw(self) -> EIGAN:
-        """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
-        check_is_fitted(self)
-        twin = copy.copy(self)
-        twin._key = new_key()
-        return twin
 
     def _release_out_of_fold(self) -> np.ndarray:
         """Each training row encoded by an encoder that was trained without it (nor its unit).

@@ -8,7 +8,6 @@ filter that defeats every linear attacker can be read by the first kernel machin
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +28,7 @@ from tacit.games.starts import cell_start, linear_start, rank
 from tacit.labels import Labels, encode_labels
 from tacit.nets.denoising import pretrain_denoising, sigmoid_net
 from tacit.release.local_dp import local_dp
-from tacit.release.noise import Noise, mechanism, new_key
+from tacit.release.noise import Noise, mechanism
 
 USUAL_WIDTH = 10
 CHOICES = {
@@ -275,13 +274,6 @@ class MinimaxFilter(Filter):
         """The code before its noise, inside the unit ball: for certificates, never for release."""
         check_is_fitted(self)
         return self._before_noise(self._encode(X))
-
-    def redraw(self) -> MinimaxFilter:
-        """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
-        check_is_fitted(self)
-        twin = copy.copy(self)
-        twin._key = new_key()
-        return twin
 
     def _release_out_of_fold(self) -> np.ndarray:
         """Each training row by a filter that was fitted without it (nor its unit).

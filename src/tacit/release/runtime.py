@@ -160,6 +160,11 @@ class Release:
         assert self._noise is not None
         return float(2 * self._radius / self._noise.scale)
 
+    @property
+    def noise_key(self) -> bytes | None:
+        """The secret under which noise is drawn; None without noise. Whoever has it can take the noise off."""
+        return self._key if self._noise is not None else None
+
     def with_key(self, noise_key: bytes | str | Path) -> Release:
         """The same release under another key."""
         twin = copy.copy(self)
