@@ -5,8 +5,9 @@ Names are imported when first used, so that ``import tacit`` stays quick.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from tacit.lazy import import_name
 
 __version__ = "0.1.0"
 
@@ -34,12 +35,7 @@ __all__ = ["__version__", *sorted(_HOME)]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'tacit' has no attribute {name!r}; it has {', '.join(sorted(_HOME))}")
-    module = importlib.import_module(_HOME[name])
-    value = module if _HOME[name] == f"tacit.{name}" and not hasattr(module, name) else getattr(module, name)
-    globals()[name] = value
-    return value
+    return import_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

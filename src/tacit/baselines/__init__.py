@@ -5,36 +5,33 @@ Names are imported when first used: some need torch, and `tacit.audit` needs `La
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from tacit.lazy import import_name
+
 _HOME = {
-    "Autoencoder": "autoencoder",
-    "BlockMask": "covers",
-    "BlurMask": "covers",
-    "DiscriminabilityMask": "discriminability_mask",
-    "KernelARL": "kernel_arl",
-    "LabelOnly": "label_only",
-    "LaplaceMechanism": "laplace",
-    "LinearEraser": "linear_eraser",
-    "LinearARL": "linear_arl",
-    "Pixelate": "covers",
-    "PrivatePLS": "private_pls",
-    "RandomMask": "covers",
-    "Resample": "coarse",
-    "SingularSpectrum": "coarse",
-    "VariationalObfuscator": "variational_obfuscator",
+    "Autoencoder": "tacit.baselines.autoencoder",
+    "BlockMask": "tacit.baselines.covers",
+    "BlurMask": "tacit.baselines.covers",
+    "DiscriminabilityMask": "tacit.baselines.discriminability_mask",
+    "KernelARL": "tacit.baselines.kernel_arl",
+    "LabelOnly": "tacit.baselines.label_only",
+    "LaplaceMechanism": "tacit.baselines.laplace",
+    "LinearEraser": "tacit.baselines.linear_eraser",
+    "LinearARL": "tacit.baselines.linear_arl",
+    "Pixelate": "tacit.baselines.covers",
+    "PrivatePLS": "tacit.baselines.private_pls",
+    "RandomMask": "tacit.baselines.covers",
+    "Resample": "tacit.baselines.coarse",
+    "SingularSpectrum": "tacit.baselines.coarse",
+    "VariationalObfuscator": "tacit.baselines.variational_obfuscator",
 }
 
 __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'tacit.baselines' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(importlib.import_module(f"tacit.baselines.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+    return import_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

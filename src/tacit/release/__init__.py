@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from tacit.lazy import import_name
+
 _HOME = {
-    "Release": "runtime",
-    "Quarantined": "runtime",
-    "apply": "bulk",
-    "arrow_udf": "columns",
-    "sign": "signing",
+    "Release": "tacit.release.runtime",
+    "Quarantined": "tacit.release.runtime",
+    "apply": "tacit.release.bulk",
+    "arrow_udf": "tacit.release.columns",
+    "sign": "tacit.release.signing",
 }
 
 __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'tacit.release' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(importlib.import_module(f"tacit.release.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+    return import_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,19 @@
+"""Names that are imported when first used, so that a package is quick to import."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+
+def import_name(package: str, home: Mapping[str, str], name: str) -> Any:
+    """A package's ``__getattr__``: `home` says which module each public name lives in."""
+    if name not in home:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(home))}")
+    module = importlib.import_module(home[name])
+    # a name may be a module itself (tacit.baselines)
+    value = module if home[name] == f"{package}.{name}" and not hasattr(module, name) else getattr(module, name)
+    setattr(sys.modules[package], name, value)
+    return value
