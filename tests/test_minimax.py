@@ -402,7 +402,7 @@ def test_rank_not_width_limits_the_code(mixture):
     with pytest.raises(tacit.TacitError, match="6 columns and rank 3"):
         tacit.MinimaxFilter(4).fit(doubled, train.y, sensitive_features=train.sensitive)
     f = tacit.MinimaxFilter(random_state=0).fit(doubled, train.y, sensitive_features=train.sensitive)
-    assert f.transform(doubled).shape[1] == 3
+    assert f.transform(doubled).shape[1] == 1  # half the rank, which is 3
     wide = np.random.default_rng(0).standard_normal((30, 200))  # more columns than rows
     assert rank(wide) == 29
     assert np.isfinite(tacit.MinimaxFilter(20, random_state=0).fit(wide, np.arange(30) % 2).transform(wide)).all()
@@ -425,3 +425,14 @@ def test_the_eigen_start_alone_hides_the_secret(mixture):
     assert leak < 0.36
     assert keep > 0.75
     assert np.allclose(np.cov(train.X @ G, rowvar=False), np.eye(2), atol=1e-6)
+
+
+def test_a_code_as_wide_as_the_data_is_warned_of_and_not_the_default(mixture):
+    train = mixture[0]
+    columns = np.asarray(train.X).shape[1]
+    with pytest.warns(tacit.TacitWarning, match="can be undone"):
+        tacit.MinimaxFilter(columns, max_iter=1, random_state=0).fit(
+            train.X, train.y, sensitive_features=train.sensitive
+        )
+    f = tacit.MinimaxFilter(max_iter=1, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
+    assert f.n_components_ == min(10, columns // 2)

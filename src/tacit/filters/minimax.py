@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tacit.dataset import cross_folds
-from tacit.errors import CollapseWarning, InputError, check_number
+from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.games.alternating import alternating
 from tacit.games.heads import CountingHeads, FourierFeatures, Head, MlpHeads, Reconstruction, SoftmaxHeads, Weighted
@@ -47,7 +47,8 @@ class MinimaxFilter(Filter):
 
     Parameters
     ----------
-    n_components : columns of the code; None is 10, or the rank of the data where that is less
+    n_components : columns of the code; None is 10, or half the rank of the data where that is less (a linear code as
+        wide as the rank can be undone)
     rho : the knob: weight of the targets against the sensitive attributes
     network : "linear" (x -> x'G), "mlp" (D-10-d sigmoid units, pretrained as denoising autoencoders and on the
         target) or a factory (n_in, n_out) -> nn.Module
@@ -339,11 +340,17 @@ class MinimaxFilter(Filter):
         if most == 0:
             raise InputError("every column of X is constant, so there is nothing to release; pass other records")
         if self.n_components is None:
-            return max(min(USUAL_WIDTH, most), 2 if self.adversary == "exact" else 1)
+            return max(min(USUAL_WIDTH, most // 2), 2 if self.adversary == "exact" else 1)
         if self.n_components > most and self.adversary != "exact":
             raise InputError(
                 f"n_components is {self.n_components}, but the encoded records have {flat.shape[1]} columns and rank "
                 f"{most}: a linear filter with more columns only repeats itself; pass at most {most}"
+            )
+        if self.n_components == most and most > 1 and self.adversary != "exact" and not self.noise:
+            self._note(
+                f"n_components is {most}, the rank of the encoded records: a linear code that wide can be undone, so "
+                f"it withholds nothing from an attacker who is not linear; pass fewer",
+                TacitWarning,
             )
         return self.n_components
 
