@@ -42,7 +42,7 @@ SMALL = [
     tacit.CodebookFilter(solver="closed", leakage_weight=0.1, random_state=0),
     tacit.EIGAN(n_components=2, epochs=2, random_state=0),
     tacit.EIGAN(n_components=2, epochs=2, noise=0.2, random_state=0),
-    tacit.MinimaxFilter(n_components=1, max_iter=3, random_state=0),
+    tacit.MinimaxFilter(n_components=1, init="random", max_iter=3, random_state=0),
     tacit.MinimaxFilter(n_components=2, max_iter=3, noise=0.3, random_state=0),
     tacit.MinimaxFilter(n_components=4, max_iter=3, adversary="exact", random_state=0),
     tacit.DPFE(n_components=2, epochs=4, backbone_epochs=3, noise_ratio=0.0, random_state=0),
