@@ -43,6 +43,17 @@ def test_no_release_of_the_label_lies_above_the_limit(digits):
     assert tacit.audit(None, attack, test, attackers="logistic", limit=False).limit == {}
 
 
+def test_a_class_that_only_the_test_rows_have_costs_the_limit_alone():
+    rng = np.random.default_rng(0)
+    s, y = rng.integers(3, size=600), rng.integers(2, size=600)
+    X = np.column_stack([y, s]) + 0.5 * rng.standard_normal((600, 2))
+    attack, test = two_parts(X, y, s)
+    report = tacit.audit(None, attack.take(attack.sensitive["s"].to_numpy() < 2), test, attackers="logistic")
+    assert report.limit == {}
+    assert any("a class of 's' that `attack` does not have" in note for note in report.notes)
+    assert "s" in report.label_only
+
+
 def test_subgroups_show_who_is_exposed():
     """The secret is told only about group "b": there it leaks fully, elsewhere not at all."""
     rng = np.random.default_rng(0)

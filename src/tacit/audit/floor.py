@@ -6,6 +6,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tacit.audit.attackers import Counting
 from tacit.audit.bench import Bench
@@ -58,11 +59,19 @@ def measure_floor(bench: Bench, attack: Dataset, test: Dataset, limit: bool | No
     leakage = counting.run(*rows, "sensitive", "balanced_accuracy")
     if limit is False or len(own.y.columns) != 1:
         return Floor(utility, leakage, {}, None)
+    if alien := [c for side in ("y", "sensitive") for c in _only_in_test(getattr(own, side), getattr(test, side))]:
+        note = f"the limit curve was not estimated: `test` has a class of {alien[0]!r} that `attack` does not have"
+        return Floor(utility, leakage, {}, note)
     X = label._encode(own.X)
     secrets = encode_labels(own.sensitive, "sensitive", len(own))
     if limit is None and X.size * sum(map(len, secrets.classes)) > MOST_FOR_LIMIT:
         return Floor(utility, leakage, {}, "the limit curve was not estimated: it takes minutes here; limit=True does")
     return Floor(utility, leakage, _curves(bench, label, X, secrets, own, test), None)
+
+
+def _only_in_test(own: pd.DataFrame, test: pd.DataFrame) -> list[str]:
+    """Columns with a class that the attackers' rows do not have."""
+    return [str(c) for c in own if not test[c].dropna().isin(own[c].dropna().unique()).all()]
 
 
 def _curves(
