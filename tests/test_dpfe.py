@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,6 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 import tacit
+from killed import train_and_kill
 from tacit.audit.noise_curve import noise_curve
 from tacit.audit.superiority import superiority
 from tacit.filters.dpfe import Partners, contrastive
@@ -297,21 +293,8 @@ def test_ctrl_c_before_fine_tuning_is_said(monkeypatch):
 
 def test_after_kill_9_the_result_is_the_same(tmp_path):
     path = str(tmp_path / "dpfe.safetensors")
-    code = f"""
-    import os, signal, sys
-    sys.path.insert(0, {os.path.dirname(__file__)!r})
-    import test_dpfe as t
-    write = t.Training._write
-    def killed(self, path):
-        write(self, path)
-        if self._label == "fine-tuning" and self._done == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-    t.Training._write = killed
-    t.torch.set_num_threads(1)
-    t.fit(t.walkers(120), noise_ratio=0.0, checkpoint={path!r})
-    """
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True)
-    assert ran.returncode == -9, ran.stderr.decode()
+    call = f"t.fit(t.walkers(120), noise_ratio=0.0, checkpoint={path!r})"
+    train_and_kill("test_dpfe", call, label="fine-tuning")
     data = walkers(120)
     resumed, whole = fit(data, noise_ratio=0.0, checkpoint=path), fit(data, noise_ratio=0.0)
     assert np.array_equal(resumed.transform(data.X), whole.transform(data.X))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +10,7 @@ from sklearn.base import clone
 from torch import nn
 
 import tacit
+from killed import train_and_kill
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
 from tacit.datasets import face_embedding
 from tacit.datasets.store import locate
@@ -255,20 +252,7 @@ def train(checkpoint=None, epochs=4):
 
 def test_after_kill_9_it_goes_on_to_the_same_result(tmp_path):
     whole = train()
-    code = f"""
-    import os, signal, sys
-    sys.path.insert(0, {str(__file__).rsplit("/", 1)[0]!r})
-    import test_mask as t
-    write = t.Training._write
-    def killed(self, path):
-        write(self, path)
-        if self._done == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-    t.Training._write = killed
-    t.train({str(tmp_path / "c")!r})
-    """
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True)
-    assert ran.returncode == -9, ran.stderr
+    train_and_kill("test_mask", f"t.train({str(tmp_path / 'c')!r})")
     resumed = train(tmp_path / "c")
     assert np.array_equal(weights(resumed), weights(whole))
     assert resumed.history_ == whole.history_

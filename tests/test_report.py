@@ -5,21 +5,17 @@ from __future__ import annotations
 import html
 import json
 import re
-import sys
 from functools import reduce
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.decomposition import PCA
 
+import browser
 import tacit
 from tacit.audit.report import _p
 from tacit.report import write_page
-
-sys.path.insert(0, str(Path(__file__).parent))
-import browser
 
 
 @pytest.fixture(scope="module")

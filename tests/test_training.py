@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-
 import pytest
 import torch
 from torch import nn
 
+from killed import train_and_kill
 from tacit.errors import InputError, TacitWarning
 from tacit.games.training import Training
 
@@ -49,20 +46,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
 
 def test_after_kill_9_it_goes_on(tmp_path):
     whole, _ = run()
-    code = f"""
-    import os, signal, sys
-    sys.path.insert(0, {str(__file__).rsplit("/", 1)[0]!r})
-    import test_training as t
-    write = t.Training._write
-    def killed(self, path):
-        write(self, path)
-        if self._done == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-    t.Training._write = killed
-    t.run({str(tmp_path / "c")!r})
-    """
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True)
-    assert ran.returncode == -9, ran.stderr
+    train_and_kill("test_training", f"t.run({str(tmp_path / 'c')!r})")
     assert same(run(tmp_path / "c")[0], whole)
 
 

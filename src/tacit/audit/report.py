@@ -118,14 +118,18 @@ class Report:
     groups: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
     resemblance: Resemblance = field(default_factory=Resemblance)
 
+    @property
+    def level(self) -> str:
+        """The confidence of every statement, in words: 95 %."""
+        return f"{self.settings['level']:.0%}".replace("%", " %")
+
     def status(self, attribute: str) -> str:
         """ "certified" (a bound on any attacker) or "audited" (what our attackers found)."""
         return "certified" if self.certificate[attribute] is not None else "audited"
 
     def sentence(self, attribute: str) -> str:
         """The headline of one sensitive attribute."""
-        r, bound = self.leakage[attribute], self.bound[attribute]
-        level = f"{self.settings['level']:.0%}".replace("%", " %")
+        r, bound, level = self.leakage[attribute], self.bound[attribute], self.level
         if bound is not None:
             text = f"{attribute}: leakage between {_p(min(max(r.low, r.guessing), bound))} and {_p(bound)} ({level})"
         else:
@@ -141,11 +145,8 @@ class Report:
         Both count beyond chance, as in `tacit.report.dominated`.
         """
         floor, v = self.label_only.get(attribute), self.leakage[attribute]
-        if floor is None or not self.utility or not floor.high < v.low:
+        if floor is None or not beats(self.label_only_utility, floor, self.utility, v):
             return None
-        for name, u in self.utility.items():
-            if self.label_only_utility[name].value < u.value - (u.high - u.low) / 4:
-                return None
         return (
             f"releasing the predicted label alone is as useful and leaks less "
             f"({_p(floor.value)} [{_p(floor.low)}, {_p(floor.high)}] of {attribute})"
@@ -276,6 +277,15 @@ class Report:
         from tacit.report import write_page
 
         return write_page([self], path, title=f"Audit of {self.name}")
+
+
+def beats(utility: Mapping[str, Result], leak: Result, other: Mapping[str, Result], other_leak: Result) -> bool:
+    """Whether a release is at least as useful as another for every target, and leaks less.
+
+    Both count beyond chance: not less useful by more than half the interval, and leaking less than the lower end.
+    """
+    as_useful = all(utility[t].value >= u.value - (u.high - u.low) / 4 for t, u in other.items())
+    return bool(other) and as_useful and leak.high < other_leak.low
 
 
 def worst_case(name: str, c: AnyCertificate, level: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jinja2
 
-from tacit.audit.report import Report, _p, worst_case, write_whole
+from tacit.audit.report import Report, _p, beats, worst_case, write_whole
 
 DOES_NOT_PROTECT = (
     "Several releases of the same person, or a release combined with other columns, give away more than one.",
@@ -48,7 +48,7 @@ def write_page(reports: Sequence[Report], path: str | Path, title: str, introduc
         ),
         has_floor_row=any(r.name == "label-only" for r in reports),
         worst_case=worst_case,
-        level=f"{reports[0].settings['level']:.0%}".replace("%", " %"),
+        level=reports[0].level,
     )
     return write_whole(path, text)
 
@@ -62,16 +62,12 @@ def _why(report: Report, secret: str, beaten: dict[tuple[str, str], str]) -> str
 
 
 def dominated(reports: Sequence[Report]) -> dict[tuple[str, str], str]:
-    """Releases that another one beats, by name and secret: at least as useful for every target, and leaking less.
-
-    Both count beyond chance: not less useful by more than half the interval, and leaking less than the lower end.
-    """
+    """Releases that another one beats, by name and secret."""
     out = {}
     for r in reports:
         for secret, v in r.leakage.items():
             for other in reports:
-                as_useful = all(other.utility[t].value >= u.value - (u.high - u.low) / 4 for t, u in r.utility.items())
-                if other is not r and r.utility and as_useful and other.leakage[secret].high < v.low:
+                if other is not r and beats(other.utility, other.leakage[secret], r.utility, v):
                     out[r.name, secret] = other.name
                     break
     return out

@@ -9,7 +9,7 @@ def markdown_report(report: Report) -> str:
     """Headlines, one table of every figure with its interval and baseline, certificates, notes, limits."""
     from tacit.report import DOES_NOT_PROTECT
 
-    level = f"{report.settings['level']:.0%}".replace("%", " %")
+    level = report.level
     lines = [f"# Audit of {report.name}", ""]
     for name in report.leakage:
         lines.append(f"- **{report.sentence(name)}**")

@@ -39,8 +39,7 @@ def rich_report(report: Report) -> Any:
                 lines.append(
                     f"{escape(name)}: most exposed where {escape(group)}: {_p(m.value)} ({_p(m.low)}–{_p(m.high)})"
                 )
-    level = f"{report.settings['level']:.0%}".replace("%", " %")
-    lines += [escape(worst_case(name, c, level)) for name, c in report.certificate.items() if c is not None]
+    lines += [escape(worst_case(name, c, report.level)) for name, c in report.certificate.items() if c is not None]
     lines += [
         f"[dim]{escape(attack.kind)}: the attacker knows {escape(attack.knows)}[/dim]" for attack in report.attacks
     ]
