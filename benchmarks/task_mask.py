@@ -184,6 +184,7 @@ def main() -> None:
     identity(faces, f)
     other = "paper" if options.complement == "rest" else "rest"
     for name, change in (
+        ("task mask, one map for all", {"class_maps": False}),
         ("task mask, non-adversarial", {"adversarial": False}),
         (f"task mask, complement {other}", {"complement": other}),
     ):

@@ -14,7 +14,7 @@ from killed import train_and_kill
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
 from tacit.datasets import face_embedding
 from tacit.datasets.store import locate
-from tacit.filters.mask import Masker, MaskGame, top_k, uniform_loss
+from tacit.games.masking import Masker, MaskGame, top_k, uniform_loss
 from tacit.games.training import Training
 from tacit.nets.convolutional import image_classifier
 from tacit.nets.unet import UNet
@@ -26,7 +26,7 @@ TASK = (slice(2, 8), slice(9, 15))  # where the task lies
 
 
 def small_masker(shape, n_out):
-    return Masker(shape, n_out, width=4)
+    return Masker(shape, (n_out,), width=4)
 
 
 def small_predictor(shape, n_out):
@@ -369,3 +369,17 @@ def test_networks_keep_the_size():
     assert UNet(3, width=4)(torch.zeros(2, 3, 11, 25)).shape == (2, 1, 11, 25)
     assert isinstance(image_classifier((1, 8, 8), 2), nn.Module)
     assert image_classifier((3, 8, 61), 5).eval()(torch.zeros(2, 3, 8, 61)).shape == (2, 5)
+
+
+def test_each_class_has_a_map_of_its_own(data):
+    """And the masker has learned to tell the classes, which chooses between the maps."""
+    train, _, test = data
+    f = tacit.TaskMask(36 / 256, predictor=small_predictor, epochs=6, random_state=0).fit(train.X, train.y)
+    scaled = torch.as_tensor((test.X - f.fill_) / f.scale_, dtype=torch.float32)
+    with torch.no_grad():
+        _, kinds = f.masker_.scores_and_kinds(scaled)
+    assert (kinds.argmax(1).numpy() == test.y["y"]).mean() > 0.8
+    first, second = (f.masker_.place[c].detach().flatten().topk(36).indices.tolist() for c in (0, 1))
+    assert set(first) != set(second)
+    one = tacit.TaskMask(36 / 256, class_maps=False, epochs=1, random_state=0).fit(train.X[:60], train.y[:60])
+    assert len(one.masker_.place) == 1

@@ -37,8 +37,13 @@ class UNet(nn.Module):
         self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairwise(widths))
         self.merge = nn.ModuleList(_two_convolutions(2 * a, a) for a in widths[:-1])
         self.score = nn.Conv2d(width, n_out, 1)
+        self.deepest = widths[-1]
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.scores_and_deepest(x)[0]
+
+    def scores_and_deepest(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores, and the maps of the lowest level, which see the most of the image."""
         height, width = x.shape[-2:]
         step = 2**DEPTH
         x = nn.functional.pad(x, (0, -width % step, 0, -height % step), mode="replicate")
@@ -47,10 +52,10 @@ class UNet(nn.Module):
             x = level(x)
             skips.append(x)
             x = nn.functional.max_pool2d(x, 2)
-        x = self.bottleneck(x)
+        x = deep = self.bottleneck(x)
         for up, merge, skip in zip(reversed(self.up), reversed(self.merge), reversed(skips), strict=True):
             x = merge(torch.cat([up(x), skip], dim=1))
-        return self.score(x)[..., :height, :width]
+        return self.score(x)[..., :height, :width], deep
 
 
 def _two_convolutions(n_in: int, n_out: int) -> nn.Sequential:
