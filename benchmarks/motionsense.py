@@ -91,6 +91,9 @@ def parse() -> argparse.Namespace:
     arguments.add_argument("--noise", type=float, default=None, help="on the latent of aae")
     arguments.add_argument("--families", default="deep,wide,dense,spectrum", help="of regularisers on the output")
     arguments.add_argument("--beta", type=float, default=1.0, help="beta_identity of aae and rep")
+    arguments.add_argument("--activity", type=float, default=2.0, help="beta_activity of aae and rep")
+    arguments.add_argument("--codes", type=int, default=16)
+    arguments.add_argument("--weight", type=float, default=0.3, help="lambda of code: beta_identity / beta_activity")
     arguments.add_argument("--attack-epochs", type=int, default=12)
     arguments.add_argument("--dtw-windows", type=int, default=40)
     arguments.add_argument("--minutes", type=float, default=1e9, help="start nothing new after this long")
@@ -173,11 +176,10 @@ class Benchmark:
             "resample5": lambda: tacit.baselines.Resample(5, 50),
             "ssa12": lambda: tacit.baselines.SingularSpectrum((1, 2)),
             "ssa1": lambda: tacit.baselines.SingularSpectrum(1),
-            "rep": lambda: tacit.AnonymizingAutoencoder(o.beta, regularise_output=False, **game, **common),
-            "aae": lambda: tacit.AnonymizingAutoencoder(o.beta, noise=o.noise, **game, **common),
-            # lambda = beta_identity / beta_activity = .3
+            "rep": lambda: tacit.AnonymizingAutoencoder(o.beta, o.activity, regularise_output=False, **game, **common),
+            "aae": lambda: tacit.AnonymizingAutoencoder(o.beta, o.activity, noise=o.noise, **game, **common),
             "code": lambda: tacit.AnonymizingAutoencoder(
-                0.6, 2.0, codes=16, epochs=o.code_epochs, learning_rate=2e-3, **common
+                2 * o.weight, 2.0, codes=o.codes, epochs=o.code_epochs, learning_rate=2e-3, **common
             ),
         }[row]()
 

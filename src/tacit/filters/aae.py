@@ -162,7 +162,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             noise=self.noise,
         )
         history = game.train(self.epochs, self.patience, checkpoint, self._identity(problem), self.verbose)
-        return nn.Sequential(game.encoder, game.decoder).cpu().eval(), history
+        return nn.Sequential(*game.average).cpu().eval(), history
 
     def _learn_code(self, problem: Problem) -> None:
         """Eq. 1 with a finite A(X): beta_i I(U;z) - beta_a I(T;z), counted; divided by beta_a."""

@@ -278,6 +278,7 @@ class NetworkCode:
                         loss = _label_only_loss(logits, here[0], self.n_codes)
                     else:
                         done = (step - first) / (self.epochs * per_epoch - first)
+                        adam.param_groups[0]["lr"] = self.rate * (1 + np.cos(np.pi * done)) / 2
                         uniform = torch.rand_like(logits).clamp(1e-9, 1 - 1e-7)
                         q = torch.softmax((logits - (-uniform.log()).log()) / 0.3**done, dim=-1)
                         loss = code_loss(q, *here, weight * min(1.0, 2 * done)).sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -23,6 +24,7 @@ from tacit.nets.windows import Decoder, Encoder, Factory, deep_classifier, wide_
 CLIP = 1e-7  # of probabilities inside logarithms, as the paper's code
 START = 0.2  # share of the epochs that teach the autoencoder the label-only release, before the game
 SETTLE = 0.5  # share of the epochs after which the autoencoder slows down, so that regularisers can catch up
+AVERAGED = 2  # epochs whose states are averaged, about
 CHECK_EVERY = 3  # epochs
 CHECK_ROWS = 8_000  # enough to see which of two states leaks more
 CHECK_EPOCHS = 12
@@ -126,7 +128,10 @@ class AnonymizingGame:
                 self.enc_reg = deep_classifier(latent, self.secrets.n_out).to(device)
                 self.dec_regs = nn.ModuleList(make(self.shape, self.secrets.n_out) for make in self.rules.families)
                 self.dec_regs.to(device)
+        # What is released is the mean of the last states: in a game the states circle around the solution
+        self.average = deepcopy(nn.ModuleList([self.encoder, self.decoder]))
         self.modules = {"encoder": self.encoder, "decoder": self.decoder, "act_reg": self.act_reg}
+        self.modules["average"] = self.average
         self.modules |= {"enc_reg": self.enc_reg, "dec_regs": self.dec_regs} if self.enc_reg is not None else {}
         theirs = [p for name, m in self.modules.items() if name.endswith(("reg", "regs")) for p in m.parameters()]
         self.ours = [*self.encoder.parameters(), *self.decoder.parameters()]
@@ -172,6 +177,7 @@ class AnonymizingGame:
         starting = self.typical is not None and epoch < START * epochs
         order = rng.permutation(len(self.X))
         steps = max(1, len(self.X) // self.batch_size)
+        self.follow = 1 / (1 + min(epoch, AVERAGED) * steps)
         total = torch.zeros(4, device=self.device)
         for step in range(steps):
             for _ in range(1 if starting else self.rules.steps):
@@ -218,14 +224,17 @@ class AnonymizingGame:
         for p, g in zip(self.ours, torch.autograd.grad(loss, self.ours), strict=True):
             p.grad = g
         self.adam_ours.step()
+        torch._foreach_lerp_([p.data for p in self.average.parameters()], [p.data for p in self.ours], self.follow)
         return torch.stack([loss, identity, activity, distortion]).detach()
 
-    def _rebuild(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _rebuild(
+        self, x: Tensor, encoder: nn.Module | None = None, decoder: nn.Module | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The code with its noise, and the window made from it."""
-        code = self.encoder(x)
+        code = (encoder or self.encoder)(x)
         if self.noise:
             code = code + self.noise * torch.randn_like(code)
-        return code, self.decoder(code)
+        return code, (decoder or self.decoder)(code)
 
     def _restart_one(self, epoch: int, epochs: int) -> None:
         """One of the DecRegs begins again: the autoencoder must not learn to beat one particular opponent."""
@@ -274,9 +283,9 @@ class AnonymizingGame:
         return float(np.mean([self._fresh(X, Z, labels, i, learn, judge) for i in range(len(labels))]))
 
     def _released(self, X: Tensor) -> Tensor:
-        self.encoder.eval(), self.decoder.eval()
+        self.average.eval()
         with torch.no_grad():
-            return torch.cat([self._rebuild(part.to(self.device))[1] for part in X.split(4096)])
+            return torch.cat([self._rebuild(part.to(self.device), *self.average)[1] for part in X.split(4096)])
 
     def _fresh(self, X: Tensor, Z: Tensor, labels: Labels, i: int, learn: np.ndarray, judge: np.ndarray) -> float:
         m = labels.n_classes(i)

@@ -17,9 +17,11 @@ SHORTEST = 16  # samples; a shorter window leaves fewer than 4 points after two 
 class Encoder(nn.Module):
     """Windows to a code a quarter as long: (n, channels, length) -> (n, channels, ceil(length / 4)).
 
-    Four convolutions of width 3 with SELU and batch norm, halved after the second and the third, then one
+    Four convolutions of width 3 with SELU and normalisation, halved after the second and the third, then one
     linear map per channel (Figure 4 of the anonymizing autoencoder's paper). Theirs are 1x3 over a
     channels x length picture, which never lets the sensors meet; here the first layer reads them together.
+    And theirs see half a second: here what the whole window tells (mean, maximum and spread over time) is added to
+    every place, because an activity is longer than that.
     """
 
     def __init__(self, shape: Shape, n_maps: int = 100, bounded: bool = False) -> None:
@@ -34,13 +36,15 @@ class Encoder(nn.Module):
             *_block(nn.Conv1d(n_maps, n_maps, 3, padding=1), n_maps),
             nn.MaxPool1d(2),
             *_block(nn.Conv1d(n_maps, n_maps, 3, padding=1), n_maps),
-            nn.Conv1d(n_maps, channels, 3, padding=1),
         )
+        self.whole = nn.Sequential(nn.Linear(3 * n_maps, n_maps), nn.SELU(), nn.Linear(n_maps, n_maps))
+        self.code = nn.Conv1d(n_maps, channels, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.padding:
             x = nn.functional.pad(x, (0, self.padding), mode="replicate")
-        code: Tensor = self.body(x)
+        maps: Tensor = self.body(x)
+        code: Tensor = self.code(maps + self.whole(over_time(maps))[..., None])
         return torch.tanh(code) if self.bounded else code
 
 
@@ -130,13 +134,16 @@ def _dense(width: int, hidden: tuple[int, ...], n_out: int) -> list[nn.Module]:
     return [*layers, nn.Linear(width, n_out)]
 
 
-class _OverTime(nn.Module):
+def over_time(x: Tensor) -> Tensor:
     """Mean, maximum and spread over time of every map."""
+    mean = x.mean(-1)
+    spread = ((x - mean[..., None]).pow(2).mean(-1) + 1e-6).sqrt()
+    return torch.cat([mean, x.amax(-1), spread], dim=-1)
 
+
+class _OverTime(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        mean = x.mean(-1)
-        spread = ((x - mean[..., None]).pow(2).mean(-1) + 1e-6).sqrt()
-        return torch.cat([mean, x.amax(-1), spread], dim=-1)
+        return over_time(x)
 
 
 class _Spectrum(nn.Module):
