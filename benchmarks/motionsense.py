@@ -154,9 +154,10 @@ class Benchmark:
             scale = fit_part.X.std(axis=(0, 2), keepdims=True)
             found["mse"] = float((((out - test.X) / scale) ** 2).mean())
             found["certificate"] = certificate(out, test)
-            self.slowly(f"{row}/{split}/{repeat}", released, learn, out, test, repeat)
         self.store(f"{row}/{split}/{repeat}", found)
         self.say(f"{row}, {split}, repeat {repeat}: {json.dumps(found)}")
+        if split == "trial":
+            self.slowly(f"{row}/{split}/{repeat}", released, learn, out, test, repeat)
         self.collect()
 
     def filter(self, row: str, repeat: int) -> Any:

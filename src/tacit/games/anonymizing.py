@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from tacit.dataset import allot
 from tacit.filters.base import Problem
+from tacit.games.replay import replayed
 from tacit.games.stack import choose_batch_size
 from tacit.games.training import Training
 from tacit.labels import MISSING, Labels, joint_codes
@@ -135,9 +137,16 @@ class AnonymizingGame:
         self.modules |= {"enc_reg": self.enc_reg, "dec_regs": self.dec_regs} if self.enc_reg is not None else {}
         theirs = [p for name, m in self.modules.items() if name.endswith(("reg", "regs")) for p in m.parameters()]
         self.ours = [*self.encoder.parameters(), *self.decoder.parameters()]
-        fused = device.type == "cuda"
-        self.adam_ours = torch.optim.Adam(self.ours, lr=learning_rate, fused=fused)
-        self.adam_theirs = torch.optim.Adam(theirs, lr=learning_rate, weight_decay=1e-5, fused=fused)
+        # a rate that can change inside a CUDA graph is a tensor
+        rates: dict[str, Any] = {"lr": learning_rate}
+        if device.type == "cuda":
+            rates = {"lr": torch.tensor(learning_rate, device=device), "fused": True, "capturable": True}
+        self.adam_ours = torch.optim.Adam(self.ours, **rates)
+        self.adam_theirs = torch.optim.Adam(theirs, weight_decay=1e-5, **rates)
+        self.follow = torch.ones((), device=device)
+        self.learn = self._replayed(self._regularisers_step)
+        self.begin = self._replayed(partial(self._autoencoder_step, starting=True))
+        self.move = self._replayed(partial(self._autoencoder_step, starting=False))
 
     def train(
         self, epochs: int, patience: int, checkpoint: str | Path | None, identity: str, verbose: bool
@@ -173,20 +182,34 @@ class AnonymizingGame:
         for module in self.modules.values():
             module.train()
         late = max(0.0, (epoch / epochs - SETTLE) / (1 - SETTLE))
-        self.adam_ours.param_groups[0]["lr"] = self.rate * (1 - 0.9 * late)
+        rate = self.adam_ours.param_groups[0]
+        if isinstance(rate["lr"], Tensor):
+            rate["lr"].fill_(self.rate * (1 - 0.9 * late))
+        else:
+            rate["lr"] = self.rate * (1 - 0.9 * late)
         starting = self.typical is not None and epoch < START * epochs
         order = rng.permutation(len(self.X))
         steps = max(1, len(self.X) // self.batch_size)
-        self.follow = 1 / (1 + min(epoch, AVERAGED) * steps)
+        self.follow.fill_(1 / (1 + min(epoch, AVERAGED) * steps))
         total = torch.zeros(4, device=self.device)
         for step in range(steps):
             for _ in range(1 if starting else self.rules.steps):
-                rows = rng.integers(len(self.X), size=self.batch_size)
-                self._regularisers_step(torch.from_numpy(rows).to(self.device))
+                self.learn(rng.integers(len(self.X), size=self.batch_size))
             rows = order[step * self.batch_size : (step + 1) * self.batch_size]
-            total += self._autoencoder_step(torch.from_numpy(rows).to(self.device), starting) / steps
+            total += (self.begin if starting else self.move)(rows) / steps
         names = ("loss", "identity_loss", "activity_loss", "distortion")
         return dict(zip(names, total.tolist(), strict=True))
+
+    def _replayed(self, step: Callable[[Tensor], Any]) -> Callable[[np.ndarray], Any]:
+        """The step on rows by number; on a GPU its hundreds of small kernels are launched as one."""
+        given: list[Tensor] = []
+        run = replayed(step, lambda: (given.pop(),), self.device)
+
+        def go(rows: np.ndarray) -> Any:
+            given.append(torch.from_numpy(rows))
+            return run()
+
+        return go
 
     def _regularisers_step(self, rows: Tensor) -> None:
         """Lines 8 to 10: every regulariser learns from what the autoencoder makes of the raw windows now."""
@@ -224,7 +247,9 @@ class AnonymizingGame:
         for p, g in zip(self.ours, torch.autograd.grad(loss, self.ours), strict=True):
             p.grad = g
         self.adam_ours.step()
-        torch._foreach_lerp_([p.data for p in self.average.parameters()], [p.data for p in self.ours], self.follow)
+        with torch.no_grad():
+            for mean, p in zip(self.average.parameters(), self.ours, strict=True):
+                mean.lerp_(p, self.follow)
         return torch.stack([loss, identity, activity, distortion]).detach()
 
     def _rebuild(
@@ -245,7 +270,8 @@ class AnonymizingGame:
         fresh = self.rules.families[which](self.shape, self.secrets.n_out).to(self.device)
         self.dec_regs[which].load_state_dict(fresh.state_dict())
         for p in self.dec_regs[which].parameters():
-            self.adam_theirs.state.pop(p, None)
+            for moment in self.adam_theirs.state.get(p, {}).values():
+                moment.zero_()  # in place: a graph holds on to it
 
     def check(self) -> tuple[float, float]:
         """How well fresh classifiers read targets and secrets off the release: mean balanced accuracy above chance.
