@@ -41,13 +41,14 @@ from tacit.nets.cut import cost_of_cuts
 from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
 
 WINDOW, STRIDE = 128, 10
-# Provisional: run --tune at full size and set these before reading a full run. The reduced tunings so far tested on
-# fewer than a hundred records each and tell no two settings apart. Steps and rates are the same for Simple
+# By --tune on parts of the training rows: MotionSense (6,000 rows) gained most over Simple with these, +.018 log-rank
+# and +.016 1-NN error at accuracy .930 (Simple .926); on faces the tuning part is too small to tell settings apart.
+# Steps and rates are the same for Simple
 SETTINGS = {
-    "motionsense": {"beta": 0.5, "margin": 1.0, "epochs": 30, "backbone_epochs": 10},
-    "faces": {"beta": 0.5, "margin": 1.0, "epochs": 60, "backbone_epochs": 20, "batch_size": 64},
+    "motionsense": {"beta": 0.05, "margin": 5.0, "epochs": 30, "backbone_epochs": 10},
+    "faces": {"beta": 0.05, "margin": 5.0, "epochs": 60, "backbone_epochs": 20, "batch_size": 64},
 }
-TUNE = [{"margin": m, "beta": b} for m, b in ((1.0, 0.5), (2.0, 0.1), (5.0, 0.05), (10.0, 0.05), (10.0, 0.2))]
+TUNE = [{"margin": m, "beta": b} for m, b in ((1.0, 0.5), (1.0, 0.2), (1.0, 0.1), (2.0, 0.2), (5.0, 0.05))]
 PRIVACY = ("log_rank", "nn_error")
 
 

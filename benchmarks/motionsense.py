@@ -62,6 +62,7 @@ SOME = 4000  # windows for attackers that do not scale
 def main() -> None:
     options = parse()
     warnings.simplefilter("ignore")
+    torch.backends.cudnn.benchmark = True
     bench = Benchmark(options)
     for repeat in range(options.repeats):
         for row in [r for r in ORDER if r in options.rows.split(",")]:
@@ -82,14 +83,14 @@ def parse() -> argparse.Namespace:
     arguments.add_argument("--strict", action="store_true")
     arguments.add_argument("--gravity", action="store_true", help="add gravity, as the published runs do")
     arguments.add_argument("--stride", type=int, default=10)
-    arguments.add_argument("--epochs", type=int, default=30, help="of the autoencoder's game")
+    arguments.add_argument("--epochs", type=int, default=24, help="of the autoencoder's game")
     arguments.add_argument("--code-epochs", type=int, default=25)
     arguments.add_argument("--maps", type=int, default=100)
-    arguments.add_argument("--steps", type=int, default=4, help="regulariser steps for every autoencoder step")
-    arguments.add_argument("--batch", type=int, default=256, help="windows in a step of the game")
+    arguments.add_argument("--steps", type=int, default=3, help="regulariser steps for every autoencoder step")
+    arguments.add_argument("--batch", type=int, default=512, help="windows in a step of the game")
     arguments.add_argument("--rate", type=float, default=1e-3, help="learning rate of the game")
-    arguments.add_argument("--noise", type=float, default=None, help="on the latent of aae")
-    arguments.add_argument("--families", default="deep,wide,dense,spectrum", help="of regularisers on the output")
+    arguments.add_argument("--noise", type=float, default=0.5, help="on the latent of aae")
+    arguments.add_argument("--families", default="deep,wide", help="of regularisers on the output")
     arguments.add_argument("--beta", type=float, default=1.0, help="beta_identity of aae and rep")
     arguments.add_argument("--activity", type=float, default=2.0, help="beta_activity of aae and rep")
     arguments.add_argument("--codes", type=int, default=16)
@@ -177,7 +178,9 @@ class Benchmark:
             "resample5": lambda: tacit.baselines.Resample(5, 50),
             "ssa12": lambda: tacit.baselines.SingularSpectrum((1, 2)),
             "ssa1": lambda: tacit.baselines.SingularSpectrum(1),
-            "rep": lambda: tacit.AnonymizingAutoencoder(o.beta, o.activity, regularise_output=False, **game, **common),
+            "rep": lambda: tacit.AnonymizingAutoencoder(
+                o.beta, o.activity, regularise_output=False, noise=None, **game, **common
+            ),
             "aae": lambda: tacit.AnonymizingAutoencoder(o.beta, o.activity, noise=o.noise, **game, **common),
             "code": lambda: tacit.AnonymizingAutoencoder(
                 2 * o.weight, 2.0, codes=o.codes, epochs=o.code_epochs, learning_rate=2e-3, **common

@@ -65,7 +65,9 @@ def can_tell(release: Any) -> bool:
 
 def has_noise(release: Any) -> bool:
     """Whether releases carry noise: our filters have a key for it, others may say so by ``noise``."""
-    return getattr(release, "noise_key", None) is not None or bool(getattr(release, "noise", None))
+    if hasattr(release, "noise_key"):
+        return release.noise_key is not None
+    return bool(getattr(release, "noise", None))
 
 
 def crossing(attack: Dataset, test: Dataset) -> int:

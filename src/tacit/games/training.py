@@ -82,6 +82,8 @@ class Training:
     def __enter__(self) -> Training:
         self._fork = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
         self._fork.__enter__()
+        # by its rule of thumb cuDNN takes FFTs for the gradients of short 1-d convolutions, five times slower
+        self._searched, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
         if self.path is not None and self.path.exists():
             self._resume(self.path)
         if self._bar is not None:
@@ -93,6 +95,7 @@ class Training:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._fork.__exit__(kind, value, trace)
+        torch.backends.cudnn.benchmark = self._searched
         if self._bar is not None:
             self._bar.stop()
         survived = kind is KeyboardInterrupt and self._done > 0
