@@ -453,7 +453,10 @@ def changed(path, value):
 @pytest.mark.parametrize(
     "path, value, message",
     [
-        (["format"], 2, "format 2, this Tacit reads 1 to 1; update Tacit"),
+        (["format"], 3, "format 3, this Tacit reads 1 to 2; update Tacit"),
+        (["format"], 1, "unknown field 'analyzer'"),
+        (["analyzer"], {"targets": []}, "analyzer.targets"),
+        (["output", "codes"], 2.5, "out of range"),
         (["format"], "1", "no format version"),
         (["format"], True, "no format version"),
         (["code"], "print()", "unknown field 'code'"),
@@ -475,7 +478,9 @@ def test_forged_manifests_are_refused(path, value, message, small, tmp_path):
 
 def test_a_graph_that_is_not_what_the_manifest_says_is_refused(small, saved, tmp_path, people):
     lying = forged(
-        small, tmp_path, manifest=changed(["output"], dict(shape=[2], names=["a", "b"], meaning="", table=None))
+        small,
+        tmp_path,
+        manifest=changed(["output"], dict(shape=[2], names=["a", "b"], meaning="", table=None, codes=None)),
     )
     with pytest.raises(BundleError, match=r"the graph gives \(300, 1\), its manifest says"):
         tacit.load(lying).transform(people.X)
@@ -515,6 +520,33 @@ def test_format_1_stays_readable():
     known = json.loads((FIXTURES / "format1.json").read_text())
     assert release.manifest["format"] == 1
     assert release.transform(known["records"]) == pytest.approx(np.array(known["release"]), abs=1e-9)
+
+
+def test_format_2_with_its_analyzer_stays_readable():
+    from tacit.serve.answer import Answerer
+
+    release = tacit.load(FIXTURES / "format2.tacit")
+    known = json.loads((FIXTURES / "format2.json").read_text())
+    assert release.manifest["format"] == 2
+    found = release.transform(known["records"])
+    assert found == pytest.approx(np.array(known["release"]), abs=1e-9)
+    assert Answerer(read_bundle(FIXTURES / "format2.tacit")).answer(found) == known["answer"]
+
+
+def test_the_analyzer_is_checked_like_the_model(tmp_path):
+    bundle = read_bundle(FIXTURES / "format2.tacit")
+    members, manifest = dict(bundle.members), dict(bundle.manifest)
+    foreign = helper.make_graph([helper.make_node("RandomNormalLike", ["release"], ["answer"])], "g", [], [])
+    members["analyzer.onnx"] = helper.make_model(foreign).SerializeToString()
+    with pytest.raises(BundleError, match=r"analyzer.onnx is not what the manifest says"):
+        read_bundle(write_members(tmp_path / "a.tacit", members))
+    manifest["members"] = {n: {"sha256": digest(members[n]), "bytes": len(members[n])} for n in manifest["members"]}
+    members["manifest.json"] = json.dumps(manifest).encode()
+    with pytest.raises(BundleError, match=r"analyzer.onnx has the operator :RandomNormalLike"):
+        read_bundle(write_members(tmp_path / "b.tacit", members))
+    del members["analyzer.onnx"]
+    with pytest.raises(BundleError, match="does not tell of"):
+        read_bundle(write_members(tmp_path / "c.tacit", members))
 
 
 def mutate(data: bytes, steps) -> bytes:

@@ -29,6 +29,7 @@ _HOME = {
     "TacitError": "tacit.errors",
     "TacitWarning": "tacit.errors",
     "baselines": "tacit.baselines",
+    "serve": "tacit.serve",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

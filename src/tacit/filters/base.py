@@ -149,6 +149,14 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """What the graph gives for encoded records: the release, or the code that noise is added to."""
         return self._release(X)
 
+    def _analyzer(self) -> Any:
+        """The cloud half, where a filter has one: a `tacit.serve.Analyzer`."""
+        raise InputError(
+            f"{type(self).__name__} has no cloud half of its own; pass analyzer=tacit.serve.fit_analyzer(f, data)"
+        )
+
+    _n_codes: int | None = None  # how many code numbers there are, where each release is one
+
     _finite: bool = False  # True: the release is one of a few things, so an export may differ in few records only
 
     def _released_table(self) -> pd.DataFrame | None:
@@ -194,6 +202,9 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._note_copies(checked, sensitive)
         self._note_dependence(targets, sensitive)
         self.encoder_ = make_encoder(checked)
+        if not self._fitted_on_table:  # of each column or channel, for the schema of a bundle
+            by_channel = np.moveaxis(np.asarray(checked), 1, 0).reshape(np.shape(checked)[1], -1)
+            self._ranges = list(zip(by_channel.min(axis=1).tolist(), by_channel.max(axis=1).tolist(), strict=True))
         self._fingerprints = np.sort(fingerprints(checked))
         self._units = None if unit is None else np.unique(unit.astype(str))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

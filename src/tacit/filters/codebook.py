@@ -174,6 +174,10 @@ class CodebookFilter(Filter):
 
     _finite = True
 
+    @property
+    def _n_codes(self) -> int | None:  # type: ignore[override]
+        return self.n_codes_ if self.output == "code" else None
+
     def _graph(self, g: Any, x: str) -> str:
         cells = self._code.graph(g, x)
         if self.output == "code" or self._released_table() is not None:

@@ -177,6 +177,11 @@ class DPFE(Filter):
         parts = torch.split(logits, [len(c) for c in self.classes_], dim=1)
         return {n: torch.softmax(p, 1).numpy() for n, p in zip(self._target_names, parts, strict=True)}
 
+    def _analyzer(self) -> Any:
+        from tacit.serve.analyzer import Analyzer
+
+        return Analyzer(self.head_, dict(zip(self._target_names, self.classes_, strict=True)))
+
     # -- learning: procedure 1 --------------------------------------------------------------------------
 
     def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:

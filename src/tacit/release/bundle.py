@@ -20,20 +20,22 @@ from typing import Any
 
 from tacit.errors import BundleError
 from tacit.release.graph_check import check_graph
-from tacit.release.manifest import FORMAT, check_manifest
+from tacit.release.manifest import ANALYZER, FORMAT, MEMBERS, check_manifest, hashed
 from tacit.release.weights import check_header
 
 MB = 2**20
-# name -> most bytes; all but the signature are needed
+# name -> most bytes
 LIMITS = {
     "manifest.json": 16 * MB,
     "model.onnx": 512 * MB,
     "weights.safetensors": 512 * MB,
     "audit.json": 64 * MB,
     "card.md": 4 * MB,
+    "analyzer.onnx": 512 * MB,
     "signature.json": 4096,
 }
-HASHED = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
+HASHED = MEMBERS
+OPTIONAL = (ANALYZER, "signature.json")
 END = struct.Struct("<4s4H2LH")  # the end record of a zip without a comment
 
 
@@ -56,7 +58,7 @@ def write_bundle(path: str | Path, manifest: Mapping[str, Any], members: Mapping
     full = {
         "format": FORMAT,
         **manifest,
-        "members": {n: {"sha256": digest(members[n]), "bytes": len(members[n])} for n in HASHED},
+        "members": {n: {"sha256": digest(members[n]), "bytes": len(members[n])} for n in hashed(manifest)},
     }
     check_manifest(full)
     text = json.dumps(full, indent=1, ensure_ascii=False, allow_nan=False).encode()
@@ -91,11 +93,15 @@ def read_bundle(path: str | Path) -> Bundle:
     if not isinstance(manifest, dict):
         raise BundleError(f"{path.name}: manifest.json is no object; this is no bundle of Tacit")
     check_manifest(manifest)
-    for name in HASHED:
+    if (ANALYZER in members) != (manifest.get("analyzer") is not None):
+        raise BundleError(f"{path.name}: the manifest does not tell of {ANALYZER} as it is")
+    for name in hashed(manifest):
         declared = manifest["members"][name]
         if declared["bytes"] != len(members[name]) or declared["sha256"] != digest(members[name]):
             raise BundleError(f"{path.name}: {name} is not what the manifest says; the file is damaged or was changed")
     check_graph(members["model.onnx"])
+    if ANALYZER in members:
+        check_graph(members[ANALYZER], ANALYZER)
     check_header(members["weights.safetensors"])
     parse_json(members["audit.json"], "audit.json")
     try:
@@ -167,7 +173,7 @@ def _check_entries(infos: list[zipfile.ZipInfo], size: int, name: str) -> None:
         raise BundleError(f"{name} has a member {unknown[0][:80]!r}; a bundle has {', '.join(LIMITS)}")
     if len(set(names)) != len(names):
         raise BundleError(f"{name} has two members of one name")
-    missing = [n for n in LIMITS if n not in names and n != "signature.json"]
+    missing = [n for n in LIMITS if n not in names and n not in OPTIONAL]
     if missing:
         raise BundleError(f"{name} has no {missing[0]}; it is no bundle of Tacit, or damaged")
     for info in infos:

@@ -129,8 +129,15 @@ TENSOR = {
 OPSET = {1: "domain", 2: "version"}
 
 
-def check_graph(model: bytes) -> None:
+def check_graph(model: bytes, member: str = "model.onnx") -> None:
     """Raise `BundleError` unless the model holds known operators only, and all its data."""
+    try:
+        _check(model)
+    except BundleError as error:
+        raise BundleError(str(error).replace("model.onnx", member, 1)) from None
+
+
+def _check(model: bytes) -> None:
     try:
         view = memoryview(model)
         graphs = 0

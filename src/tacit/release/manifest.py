@@ -9,11 +9,12 @@ from typing import Any
 
 from tacit.errors import BundleError
 
-FORMAT = 1
+FORMAT = 2  # 2: ranges of arrays, numbers of codes, and the analyzer of a service
 OLDEST = 1  # formats from this one on are read
 MOST_COLUMNS = 100_000
 MEMBERS = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
 TOP = {"format", "filter", "parameters", "input", "output", "noise", "fingerprint", "versions", "members"}
+ANALYZER = "analyzer.onnx"
 
 
 def check_manifest(m: Mapping[str, Any]) -> None:
@@ -25,30 +26,43 @@ def check_manifest(m: Mapping[str, Any]) -> None:
         raise BundleError(
             f"manifest: the bundle has format {version}, this Tacit reads {OLDEST} to {FORMAT}; update Tacit"
         )
-    _keys(m, TOP, "")
+    _keys(m, TOP if version == 1 else TOP | {"analyzer"}, "")
     _text(m["filter"], "filter", 200)
     _need(isinstance(m["parameters"], dict), "parameters", "is no object")
-    _input(m["input"])
-    _output(m["output"])
+    _input(m["input"], version)
+    _output(m["output"], version)
     if m["noise"] is not None:
         _noise(m["noise"])
     _hex(m["fingerprint"], "fingerprint")
     _need(isinstance(m["versions"], dict), "versions", "is no object")
     for k, v in m["versions"].items():
         _text(v, f"versions.{k}", 100)
-    _keys(m["members"], set(MEMBERS), "members")
-    for name in MEMBERS:
+    if m.get("analyzer") is not None:
+        _analyzer(m["analyzer"])
+    members = hashed(m)
+    _keys(m["members"], set(members), "members")
+    for name in members:
         entry = m["members"][name]
         _keys(entry, {"sha256", "bytes"}, f"members.{name}")
         _hex(entry["sha256"], f"members.{name}.sha256")
         _whole(entry["bytes"], f"members.{name}.bytes", 0, 2**40)
 
 
-def _input(value: Any) -> None:
+def hashed(m: Mapping[str, Any]) -> tuple[str, ...]:
+    """The members whose hashes the manifest holds."""
+    return MEMBERS if m.get("analyzer") is None else (*MEMBERS, ANALYZER)
+
+
+def _input(value: Any, version: int) -> None:
     _need(isinstance(value, dict) and value.get("kind") in ("table", "array"), "input", "is neither table nor array")
     if value["kind"] == "array":
-        _keys(value, {"kind", "shape"}, "input")
+        _keys(value, {"kind", "shape"} if version == 1 else {"kind", "shape", "ranges"}, "input")
         _shape(value["shape"], "input.shape")
+        if version > 1:
+            ranges = value["ranges"]
+            _need(isinstance(ranges, list) and len(ranges) == value["shape"][0], "input.ranges", "is no list of ranges")
+            for ends in ranges:
+                _range(ends, "input.ranges")
         return
     _keys(value, {"kind", "columns"}, "input")
     _need(isinstance(value["columns"], list) and 0 < len(value["columns"]) <= MOST_COLUMNS, "input.columns", "is empty")
@@ -59,21 +73,23 @@ def _input(value: Any) -> None:
             _keys(column, {"name", "kind", "type", "gaps", "range"}, where)
             _need(column["type"] in ("float", "integer", "boolean"), where, "has no known type")
             _need(isinstance(column["gaps"], bool), where, "does not say whether it had gaps")
-            _need(isinstance(column["range"], list) and len(column["range"]) == 2, where, "has no range")
-            for end in column["range"]:
-                _number(end, f"{where}.range")
+            _range(column["range"], where)
         else:
             _keys(column, {"name", "kind", "categories"}, where)
             _names(column["categories"], f"{where}.categories")
     _names([c["name"] for c in value["columns"]], "names of input columns")
 
 
-def _output(value: Any) -> None:
-    _keys(value, {"shape", "names", "meaning", "table"}, "output")
+def _output(value: Any, version: int) -> None:
+    known = {"shape", "names", "meaning", "table"}
+    _keys(value, known if version == 1 else known | {"codes"}, "output")
     _shape(value["shape"], "output.shape")
     _names(value["names"], "output.names")
     _text(value["meaning"], "output.meaning", 10_000)
     width = math.prod(value["shape"])
+    if value.get("codes") is not None:  # each record is released as a whole number from 0 to codes - 1
+        _whole(value["codes"], "output.codes", 1, 2**24)
+        _need(value["shape"] == [1], "output.shape", "of code numbers must be [1]")
     if value["table"] is None:
         _need(len(value["names"]) == width, "output.names", f"has {len(value['names'])} names for {width} numbers")
         return
@@ -89,6 +105,7 @@ def _output(value: Any) -> None:
         for cell in column:
             _need(cell is None or isinstance(cell, str | int | float | bool), "output.table", "holds more than values")
     _need(len(lengths) == 1 and 0 not in lengths, "output.table", "has columns of different lengths")
+    _need(version == 1 or lengths == {value["codes"]}, "output.codes", "is not the length of the table")
 
 
 def _noise(value: Any) -> None:
@@ -104,6 +121,33 @@ def _noise(value: Any) -> None:
     if value["radius"] is not None:
         _number(value["radius"], "noise.radius")
         _need(value["radius"] > 0, "noise.radius", "is not positive")
+
+
+def _analyzer(value: Any) -> None:
+    """What a service answers: per target its classes, and how often it was right where that was measured."""
+    _keys(value, {"targets"}, "analyzer")
+    targets = value["targets"]
+    _need(isinstance(targets, list) and 0 < len(targets) <= 1000, "analyzer.targets", "is no list, or too long")
+    for i, target in enumerate(targets):
+        where = f"analyzer.targets[{i}]"
+        _keys(target, {"name", "classes", "accuracy", "guessing", "rows"}, where)
+        classes = target["classes"]
+        _need(isinstance(classes, list) and 1 < len(classes) <= MOST_COLUMNS, where, "has no classes")
+        for c in classes:
+            _need(isinstance(c, str | int | float | bool), where, "has a class that is no value")
+        for share in ("accuracy", "guessing"):
+            if target[share] is not None:
+                _number(target[share], f"{where}.{share}")
+                _need(0 <= target[share] <= 1, f"{where}.{share}", "is no share")
+        if target["rows"] is not None:
+            _whole(target["rows"], f"{where}.rows", 1, 2**60)
+    _names([t["name"] for t in targets], "names of targets")
+
+
+def _range(value: Any, where: str) -> None:
+    _need(isinstance(value, list) and len(value) == 2, where, "has no range")
+    for end in value:
+        _number(end, f"{where}.range")
 
 
 def _need(condition: Any, where: str, what: str) -> None:

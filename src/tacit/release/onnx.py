@@ -7,6 +7,7 @@ precision, which is what small machines and browsers are quick at.
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
 import warnings
 from collections.abc import Sequence
@@ -41,6 +42,19 @@ def export(f: Any, shape: tuple[int, ...]) -> tuple[bytes, dict[str, np.ndarray]
     g.output(out, "before_noise" if noise is not None and noise.added else "release")
     g.output(encoded, "encoded")
     return g.build(), g.weights
+
+
+def export_analyzer(module: Any, shape: tuple[int, ...], sizes: Sequence[int]) -> bytes:
+    """The graph of a service's half: ``release`` in, ``answer`` out: the probabilities of all classes, by target."""
+    g = GraphBuilder()
+    logits = g.torch(module, g.input("release", TensorProto.DOUBLE, shape), "analyzer")
+    if g.shapes[logits] != (sum(sizes),):
+        raise InputError(f"the analyzer gives {g.shapes[logits]} numbers a record, but its targets have {sum(sizes)} "
+                         f"classes in all; give one number per class, target after target")  # fmt: skip
+    ends = np.cumsum([0, *sizes]).tolist()
+    parts = [g.op("Softmax", g.columns(logits, range(*span)), axis=1) for span in itertools.pairwise(ends)]
+    g.output(g.join(*parts), "answer")
+    return g.build()
 
 
 class GraphBuilder:

@@ -20,7 +20,8 @@ from tacit import __version__
 from tacit.errors import InputError
 from tacit.filters.base import Filter
 from tacit.release.bundle import write_bundle
-from tacit.release.onnx import export
+from tacit.release.manifest import ANALYZER
+from tacit.release.onnx import export, export_analyzer
 from tacit.release.runtime import Release, load
 from tacit.release.weights import write_weights
 from tacit.tables import Column, TableEncoder
@@ -35,7 +36,7 @@ NO_AUDIT = (
 )
 
 
-def save(f: Filter, path: str | Path, report: Any = None) -> Path:
+def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = None) -> Path:
     """Write a fitted filter as a bundle that runs without training libraries.
 
     The exported graph is run on made-up records beside the filter; where they differ nothing is written.
@@ -45,6 +46,8 @@ def save(f: Filter, path: str | Path, report: Any = None) -> Path:
     f : a fitted filter
     path : the file to write, NAME.tacit
     report : the filter's `tacit.audit`, which becomes the bundle's model card
+    analyzer : what a service answers with from releases (`tacit serve`): a `tacit.serve.Analyzer`, such as
+        `tacit.serve.fit_analyzer` gives, or True for the filter's own cloud half (DPFE). None: no service
 
     Examples
     --------
@@ -62,19 +65,27 @@ def save(f: Filter, path: str | Path, report: Any = None) -> Path:
         raise InputError(f"only Tacit's filters can be saved as a bundle; found a {type(f).__name__}")
     check_is_fitted(f)
     model, weights = export(f, f._record_shape)
+    manifest = _manifest(f)
     members = {
         "model.onnx": model,
         "weights.safetensors": write_weights(weights),
         "audit.json": json.dumps(None if report is None else report.to_dict()).encode(),
         "card.md": _card(f, path, report).encode(),
     }
+    answers = f._analyzer() if analyzer is True else analyzer
+    if answers is not None:
+        members[ANALYZER] = export_analyzer(answers.module, tuple(manifest["output"]["shape"]), answers.sizes)
+        manifest["analyzer"] = answers.describe()
     path.parent.mkdir(parents=True, exist_ok=True)
     # written beside its place, read back by the runtime, compared, and only then given its name
     descriptor, made = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=".tacit", dir=path.parent)
     os.close(descriptor)
     try:
-        write_bundle(made, _manifest(f), members)
-        compare(f, load(made, noise_key=f.noise_key))
+        write_bundle(made, manifest, members)
+        release = load(made, noise_key=f.noise_key)
+        compare(f, release)
+        if answers is not None:
+            compare_analyzer(answers, release, made_records(f, 200))
         os.replace(made, path)
     finally:
         Path(made).unlink(missing_ok=True)
@@ -106,6 +117,17 @@ def compare(f: Filter, release: Release, X: Any = None) -> float:
             f"nothing was saved"
         )
     return apart
+
+
+def compare_analyzer(analyzer: Any, release: Release, X: Any) -> None:
+    """Raise unless the exported analyzer answers as the given one does, on releases of these records."""
+    from tacit.serve.answer import Answerer
+
+    Z = release.noiseless(X)
+    apart = np.abs(Answerer(release._bundle).probabilities(Z) - analyzer.probabilities(Z)).max()
+    if not apart <= CLOSE:
+        raise InputError(f"the exported analyzer differs from the given one by {apart:.1e} (allowed {CLOSE:g}); "
+                         f"nothing was saved")  # fmt: skip
 
 
 def made_records(f: Filter, n: int = MADE_ROWS, seed: int = 0) -> Any:
@@ -145,6 +167,7 @@ def _manifest(f: Filter) -> dict[str, Any]:
             "names": names,
             "meaning": _meaning(f, shape),
             "table": None if table is None else [_listed(table.iloc[:, i]) for i in range(table.shape[1])],
+            "codes": len(table) if table is not None else f._n_codes,
         },
         "noise": None
         if noise is None
@@ -164,6 +187,7 @@ def _manifest(f: Filter) -> dict[str, Any]:
             "python": platform.python_version(),
             **{n: importlib.metadata.version(n) for n in LIBRARIES if _installed(n)},
         },
+        "analyzer": None,
     }
 
 
@@ -171,7 +195,8 @@ def _input(f: Filter) -> dict[str, Any]:
     encoder = f.encoder_
     if isinstance(encoder, TableEncoder):
         return {"kind": "table", "columns": [_column(c) for c in encoder.columns]}
-    return {"kind": "array", "shape": list(f._record_shape)}
+    ranges = [coarse_range(low, high) for low, high in f._ranges]
+    return {"kind": "array", "shape": list(f._record_shape), "ranges": ranges}
 
 
 def _column(c: Column) -> dict[str, Any]:
