@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit.cli.release import release_app
+from tacit.cli.serve import client, keys_app, serve
 from tacit.errors import RequirementNotMet, TacitError
 
 app = typer.Typer(
@@ -25,6 +26,9 @@ app = typer.Typer(
 data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.add_typer(release_app, name="release")
+app.add_typer(keys_app, name="keys")
+app.command()(serve)
+app.command()(client)
 console = Console()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from tacit.games.training import Training
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.nets.mlp import mlp
 
-BATCH = 256
+BATCHES = 16  # in an epoch, at least: few rows need as many steps
 HELD_OUT = 0.25  # of the rows, or of their units: by these the accuracy is told and the best epoch is not chosen
 RATE = 3e-3
 
@@ -45,8 +46,9 @@ class Analyzer:
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
         """For each release the probabilities of all classes, target after target."""
+        twin = copy.deepcopy(self.module).cpu().float().eval()
         with torch.no_grad():
-            logits = self.module.cpu().float().eval()(torch.as_tensor(np.asarray(Z), dtype=torch.float32))
+            logits = twin(torch.as_tensor(np.asarray(Z), dtype=torch.float32))
             return torch.cat([p.softmax(1) for p in torch.split(logits, self.sizes, dim=1)], dim=1).double().numpy()
 
     def describe(self) -> dict[str, Any]:
@@ -100,11 +102,12 @@ def fit_analyzer(
         raise InputError("data has no target, so there is nothing to answer; pass a Dataset with y")
     if hasattr(release, "seen"):
         seen = release.seen(data.X, data.units_of())
-        if seen.any():
+        if seen.mean() > 0.5:
             raise InputError(
                 f"the filter was fitted on {int(seen.sum()):,} of these {len(data):,} rows (or on others of their "
                 f"units); pass rows that it has not seen"
             )
+        data = data.take(~seen)  # a few may equal rows of the fit by chance
     Z, n_codes = _numbers(release, data.X)
     targets = encode_labels(data.y, "y", len(data))
     learn, held = (part.rows for part in _numbered(data).split((1 - HELD_OUT, HELD_OUT), seed=random_state))
@@ -165,12 +168,13 @@ def _numbered(data: Dataset) -> Dataset:
 
 def _train(module: nn.Module, Z: Tensor, targets: Labels, epochs: int, seed: int) -> None:
     y, sizes = torch.as_tensor(targets.codes), [len(c) for c in targets.classes]
+    batch = min(256, max(8, len(Z) // BATCHES))
     adam = torch.optim.AdamW(module.parameters(), lr=RATE, weight_decay=1e-2)
     with Training({"analyzer": module}, {"adam": adam}, epochs, seed, label="analyzer") as training:
         for _ in training.epochs():
             module.train()
             total = 0.0
-            for rows in torch.split(torch.randperm(len(Z)), BATCH):
+            for rows in torch.split(torch.randperm(len(Z)), batch):
                 loss = Z.new_zeros(())
                 for logits, codes in zip(torch.split(module(Z[rows]), sizes, dim=1), y[rows].T, strict=True):
                     if (codes != MISSING).any():

@@ -1,0 +1,172 @@
+"""`tacit serve`, `tacit client` and `tacit keys`: the client/cloud split."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from tacit.errors import InputError
+from tacit.serve.keys import is_loopback
+
+keys_app = typer.Typer(help="API keys of a service.", no_args_is_help=True)
+
+Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
+Trusted = Annotated[Path | None, typer.Option("--trusted-key", help="Refuse what this public key has not signed.")]
+Keys = Annotated[Path, typer.Argument(help="The keys file of a service.")]
+
+
+def serve(
+    bundle: Bundle,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+    keys: Annotated[Path | None, typer.Option(help="Who may ask: a file made by `tacit keys add`.")] = None,
+    no_auth: Annotated[bool, typer.Option("--no-auth", help="Let everyone ask; on loopback only.")] = False,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), to serve https.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its secret key (PEM).")] = None,
+    max_bytes: Annotated[int, typer.Option(help="Most bytes of a request.", min=1024)] = 2**20,
+    max_rows: Annotated[int, typer.Option(help="Most releases in a request.", min=1)] = 1024,
+    in_flight: Annotated[int, typer.Option(help="Requests at a time; more are asked to come back.", min=1)] = 256,
+    trusted_key: Trusted = None,
+) -> None:
+    """Answer from releases: the cloud half of a filter, and a page that runs the other half in the browser."""
+    _needs_extra()
+    import uvicorn
+
+    from tacit.release.bundle import read_bundle
+    from tacit.serve.app import Limits, make_app
+    from tacit.serve.keys import KeyFile
+
+    _check_open(host, keys, no_auth, tls_cert, tls_key)
+    found = read_bundle(bundle)
+    if trusted_key is not None:
+        from tacit.release.signing import require_signature
+
+        require_signature(found, trusted_key)
+    app = make_app(found, None if keys is None else KeyFile(keys), Limits(max_bytes, max_rows, in_flight))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    config = uvicorn.Config(
+        app,
+        http="h11",  # which bounds the headers of a request
+        limit_concurrency=2 * in_flight + 64,  # connections
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=10,
+        # uvicorn's own line for each request would hold its query
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+    )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=1024) as listening:
+        name = f"[{host}]" if ":" in host else host
+        url = f"{'https' if tls_cert else 'http'}://{name}:{listening.getsockname()[1]}/"
+        # plain print: whoever started this as a process reads the line
+        print(f"Serving {bundle.name} at {url}", flush=True)
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def client(
+    bundle: Bundle,
+    source: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or npz file of raw records.")],
+    url: Annotated[str, typer.Argument(help="The service, such as https://HOST:8000.")],
+    key_file: Annotated[Path | None, typer.Option(help="File that holds the API key.")] = None,
+    out: Annotated[
+        Path, typer.Option(help="File for the answers; its suffix says the format: .csv, .parquet or .arrow.")
+    ] = Path("answers.csv"),
+    noise_key: Annotated[Path | None, typer.Option(help="The owner's noise key, for noisy releases.")] = None,
+    ca: Annotated[Path | None, typer.Option(help="Certificate (PEM) to trust, of a service with its own.")] = None,
+    allow_http: Annotated[bool, typer.Option(help="Send the key over a network unencrypted.")] = False,
+    trusted_key: Trusted = None,
+) -> None:
+    """Run a file through the filter here, send the releases alone, write the service's answers."""
+    _needs_extra()
+    from rich.progress import Progress
+
+    from tacit.release.runtime import load
+    from tacit.serve.client import Client, answer_file
+
+    release = load(bundle, trusted_key, noise_key=noise_key)
+    console = Console(stderr=True)
+    with Client(url, release, key_file=key_file, ca=ca, allow_http=allow_http) as service:
+        with Progress(console=console, transient=True) as bar:
+            task = bar.add_task(f"releasing {escape(source.name)}", total=None)
+            done = answer_file(service, source, out, tell=lambda n, total: bar.update(task, completed=n, total=total))
+        Console().print(
+            f"{done:,} answers: {out}. Sent: {service.bytes_sent:,} bytes of releases, no raw record",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+@keys_app.command("add")
+def keys_add(file: Keys, name: Annotated[str, typer.Argument(help="Whose key it is.")]) -> None:
+    """Make a key. It is shown once; the file keeps its hash."""
+    from tacit.serve.keys import add_key
+
+    print(add_key(file, name))
+    Console(stderr=True).print(
+        f"This key of {name} is shown once; {file} keeps its hash.", highlight=False, markup=False, soft_wrap=True
+    )
+
+
+@keys_app.command("list")
+def keys_list(file: Keys) -> None:
+    """Whose keys there are."""
+    from tacit.serve.keys import read_keys
+
+    for entry in read_keys(file):
+        print(f"{entry['created']}  {entry['name']}")
+
+
+@keys_app.command("revoke")
+def keys_revoke(file: Keys, name: Annotated[str, typer.Argument(help="Whose key it is.")]) -> None:
+    """Take a key out; a running service refuses it at once."""
+    from tacit.serve.keys import revoke_key
+
+    revoke_key(file, name)
+    Console().print(f"{name} has no key any more.", highlight=False, markup=False)
+
+
+def _check_open(host: str, keys: Path | None, no_auth: bool, cert: Path | None, key: Path | None) -> None:
+    """Refuse to open a service that anyone could ask, or whose TLS is half set."""
+    if keys is None and not no_auth:
+        raise InputError(
+            "a service needs keys: tacit keys add keys.json NAME, then --keys keys.json; or, for yourself on this "
+            "machine, --no-auth"
+        )
+    if keys is not None and no_auth:
+        raise InputError("--keys and --no-auth contradict each other; leave one out")
+    if no_auth and not is_loopback(host):
+        raise InputError(f"--no-auth is for loopback (127.0.0.1) only, and others can reach {host}; pass --keys FILE")
+    if (cert is None) != (key is None):
+        raise InputError("TLS needs both --tls-cert and --tls-key")
+    for file in (cert, key):
+        if file is not None and not file.is_file():
+            raise InputError(f"there is no file {file}")
+    if cert is None and not is_loopback(host):
+        Console(stderr=True).print(
+            "[yellow]note:[/yellow] without --tls-cert, keys and releases cross the network readable; put a proxy with "
+            "TLS in front",
+            highlight=False,
+        )
+
+
+def _needs_extra() -> None:
+    try:
+        import fastapi  # noqa: F401
+        import httpx  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"{error.name} is not installed; install the service with: pip install 'tacit[serve]'"
+        ) from None

@@ -1,0 +1,72 @@
+"""Fetch what runs a filter in the browser: onnxruntime-web, from npm, at build time: python -m tacit.serve.browser
+
+The package comes from the registry that npm is configured for. Its hash is pinned here, and what is unpacked
+are three files of it; they are not part of this repository.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from tacit.errors import InputError
+
+PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
+SHA512 = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
+FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+FOLDER = Path(__file__).parent / "page" / "runtime"
+
+
+def present() -> bool:
+    """Whether the files are here, in this version."""
+    stamp = FOLDER / "VERSION"
+    return stamp.is_file() and stamp.read_text() == VERSION and all((FOLDER / name).is_file() for name in FILES)
+
+
+def fetch() -> Path:
+    """Fetch, check and unpack the files, unless they are here."""
+    if present():
+        return FOLDER
+    npm = shutil.which("npm")
+    if npm is None:
+        raise InputError("npm is not here; install Node.js to fetch the browser's runtime (the service runs without)")
+    with tempfile.TemporaryDirectory() as folder:
+        ran = subprocess.run(
+            [npm, "pack", f"{PACKAGE}@{VERSION}", "--silent"], cwd=folder, capture_output=True, text=True, timeout=600
+        )
+        archives = list(Path(folder).glob("*.tgz"))
+        if ran.returncode or len(archives) != 1:
+            raise InputError(f"npm could not fetch {PACKAGE}@{VERSION}: {ran.stderr.strip()[-300:]}")
+        unpack(archives[0])
+    return FOLDER
+
+
+def unpack(archive: Path, folder: Path = FOLDER) -> None:
+    """The needed files of the package, if its hash is the pinned one."""
+    found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+    if found != SHA512:
+        raise InputError(f"{archive.name} is not the package that was pinned: its SHA-512 is {found}; nothing was used")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(archive) as package:
+        for name in FILES:
+            member = package.extractfile(f"package/dist/{name}")
+            assert member is not None  # the hash says so
+            partial = folder / f".{name}.part"
+            partial.write_bytes(member.read())
+            os.replace(partial, folder / name)
+    (folder / "VERSION").write_text(VERSION)
+
+
+if __name__ == "__main__":
+    try:
+        print(f"{PACKAGE} {VERSION}: {fetch()}")
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
