@@ -1,0 +1,94 @@
+// The client half: a raw record in, its release out. Nothing here touches the network but the runtime's own files.
+import * as ort from "./runtime/ort.wasm.min.mjs";
+
+const GAP = "\ue000missing", OTHER = "\ue000other"; // as tacit/release/schema.py has them
+
+ort.env.wasm.numThreads = 1;
+ort.env.wasm.wasmPaths = new URL("./runtime/", import.meta.url).href;
+ort.env.logLevel = "error";
+
+/** A filter that is ready to release records one by one. `about` is the service's description of its bundle. */
+export async function loadFilter(about, model) {
+  const session = await ort.InferenceSession.create(model, { executionProviders: ["wasm"] });
+  return new Filter(about, session);
+}
+
+class Filter {
+  constructor(about, session) {
+    this.about = about;
+    this.session = session;
+    this.draws = new Map();
+    this.queue = Promise.resolve(); // the runtime computes one thing at a time
+  }
+
+  /** The release of one record, as flat numbers in the order of the bundle's output. */
+  release(record) {
+    const done = this.queue.then(() => this.run(record));
+    this.queue = done.catch(() => {});
+    return done;
+  }
+
+  async run(record) {
+    const feeds = encode(this.about.input, record), noise = this.about.noise;
+    if (!noise) return numbers((await this.session.run(feeds, ["release"])).release);
+    if (!noise.added) {
+      const blank = new ort.Tensor("float64", new Float64Array(noise.columns), [1, noise.columns]);
+      const { encoded } = await this.session.run({ ...feeds, noise: blank }, ["encoded"]);
+      const drawn = new ort.Tensor("float64", this.draw(noise, encoded.data), [1, noise.columns]);
+      return numbers((await this.session.run({ ...feeds, noise: drawn }, ["release"])).release);
+    }
+    const { before_noise: code, encoded } = await this.session.run(feeds, ["before_noise", "encoded"]);
+    const norm = code.data.reduce((sum, v) => sum + Math.abs(v), 0);
+    if (noise.radius != null && norm > noise.radius * (1 + 1e-9)) throw new Error("a code leaves the ball that its noise is made for");
+    const drawn = this.draw(noise, encoded.data), step = noise.grid * noise.scale;
+    // the last digits of a sum tell which sums are possible at all: they are rounded away
+    return Float64Array.from(code.data, (v, i) => Math.round((v + drawn[i]) / step) * step + 0);
+  }
+
+  /** The same record draws the same noise for as long as the page is open. */
+  draw(noise, encoded) {
+    const record = Array.from(encoded, v => v + 0).join();
+    if (!this.draws.has(record)) this.draws.set(record, Float64Array.from({ length: noise.columns }, () => noise.scale * DRAWS[noise.distribution]()));
+    return this.draws.get(record);
+  }
+}
+
+/** Inputs of the graph for one record: {column: value} of a table (null is a gap), or flat numbers of an array. */
+export function encode(input, record) {
+  if (input.kind === "array") {
+    const values = Float64Array.from(record);
+    if (values.length !== input.shape.reduce((a, b) => a * b)) throw new Error(`a record has ${input.shape.join(" × ")} numbers`);
+    const bad = values.findIndex(v => !Number.isFinite(v));
+    if (bad >= 0) throw new Error(`number ${bad} is missing`);
+    return { X: new ort.Tensor("float64", values, [1, ...input.shape]) };
+  }
+  const numbers = input.columns.filter(c => c.kind === "number"), texts = input.columns.filter(c => c.kind === "category"), feeds = {};
+  if (numbers.length) feeds.numbers = new ort.Tensor("float64", Float64Array.from(numbers, c => number(c, record[c.name])), [1, numbers.length]);
+  if (texts.length) feeds.texts = new ort.Tensor("string", texts.map(c => category(c, record[c.name])), [1, texts.length]);
+  return feeds;
+}
+
+function number(column, value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return NaN;
+  const found = typeof value === "boolean" ? +value : value;
+  if (typeof found !== "number" || !Number.isFinite(found)) throw new Error(`${column.name}: not a number`);
+  return found;
+}
+
+function category(column, value) {
+  if (value === null || value === undefined) return GAP;
+  return column.categories.includes(String(value)) ? String(value) : OTHER;
+}
+
+const numbers = tensor => Float64Array.from(tensor.data);
+
+/** Between 0 and 1, neither of them, with 52 bits from the operating system. */
+function uniform() {
+  const [high, low] = crypto.getRandomValues(new Uint32Array(2));
+  return ((high >>> 6) * 2 ** 26 + (low >>> 6) + 0.5) / 2 ** 52;
+}
+
+const DRAWS = {
+  normal: () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform()),
+  laplace: () => { const u = uniform(); return u < 0.5 ? Math.log(2 * u) : -Math.log(2 * (1 - u)); },
+};
