@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Data sets that are not embedded: the folder beside this checkout, when it is there.
 export TACIT_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test test-all lint bench figures clean
+.PHONY: demo test test-all lint bench browser figures clean
 
 .venv/demo: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -25,10 +25,14 @@ lint: .venv/dev
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 
-test: lint
+# What runs filters in the browser, from npm; without npm the tests of the page are skipped.
+browser: .venv/demo
+	-$(BIN)/python -m tacit.serve.browser
+
+test: lint browser
 	$(BIN)/pytest -n 2
 
-test-all: lint
+test-all: lint browser
 	$(BIN)/pytest -n 2 -m 'slow or not slow'
 
 bench: .venv/dev
@@ -42,6 +46,7 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/minimax.py
 	$(BIN)/python benchmarks/minimax_adversaries.py
 	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/serve.py
 
 # The figure of the README.
 figures: .venv/demo

@@ -39,28 +39,30 @@ def summary(audit: Any) -> dict[str, Any] | None:
 def _leak(name: str, result: Any, bound: float | None, level: str) -> dict[str, Any]:
     m = result[result["headline"]]
     low, high, guessing = m["low"], m["high"], m["guessing"]
-    least = max(low, guessing)
+    reached = f"Attackers that we trained name {name} right {_share(m['value'])} of the time"
     if bound is not None:
         words = (
-            f"Whoever sees one release, however clever, names {name} right at most {bound:.0%} of the time "
-            f"(certified). Attackers that we trained reach {m['value']:.0%}; guessing gives {guessing:.0%}."
+            f"Whoever sees one release, however clever, names {name} right at most {_share(bound)} of the time "
+            f"(certified, {level}). {reached}; guessing gives {_share(guessing)}."
         )
-        least = min(least, bound)
     else:
         words = (
-            f"Attackers that we trained name {name} right {m['value']:.0%} of the time (between {low:.0%} and "
-            f"{high:.0%}, {level}); guessing gives {guessing:.0%}. This was measured, not proved: a cleverer attacker "
-            f"may do better."
+            f"{reached} (between {_share(low)} and {_share(high)}, {level}); guessing gives {_share(guessing)}. This "
+            f"was measured, not proved: a cleverer attacker may do better."
         )
     return {
         "value": m["value"],
-        "low": least,
+        "low": max(low, guessing) if bound is None else min(max(low, guessing), bound),
         "high": high if bound is None else bound,
         "guessing": guessing,
         "certified": bound is not None,
         "attacker": result["attacker"],
         "words": words,
     }
+
+
+def _share(value: float) -> str:
+    return f"{value:.0%}".replace("%", " %")
 
 
 def samples(declared: dict[str, Any], seed: int = 0) -> list[Any]:

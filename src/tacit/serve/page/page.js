@@ -4,6 +4,7 @@ import { Drawing, bars, element, leakMeter, picture, share, short, waves } from 
 const $ = id => document.getElementById(id), product = shape => shape.reduce((a, b) => a * b, 1);
 const DRAWN = [[[[.28, .22], [.72, .22], [.45, .8]]], [[[.38, .3], [.52, .18], [.52, .82]]], [[[.6, .18], [.3, .55], [.72, .55]], [[.6, .4], [.6, .84]]],
   [Array.from({ length: 17 }, (_, i) => [.5 + .2 * Math.sin(i * Math.PI / 8), .5 - .3 * Math.cos(i * Math.PI / 8)])]];
+const MOST_TEXT = 100_000;
 const GAP = "\ue000gap"; // the choice "unknown"
 let about, filter, reader, body = null, version = 0, sample = 0;
 
@@ -130,6 +131,7 @@ async function changed() {
     const values = await filter.release(reader.read());
     if (now !== version) return; // the record has changed meanwhile
     body = JSON.stringify({ release: [nest(Array.from(values), about.output.shape)] });
+    if (body.length > MOST_TEXT) body = values; // as doubles: shorter
     showRelease(Array.from(values));
     $("send").disabled = false;
   } catch (error) {
@@ -139,6 +141,8 @@ async function changed() {
     $("output-note").textContent = $("body").textContent = "";
   }
 }
+
+const plain = v => v == null ? "unknown" : typeof v === "number" ? short(v) : String(v);
 
 function nest(flat, shape) {
   if (shape.length === 1) return flat;
@@ -150,7 +154,7 @@ function showRelease(values) {
   const { output, input } = about, ranges = input.ranges || [], place = $("output");
   const alike = input.kind === "array" && product(output.shape) === product(input.shape), side = Math.sqrt(values.length);
   if (output.codes != null) {
-    const rows = output.table ? [element("dl", {}, ...output.names.flatMap((n, i) => [element("dt", {}, n), element("dd", {}, String(output.table[i][values[0]] ?? "unknown"))]))] : [];
+    const rows = output.table ? [element("dl", {}, ...output.names.flatMap((n, i) => [element("dt", {}, n), element("dd", {}, plain(output.table[i][values[0]]))]))] : [];
     place.replaceChildren(element("div", { class: "big" }, `${values[0]}`), element("p", { class: "soft" }, `one of ${output.codes} codes${output.table ? ", which stands for this typical record" : ""}`), ...rows);
   } else if (output.shape.length === 3 || (alike && input.shape.length === 1 && Number.isInteger(side) && side >= 7)) {
     const canvas = element("canvas", { class: "picture", role: "img", "aria-label": "the released picture" }), size = output.shape.length === 3 ? output.shape : [1, side, side];
@@ -165,10 +169,10 @@ function showRelease(values) {
     place.replaceChildren(bars(values.slice(0, 100), output.names), ...(values.length > 100 ? [element("p", { class: "soft" }, `and ${values.length - 100} more`)] : []));
   }
   const numbers = values.length === 1 ? "1 number" : `${values.length} numbers`, taken = input.kind === "table" ? `${input.columns.length} columns` : `${product(input.shape)} numbers`;
-  $("output-note").textContent = `${numbers}, ${new TextEncoder().encode(body).length} bytes, made from ${taken}.` + (about.noise
+  $("output-note").textContent = `${numbers}, ${body.byteLength ?? body.length} bytes, made from ${taken}.` + (about.noise
     ? " It holds noise that was drawn in this page from your browser’s random numbers: this record keeps its draw until the page is closed. Whoever reloads and sends it again gives the service two draws to average."
     : "");
-  $("body").textContent = body.length > 4000 ? `${body.slice(0, 4000)} …` : body;
+  $("body").textContent = typeof body === "string" ? body : `as doubles: ${values.join(" ")}`;
 }
 
 // -- what it gives away ----------------------------------------------------------------------------
@@ -177,7 +181,7 @@ function showLeakage(audit) {
   if (!audit) return $("leaks").replaceChildren(element("p", { class: "leaves" }, "This filter was saved without an audit: nothing is known about what its releases give away."));
   for (const [name, leak] of Object.entries(audit.leakage)) {
     const tag = element("span", { class: `tag ${leak.certified ? "stays" : "leaves"}` }, leak.certified ? "certified" : "audited");
-    $("leaks").append(element("div", { class: "leak" }, element("h3", {}, name, tag), leakMeter(leak, audit.level), element("p", {}, leak.words)));
+    $("leaks").append(element("div", { class: "leak" }, element("h3", {}, name, tag), leakMeter(leak), element("p", {}, leak.words)));
   }
   const told = "Shares are balanced: every class counts alike. They hold for one release of a fresh record and an attacker who knows nothing else of the person.";
   $("leaks").append(element("p", { class: "soft" }, audit.fresh ? told : `${told} They were measured on rows that the filter was fitted on, which leak otherwise than fresh ones.`));
@@ -192,7 +196,7 @@ $("ask").addEventListener("submit", async event => {
   $("problem").textContent = "";
   $("send").disabled = true;
   try {
-    const headers = { "content-type": "application/json", "tacit-model": about.model.sha256 };
+    const headers = { "content-type": typeof body === "string" ? "application/json" : "application/octet-stream", "tacit-model": about.model.sha256 };
     if (about.needs_key) headers.authorization = `Bearer ${$("key").value.trim()}`;
     const found = await fetch("/v1/analyze", { method: "POST", headers, body });
     const said = await found.json();
@@ -209,7 +213,7 @@ function showAnswers(answers) {
   $("answers").replaceChildren(...about.analyzer.targets.map(target => {
     const { label, probabilities } = answers[target.name], grid = element("div", { class: "bars" });
     probabilities[0].map((p, i) => [p, target.classes[i]]).sort((a, b) => b[0] - a[0]).slice(0, 5).forEach(([p, name]) => {
-      grid.append(element("span", { class: "name", title: name }, String(name)), element("meter", { min: 0, max: 1, value: p }), element("span", { class: "number" }, share(p)));
+      grid.append(element("span", { class: "name", title: name }, String(name)), element("progress", { max: 1, value: p }), element("span", { class: "number" }, share(p)));
     });
     const right = target.accuracy == null ? "How often this is right was not measured." : `Right ${share(target.accuracy)} of the time on ${target.rows.toLocaleString("en")} rows that nothing was fitted on; always naming the commonest class is right ${share(target.guessing)} of the time.`;
     return element("div", { class: "target" }, element("h3", {}, target.name), element("div", { class: "big" }, String(label[0])), grid, element("p", { class: "soft" }, right));

@@ -48,12 +48,12 @@ export function waves(values, [channels, length], ranges, label) {
 
 /** Numbers with their names, as bars around zero. */
 export function bars(values, names) {
-  const most = Math.max(1e-12, ...values.map(Math.abs)), grid = element("div", { class: "bars" });
+  const most = Math.max(1e-12, ...values.map(Math.abs)), zero = values.some(v => v < 0) ? 100 : 0, room = 200 - zero, grid = element("div", { class: "bars" });
   values.forEach((v, i) => {
     const bar = shape("svg", { viewBox: "0 0 200 12", preserveAspectRatio: "none", height: 12, "aria-hidden": "true" });
-    const rect = shape("rect", { x: v < 0 ? 100 + 100 * v / most : 100, y: 1, width: Math.max(1, Math.abs(v) / most * 100), height: 10 });
+    const rect = shape("rect", { x: v < 0 ? zero + room * v / most : zero, y: 1, width: Math.max(1, Math.abs(v) / most * room), height: 10 });
     rect.style.fill = v < 0 ? "var(--c1)" : "var(--c0)";
-    bar.append(rect, shape("line", { x1: 100, x2: 100, y1: 0, y2: 12, class: "axis" }));
+    bar.append(rect, shape("line", { x1: zero, x2: zero, y1: 0, y2: 12, class: "axis" }));
     bar.style.height = "12px";
     grid.append(element("span", { class: "name", title: names[i] }, names[i]), bar, element("span", { class: "number" }, short(v)));
   });
@@ -61,13 +61,13 @@ export function bars(values, names) {
 }
 
 /** Between guessing and always right: where an attacker stands. */
-export function leakMeter(leak, level) {
-  const width = 480, X = v => 4 + v * (width - 8), svg = shape("svg", { viewBox: `0 0 ${width} 46`, role: "img", "aria-label": leak.words });
+export function leakMeter(leak) {
+  const width = 480, X = v => 4 + v * (width - 8), svg = shape("svg", { viewBox: `0 0 ${width} 48`, role: "img", "aria-label": leak.words });
   svg.append(shape("rect", { x: X(0), y: 8, width: X(1) - X(0), height: 14, rx: 7, class: "track" }));
   svg.append(shape("rect", { x: X(leak.low), y: 8, width: Math.max(3, X(leak.high) - X(leak.low)), height: 14, rx: 3, class: leak.certified ? "band certain" : "band" }));
   svg.append(shape("line", { x1: X(leak.guessing), x2: X(leak.guessing), y1: 3, y2: 27, class: "guess" }));
   const side = leak.guessing < .25 ? "start" : leak.guessing > .75 ? "end" : "middle";
-  svg.append(shape("text", { x: X(leak.guessing), y: 42, "text-anchor": side }, `guessing ${share(leak.guessing)}`), shape("text", { x: X(1), y: 42, "text-anchor": "end" }, leak.guessing > .75 ? "" : "always right"));
+  svg.append(shape("text", { x: X(leak.guessing), y: 43, "text-anchor": side }, `guessing ${share(leak.guessing)}`), shape("text", { x: X(1), y: 43, "text-anchor": "end" }, leak.guessing > .75 ? "" : "always right"));
   return svg;
 }
 
