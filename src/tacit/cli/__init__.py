@@ -59,6 +59,9 @@ def fit(
     weight: Annotated[
         float | None, typer.Option(help="The knob: leakage_weight (codebook), alpha (eigan), rho (minimax), ...")
     ] = None,
+    analyzer: Annotated[
+        bool, typer.Option("--analyzer", help="Also learn what `tacit serve` answers with from releases.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for release.parquet, report.html and audit.json.")] = Path(
         "tacit-out"
     ),
@@ -67,7 +70,7 @@ def fit(
     """Learn a filter for a table, audit it, and release every row by parts that never saw it."""
     from tacit.cli.fit import run
 
-    run(console, table, target, sensitive, unit, drop or [], bins, filter_name, weight, out, seed)
+    run(console, table, target, sensitive, unit, drop or [], bins, filter_name, weight, out, seed, analyzer)
 
 
 @app.command()

@@ -32,6 +32,7 @@ def run(
     weight: float | None,
     out: Path,
     seed: int,
+    analyzer: bool = False,
 ) -> None:
     data = tacit.read_table(path, target, sensitive, unit, drop, bins)
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
@@ -58,7 +59,10 @@ def run(
     reports[-1].to_json(out / "audit.json")
     released = _release_every_row(chosen, data, train)
     _write_parquet(released, out / "release.parquet")
-    bundle = tacit.save(chosen, out / "filter.tacit", reports[-1])
+    answers = tacit.serve.fit_analyzer(chosen, attack) if analyzer else None
+    if answers is not None:
+        console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
+    bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers)
     if chosen.noise_key is not None:
         _write_key(out / "noise.key", chosen.noise_key)
         console.print(
