@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tacit.dataset import Dataset, read_file
 from tacit.errors import InputError
-
-SUFFIXES = {".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".bmp", ".tif", ".tiff", ".gif", ".webp"}
-GREY = ("1", "L", "LA", "I", "I;16", "F")  # Pillow's modes without colour
+from tacit.image_files import GREY, image_names, open_image, pixels
 
 
 def read_images(
@@ -78,7 +75,7 @@ def load_images(paths: Sequence[Path], size: int | tuple[int, int] | None = None
     wanted = _check_size(size)
     shapes, colour = [], False
     for path in paths:  # headers only: a wrong file is found before the first pixel is read
-        with _open(path) as image:
+        with open_image(path) as image:
             shapes.append((image.height, image.width))
             colour |= image.mode not in GREY
             if image.mode == "F":
@@ -93,38 +90,9 @@ def load_images(paths: Sequence[Path], size: int | tuple[int, int] | None = None
     height, width = wanted or usual
     X = np.empty((len(paths), 3 if colour else 1, height, width), dtype=np.float32)
     for i, path in enumerate(paths):
-        with _open(path) as image:
-            X[i] = _pixels(image, (height, width), colour, path)
+        with open_image(path) as image:
+            X[i] = pixels(image, (height, width), colour, path)
     return X
-
-
-def _pixels(image: Any, shape: tuple[int, int], colour: bool, path: Path) -> np.ndarray:
-    from PIL import Image
-
-    try:
-        if image.mode in ("I", "I;16"):  # 16-bit grey, which Pillow's conversion to 8 bits would cut off
-            image = Image.fromarray(np.asarray(image, dtype=np.float32) / 257)
-        else:
-            image = image.convert("RGB" if colour else "L")
-        if (image.height, image.width) != shape:
-            image = image.resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
-        values = np.asarray(image, dtype=np.float32) / 255
-    except (OSError, SyntaxError) as error:
-        raise InputError(
-            f"{path.name} cannot be read to its end ({error}); replace the file or drop its row"
-        ) from error
-    return values.transpose(2, 0, 1) if values.ndim == 3 else values[None]
-
-
-def _open(path: Path) -> Any:
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        return Image.open(path)
-    except FileNotFoundError as error:
-        raise InputError(f"no image {path}; add the file, or drop its row") from error
-    except UnidentifiedImageError as error:
-        raise InputError(f"{path.name} is no image that Pillow reads; convert it to PNG, or drop its row") from error
 
 
 def _check_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -152,8 +120,7 @@ def _label_table(folder: Path, labels: str | Path | pd.DataFrame | None) -> tupl
 
 def _match(folder: Path, column: pd.Series, source: str) -> list[str]:
     """The file names, each once, each there, and none left over."""
-    inside = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file() and p.suffix.lower() in SUFFIXES)
-    there = {p.as_posix() for p in inside if not any(part.startswith(".") for part in p.parts)}  # hidden: not data
+    there = set(image_names(folder))
     if column.isna().any():
         raise InputError(f"{source}, row {int(np.flatnonzero(column.isna())[0])}: no file name; fill it in or drop it")
     names = [Path(str(name)).as_posix() for name in column]

@@ -23,14 +23,19 @@ Trusted = Annotated[Path | None, typer.Option("--trusted-key", help="Refuse what
 @release_app.command()
 def apply(
     bundle: Bundle,
-    source: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or npz file of raw records.")],
-    target: Annotated[Path, typer.Argument(help="File to write; its suffix says the format.")],
+    source: Annotated[
+        Path, typer.Argument(help="CSV, Parquet, Arrow or npz file of raw records, or a folder of images.")
+    ],
+    target: Annotated[
+        Path, typer.Argument(help="File to write; its suffix says the format. Or a new folder for images.")
+    ],
     key: NoiseKey = None,
     trusted_key: Trusted = None,
     on_error: Annotated[str, typer.Option(help="raise, or quarantine: set bad rows aside and go on.")] = "raise",
-    rows: Annotated[int, typer.Option(help="Rows at a time, at most.")] = 65536,
+    rows: Annotated[int, typer.Option(min=1, help="Rows at a time, at most.")] = 65536,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes; the output does not depend on it.")] = 1,
 ) -> None:
-    """Release a whole file in constant memory. A run that was killed goes on where it stopped."""
+    """Release a file or a folder of images in constant memory. A run that was killed goes on where it stopped."""
     from rich.progress import Progress
 
     from tacit.release.bulk import apply as run
@@ -46,6 +51,7 @@ def apply(
             noise_key=key,
             on_error=on_error,
             rows=rows,
+            jobs=jobs,
             tell=lambda now, total: bar.update(task, completed=now, total=total),
         )
     Console().print(

@@ -1,29 +1,30 @@
-"""Release whole files in constant memory: CSV, Parquet, Arrow and npz in and out.
+"""Release whole files in constant memory: CSV, Parquet, Arrow, npz and folders of images.
 
-Work goes part by part; finished parts lie in a folder beside the output, so that a run that was killed goes on where it
-stopped and gives the same bytes. The output appears whole, when all parts are done.
+Work goes part by part, in one process or several; what is finished is kept (`parts.py`), so that a run that was killed
+goes on where it stopped and gives the same bytes. The output appears whole, when all parts are done.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import math
 import os
-import shutil
-import warnings
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
+from tacit.errors import InputError, check_number
+from tacit.release.files import FORMATS, Reader, open_reader, open_writer
+from tacit.release.parts import PICTURES, Journal, describe, release_part
+from tacit.release.pictures import check_pictures_out, pictures_in
+from tacit.release.runtime import Release, load, read_key
+from tacit.release.workers import Workers, ahead
 
-from tacit.errors import InputError, TacitWarning
-from tacit.release.columns import Columns, as_columns
-from tacit.release.files import Reader, open_reader, open_writer
-from tacit.release.noise import new_key
-from tacit.release.runtime import NO_KEY, Release, load, read_key
+PART_BYTES = 2**25  # of raw records in one part: a few parts are in memory at a time
+TEXT_BYTES = 100  # of a cell of text, as Python holds it
 
 
 @dataclass(frozen=True)
@@ -46,38 +47,63 @@ def apply(
     noise_key: bytes | str | Path | None = None,
     on_error: str = "raise",
     rows: int = 65536,
+    jobs: int = 1,
     tell: Callable[[int, int | None], None] | None = None,
 ) -> Applied:
-    """Release a file.
+    """Release a file, or a folder of images.
 
     Parameters
     ----------
     bundle : the file NAME.tacit
-    source, target : files that end in .csv, .parquet, .arrow or .npz (an array X; the release is called release)
+    source : a file that ends in .csv, .parquet, .arrow or .npz (an array X), or a folder of images
+    target : a file that ends so (in an .npz the release is called release). The release of a folder may be a new
+        folder too, where the bundle releases images; in a file, its column ``file`` says which image a row is
     trusted_key, noise_key : as in `tacit.load`. Without a noise_key a fresh one lasts until the output is complete
     on_error : "raise", or "quarantine": records that do not fit are written to TARGET.quarantine.jsonl instead
-    rows : records at a time, at most
+    rows : records at a time, at most; fewer where they are wide, so that a part stays under 32 MiB
+    jobs : processes. The output does not depend on it. Scripts that ask for several must guard their own start by
+        ``if __name__ == "__main__":``, since each process imports the script
     tell : called with the number of rows done and of all rows (None where it is not known)
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, tacit
+    >>> data = tacit.load_dataset("quadrants", n=400)
+    >>> f = tacit.baselines.LinearARL().fit(data.X.to_numpy(), data.y, sensitive_features=data.sensitive)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bundle = tacit.save(f, f"{folder}/plane.tacit")
+    ...     np.savez(f"{folder}/raw.npz", X=data.X)
+    ...     tacit.release.apply(bundle, f"{folder}/raw.npz", f"{folder}/out.npz").released
+    400
     """
-    source, target = Path(source), Path(target)
+    bundle, source, target = Path(bundle), Path(source), Path(target)
     if on_error not in ("raise", "quarantine"):
         raise InputError(f"on_error must be 'raise' or 'quarantine'; found {on_error!r}")
+    check_number("rows", rows, 1, whole=True)
+    check_number("jobs", jobs, 1, whole=True)
+    _check_places(bundle, source, target)
     given = None if noise_key is None else read_key(noise_key)
     release = load(bundle, trusted_key, noise_key=given)
-    reader = open_reader(source, release.manifest["input"], rows)
-    writer = open_writer(target, release)  # before the work: a wrong suffix is said at once
-    job = _Job(bundle, source, target, on_error, rows, given)
-    job.start()
-    if release.manifest["noise"] is not None and given is None:
-        release = release.with_key(job.own_key())
+    rows = min(rows, max(1, PART_BYTES // _record_bytes(release.manifest)))
+    reader, finish = _plan(source, target, release, rows)  # before the work: a wrong suffix is said at once
+    key = None if given is None else hashlib.sha256(b"which key" + given).hexdigest()
+    journal = Journal(target, describe(bundle, source, target=target.name, on_error=on_error, rows=rows, key=key))
+    journal.start()
     try:
-        done = job.release_parts(release, reader, tell)
+        if release.manifest["noise"] is not None and given is None:
+            release = release.with_key(journal.own_key())
+        done = _release_parts(journal, release, reader, on_error, finish is None, jobs, tell)
+        if finish is None:
+            _finish_pictures(journal, target)
+        else:
+            finish(journal.parts(done.parts), done.released, journal.folder / "output")
+        quarantine = journal.join_quarantine(done.parts) if done.quarantined else None
     except InputError:
-        job.remove()
+        journal.remove()
         raise
-    writer(job.parts(done.parts), done.released)
-    quarantine = job.join_quarantine(done.parts) if done.quarantined else None
-    job.remove()
+    finally:
+        journal.close()
+    journal.remove()
     return Applied(done.rows, done.released, done.quarantined, done.resumed, quarantine)
 
 
@@ -90,111 +116,71 @@ class _Done:
     resumed: int = 0
 
 
-class _Job:
-    """The folder of finished parts, and what they are parts of."""
+def _check_places(bundle: Path, source: Path, target: Path) -> None:
+    if not source.exists():
+        raise InputError(f"no file or folder {source}; check the path")
+    for place, what in ((source, "the input"), (bundle, "the bundle")):
+        if target.exists() and place.exists() and os.path.samefile(place, target):
+            raise InputError(f"{target} is {what} itself; write to another place")
+    if source.is_dir() and source.resolve() in target.resolve().parents:
+        raise InputError(f"{target} lies inside the input {source}; write to another place")
 
-    def __init__(self, bundle: Any, source: Path, target: Path, on_error: str, rows: int, key: bytes | None) -> None:
-        self.target, self.on_error = target, on_error
-        self.folder = target.with_name(f".{target.name}.parts")
-        stat = source.stat()
-        self.about = {
-            "bundle": hashlib.sha256(Path(bundle).read_bytes()).hexdigest(),
-            "source": [source.name, stat.st_size, stat.st_mtime_ns],
-            "on_error": on_error,
-            "rows": rows,
-            "key": None if key is None else hashlib.sha256(b"which key" + key).hexdigest(),
-        }
 
-    def start(self) -> None:
-        if not self._same():
-            self.remove()
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(self.folder / "job.json", json.dumps(self.about).encode())
+def _record_bytes(manifest: Mapping[str, Any]) -> int:
+    declared, out = manifest["input"], 8 * math.prod(manifest["output"]["shape"])
+    if declared["kind"] == "array":
+        return max(8 * math.prod(declared["shape"]), out)
+    return max(sum(8 if c["kind"] == "number" else TEXT_BYTES for c in declared["columns"]), out)
 
-    def _same(self) -> bool:
-        try:
-            return json.loads((self.folder / "job.json").read_text()) == self.about
-        except (OSError, ValueError):
-            return False
 
-    def own_key(self) -> bytes:
-        """A key for this run, which must outlive a kill for the parts to fit together; it goes with the folder."""
-        path = self.folder / "noise.key"
-        if path.exists():
-            return bytes.fromhex(path.read_text())
-        warnings.warn(NO_KEY, TacitWarning, stacklevel=3)
-        key = new_key()
-        _write(path, key.hex().encode())  # the folder itself is closed to others
-        return key
+def _plan(source: Path, target: Path, release: Release, rows: int) -> tuple[Reader, Any]:
+    """How the input is read, and how the output is written; None: as a folder of images."""
+    if not source.is_dir():
+        return open_reader(source, release.manifest["input"], rows), open_writer(target, release)
+    pictures = pictures_in(source, release)
+    reader = Reader(pictures.parts(rows), len(pictures))
+    if target.suffix in FORMATS.split(", "):
+        return reader, open_writer(target, release)
+    check_pictures_out(pictures.names, target, release)
+    if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
+        raise InputError(f"{target} is there and not an empty folder; name a new one")
+    return reader, None
 
-    def release_parts(self, release: Release, reader: Reader, tell: Any) -> _Done:
-        done = _Done()
-        for i, batch in enumerate(reader):
-            n = len(batch)
-            path = self.folder / f"{i:08d}.arrow"
-            if path.exists():
-                with pa.memory_map(str(path)) as file:
-                    count = pa.ipc.open_file(file).get_batch(0).num_rows
-                done.resumed += 1
+
+def _release_parts(
+    journal: Journal, release: Release, reader: Reader, on_error: str, as_pictures: bool, jobs: int, tell: Any
+) -> _Done:
+    done = _Done()
+    with Workers(release, jobs) as workers:
+        for n, part in _started(journal, workers, reader, on_error, as_pictures):
+            if isinstance(part, Future):
+                count = workers.result(part)
             else:
-                count = self._release_part(release, batch, done.rows, path)
+                count, done.resumed = part, done.resumed + 1
             done.parts, done.rows, done.released = done.parts + 1, done.rows + n, done.released + count
             done.quarantined += n - count
             if tell is not None:
                 tell(done.rows, reader.rows)
-        return done
-
-    def _release_part(self, release: Release, batch: Any, first: int, path: Path) -> int:
-        found = release.transform(batch, on_error="quarantine")
-        if found.problems:
-            p = found.problems[0]
-            if self.on_error == "raise":
-                raise InputError(
-                    f"{p.column}, row {first + p.row}: {p.problem}. Nothing was released; repair the row, or set such "
-                    f"rows aside (--on-error quarantine)"
-                )
-            lines = [json.dumps(_bad_row(batch, row, first, found.problems), default=str) for row in found.bad_rows]
-            _write(path.with_suffix(".jsonl"), "".join(f"{line}\n" for line in lines).encode())
-        out = as_columns(release, found.release)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, out.schema) as file:
-            file.write_batch(out)
-        _write(path, sink.getvalue())
-        return out.num_rows
-
-    def parts(self, n: int) -> Iterator[pa.RecordBatch]:
-        for i in range(n):
-            with pa.memory_map(str(self.folder / f"{i:08d}.arrow")) as file:
-                yield pa.ipc.open_file(file).get_batch(0)
-
-    def join_quarantine(self, n: int) -> Path:
-        path = self.target.with_name(f"{self.target.name}.quarantine.jsonl")
-        partial = path.with_name(f".{path.name}.part")
-        with open(partial, "wb") as out:
-            for i in range(n):
-                part = self.folder / f"{i:08d}.jsonl"
-                if part.exists():
-                    out.write(part.read_bytes())
-        os.replace(partial, path)
-        return path
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+    return done
 
 
-def _bad_row(batch: Any, row: int, first: int, problems: list[Any]) -> dict[str, Any]:
-    record = batch[row] if isinstance(batch, np.ndarray) else _record(batch, row)
-    told = {p.column: p.problem for p in problems if p.row == row}
-    return {"row": int(first + row), "problems": told, "record": record}
+def _started(
+    journal: Journal, workers: Workers, reader: Reader, on_error: str, as_pictures: bool
+) -> Iterator[tuple[int, Future[int] | int]]:
+    """Parts in order, each with its number of records: what comes of it, or what an earlier run released of it."""
+    waiting: deque[tuple[int, Future[int] | int]] = deque()
+    first = 0
+    for i, batch in enumerate(ahead(reader)):
+        found = journal.released(i)
+        arguments = (batch, first, journal.path(i), on_error, as_pictures)
+        waiting.append((len(batch), workers.submit(release_part, *arguments) if found is None else found))
+        first += len(batch)
+        while len(waiting) > workers.most:
+            yield waiting.popleft()
+    yield from waiting
 
 
-def _record(batch: Columns, row: int) -> dict[str, Any]:
-    return {name: batch.column(i)[row].as_py() for i, name in enumerate(batch.column_names)}
-
-
-def _write(path: Path, data: Any) -> None:
-    """A file that is whole, or not there, whenever this process is killed."""
-    partial = path.with_name(path.name + ".part")
-    with open(partial, "wb") as file:
-        file.write(data)
-    os.replace(partial, path)
+def _finish_pictures(journal: Journal, target: Path) -> None:
+    made = journal.folder / PICTURES
+    made.mkdir(exist_ok=True)  # where every image was set aside
+    os.replace(made, target)

@@ -1,4 +1,4 @@
-"""The file formats of bulk work, each read and written part by part."""
+"""The file formats of bulk work, each read and written part by part, whatever the sizes of its own blocks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import math
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,14 @@ from tacit.release.runtime import Release
 
 FORMATS = ".csv, .parquet, .arrow, .npz"
 CSV_BLOCK = 2**22  # bytes
+BUFFER = 2**18  # bytes of a Parquet column that are read at a time
 # what pandas, with which tables are fitted, takes for a gap
 GAPS = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
         "NULL", "NaN", "None", "n/a", "nan", "null"]  # fmt: skip
 TRUTH = {"true": "1", "false": "0"}
+FILE = "file"  # beside the release of a folder of images: which image
 NUMBER = {"kind": "number", "type": "float"}
-Writer = Callable[[Iterator[pa.RecordBatch], int], None]
+Writer = Callable[[Iterator[pa.RecordBatch], int, Path], None]
 
 
 class Reader:
@@ -48,29 +51,26 @@ def open_reader(path: Path, declared: Mapping[str, Any], rows: int) -> Reader:
     if path.suffix == ".csv":
         return Reader(_csv(path, declared, names), None)
     if path.suffix == ".parquet":
-        file = pq.ParquetFile(path)
-        _need(names, file.schema_arrow.names, path)
-        batches = file.iter_batches(batch_size=rows, columns=names)
-        return Reader((Columns(b) for b in batches if b.num_rows), file.metadata.num_rows)
+        return _parquet(path, names, rows)
     if path.suffix == ".arrow":
-        return Reader(_arrow(path, names), None)
+        return Reader(_arrow(path, names, rows), None)
     raise InputError(f"{path.name}: cannot read {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}")
 
 
 def open_writer(path: Path, release: Release) -> Writer:
-    """A function that writes all parts: the whole file or none."""
+    """A function that writes all parts to a file of another name and then gives it its own: all of it or nothing."""
     writers = {".csv": _write_csv, ".parquet": _write_parquet, ".arrow": _write_arrow, ".npz": _write_npz}
     if path.suffix not in writers:
         raise InputError(
             f"{path.name}: cannot write {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}"
         )
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write")
     shape = tuple(release.manifest["output"]["shape"])
     if path.suffix == ".npz" and release.manifest["output"]["table"] is not None:
         raise InputError(f"{path.name}: this bundle releases text, which .npz does not hold; write .parquet or .csv")
 
-    def write(parts: Iterator[pa.RecordBatch], n: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.part")
+    def write(parts: Iterator[pa.RecordBatch], n: int, partial: Path) -> None:
         first = next(parts, None)
         if first is None:
             raise InputError("the input has no rows, so there is nothing to release")
@@ -85,6 +85,25 @@ def _need(names: list[str] | None, found: list[str], path: Path) -> None:
     absent = [n for n in names or [] if n not in found]
     if absent:
         raise InputError(f"{path.name} has no column {absent[0]!r}; the bundle takes {', '.join(names or [])}")
+
+
+def _parquet(path: Path, names: list[str] | None, rows: int) -> Reader:
+    """Row groups may be of any size: columns are read through small buffers and decoded some rows at a time."""
+    try:
+        file = pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path.name} cannot be read as Parquet: {error}") from None
+    _need(names, file.schema_arrow.names, path)
+
+    def parts() -> Iterator[Columns]:
+        try:
+            for batch in file.iter_batches(batch_size=rows, columns=names, use_threads=False):
+                if batch.num_rows:
+                    yield Columns(batch)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"{path.name} cannot be read to its end: {error}") from None
+
+    return Reader(parts(), file.metadata.num_rows)
 
 
 def _csv(path: Path, declared: Mapping[str, Any], names: list[str] | None) -> Iterator[Columns]:
@@ -120,64 +139,79 @@ def _typed(text: pa.Array, kind: Mapping[str, Any]) -> pa.Array:
         return text  # the schema finds the cell and names it
 
 
-def _arrow(path: Path, names: list[str] | None) -> Iterator[Columns]:
+def _arrow(path: Path, names: list[str] | None, rows: int) -> Iterator[Columns]:
     with pa.memory_map(str(path)) as source:
         try:
-            file = pa.ipc.open_file(source)
-            batches: Any = (file.get_batch(i) for i in range(file.num_record_batches))
-            schema = file.schema
-        except pa.ArrowInvalid:
-            source.seek(0)
-            batches = pa.ipc.open_stream(source)
-            schema = batches.schema
-        _need(names, schema.names, path)
-        for batch in batches:
-            if batch.num_rows:
-                yield Columns(batch.select(names) if names else batch)
+            try:
+                file = pa.ipc.open_file(source)
+                batches: Any = (file.get_batch(i) for i in range(file.num_record_batches))
+                schema = file.schema
+            except pa.ArrowInvalid:
+                source.seek(0)
+                batches = pa.ipc.open_stream(source)
+                schema = batches.schema
+            _need(names, schema.names, path)
+            for batch in batches:
+                taken = batch.select(names) if names else batch
+                for at in range(0, taken.num_rows, rows):
+                    yield Columns(taken.slice(at, rows))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"{path.name} cannot be read as Arrow: {error}") from None
 
 
 def _npz(path: Path, rows: int) -> Reader:
     """Rows of the array X of an npz, read as they come: the file may be larger than memory."""
-    with zipfile.ZipFile(path) as archive:
-        found = [n for n in archive.namelist() if n.endswith(".npy")]
-        member = "X.npy" if "X.npy" in found else found[0] if len(found) == 1 else None
-        if member is None:
-            raise InputError(f"{path.name} has the arrays {', '.join(n[:-4] for n in found)}; call the records X")
-        with archive.open(member) as file:
-            shape, dtype = _header(file, path)
-            start = file.tell()
-        info = archive.getinfo(member)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = [n for n in archive.namelist() if n.endswith(".npy")]
+            member = "X.npy" if "X.npy" in found else found[0] if len(found) == 1 else None
+            if member is None:
+                has = f"the arrays {', '.join(n[:-4] for n in found)}" if found else "no array"
+                raise InputError(f"{path.name} has {has}; call the records X")
+            with archive.open(member) as file:
+                shape, dtype = _header(file, path)
+                start = file.tell()
+            info = archive.getinfo(member)
+    except zipfile.BadZipFile:
+        raise InputError(f"{path.name} is no npz file; save one with np.savez(path, X=X)") from None
     size = math.prod(shape[1:]) * dtype.itemsize
 
-    def mapped() -> Iterator[np.ndarray]:
-        """Not compressed: the array lies in the file as it is."""
+    def stored() -> Iterator[np.ndarray]:
+        """Not compressed: the array lies in the file as it is. (A mapped file would count as memory in use.)"""
         with open(path, "rb") as file:
             file.seek(info.header_offset + 26)
             lengths = int.from_bytes(file.read(2), "little") + int.from_bytes(file.read(2), "little")
-        first = info.header_offset + 30 + lengths + start
-        if first + shape[0] * size > path.stat().st_size:
-            raise InputError(f"{path.name} is cut off")
-        X = np.memmap(path, dtype, "r", first, shape)
-        for at in range(0, shape[0], rows):
-            yield X[at : at + rows]
+            file.seek(info.header_offset + 30 + lengths + start)
+            for at in range(0, shape[0], rows):
+                n = min(rows, shape[0] - at)
+                part = np.empty((n, *shape[1:]), dtype=dtype)
+                if file.readinto(part.data.cast("B")) != part.nbytes:
+                    raise InputError(f"{path.name} is cut off")
+                yield part
 
     def unpacked() -> Iterator[np.ndarray]:
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
             _header(file, path)
             for at in range(0, shape[0], rows):
                 n = min(rows, shape[0] - at)
-                data = file.read(n * size)
+                try:
+                    data = file.read(n * size)
+                except (zipfile.BadZipFile, zlib.error) as error:
+                    raise InputError(f"{path.name} is damaged: {error}") from None
                 if len(data) != n * size:
                     raise InputError(f"{path.name} is cut off at row {at + len(data) // size}")
                 yield np.frombuffer(data, dtype=dtype).reshape(n, *shape[1:])
 
-    return Reader(mapped() if info.compress_type == zipfile.ZIP_STORED else unpacked(), shape[0])
+    return Reader(stored() if info.compress_type == zipfile.ZIP_STORED else unpacked(), shape[0])
 
 
 def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(file)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path.name} holds no numpy array: {error}") from None
     if fortran or dtype.hasobject or not shape:
         raise InputError(f"{path.name}: X must be a C-ordered array of numbers; save np.ascontiguousarray(X)")
     return shape, dtype
@@ -195,7 +229,9 @@ def _write_csv(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, sh
 
 
 def _write_parquet(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:
-    with pq.ParquetWriter(file, schema) as writer:
+    # floats are nearly all different: looking them up in a dictionary takes longer than computing them
+    others = [field.name for field in schema if not pa.types.is_floating(field.type)]
+    with pq.ParquetWriter(file, schema, use_dictionary=others or False) as writer:
         for part in parts:
             writer.write_batch(part)  # one row group each
 
@@ -207,10 +243,16 @@ def _write_arrow(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, 
 
 
 def _write_npz(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:
-    # no time stamp in the archive: the same release gives the same bytes
-    info = zipfile.ZipInfo("release.npy")
-    with zipfile.ZipFile(file, "w") as archive, archive.open(info, "w", force_zip64=True) as member:
-        about = {"descr": "<f8", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(member, about)
-        for part in parts:
-            member.write(np.column_stack([c.to_numpy() for c in part.columns]).astype("<f8").tobytes())
+    names: list[str] = []
+    with zipfile.ZipFile(file, "w") as archive:
+        # no time stamp in the archive: the same release gives the same bytes
+        with archive.open(zipfile.ZipInfo("release.npy"), "w", force_zip64=True) as member:
+            np.lib.format.write_array_header_1_0(member, {"descr": "<f8", "fortran_order": False, "shape": shape})
+            for part in parts:
+                numbers = [c.to_numpy() for c, f in zip(part.columns, schema, strict=True) if f.name != FILE]
+                member.write(np.column_stack(numbers).astype("<f8").tobytes())
+                if FILE in schema.names:
+                    names += part.column(FILE).to_pylist()
+        if names:
+            with archive.open(zipfile.ZipInfo(f"{FILE}.npy"), "w") as member:
+                np.lib.format.write_array(member, np.array(names), allow_pickle=False)

@@ -1,0 +1,195 @@
+"""The journal of a bulk run: finished parts in a folder beside the output, and what they are parts of.
+
+A run that was killed finds them there, goes on, and gives the same bytes; parts of another input are thrown away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tacit.errors import InputError, TacitWarning
+from tacit.release.columns import as_columns
+from tacit.release.files import FILE
+from tacit.release.noise import new_key
+from tacit.release.pictures import Pictures, write_pictures
+from tacit.release.runtime import NO_KEY, Release
+
+PICTURES = "pictures"
+
+
+class Journal:
+    """The folder of finished parts. One run at a time may write to it."""
+
+    def __init__(self, target: Path, about: dict[str, Any]) -> None:
+        self.target, self.about = target, about
+        self.folder = target.with_name(f".{target.name}.parts")
+        self._lock: int | None = None
+
+    def start(self) -> None:
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self._claim()
+        if not self._same():
+            self._empty()
+        write_whole(self.folder / "job.json", json.dumps(self.about).encode())
+
+    def _claim(self) -> None:
+        """Make the folder ours alone: a noise key lies in it, and nobody else may have put one there."""
+        self.folder.mkdir(exist_ok=True, mode=0o700)
+        found = os.lstat(self.folder)
+        ours = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
+        if self.folder.is_symlink() or not ours:
+            raise InputError(f"{self.folder} is there, but is no private folder of this user; remove it first")
+        if os.name == "posix":
+            import fcntl
+
+            self._lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it ends with this process, however that ends
+            except OSError:
+                os.close(self._lock)
+                self._lock = None
+                raise InputError(f"another run is writing {self.target}; wait for it, or stop it first") from None
+
+    def _same(self) -> bool:
+        try:
+            return json.loads((self.folder / "job.json").read_text()) == json.loads(json.dumps(self.about))
+        except (OSError, ValueError):
+            return False
+
+    def _empty(self) -> None:
+        for path in self.folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != "lock":
+                path.unlink()
+
+    def own_key(self) -> bytes:
+        """A key for this run, which must outlive a kill for the parts to fit together; it goes with the folder."""
+        path = self.folder / "noise.key"
+        if path.exists():
+            return bytes.fromhex(path.read_text())
+        warnings.warn(NO_KEY, TacitWarning, stacklevel=3)
+        key = new_key()
+        write_whole(path, key.hex().encode())
+        return key
+
+    def path(self, i: int) -> Path:
+        return self.folder / f"{i:08d}.arrow"
+
+    def released(self, i: int) -> int | None:
+        """How many records of a part were released; None where it is not finished."""
+        if not self.path(i).exists():
+            return None
+        with pa.memory_map(str(self.path(i))) as file:
+            return pa.ipc.open_file(file).get_batch(0).num_rows
+
+    def parts(self, n: int) -> Iterator[pa.RecordBatch]:
+        for i in range(n):
+            with pa.memory_map(str(self.path(i))) as file:
+                yield pa.ipc.open_file(file).get_batch(0)
+
+    def join_quarantine(self, n: int) -> Path:
+        path = self.target.with_name(f"{self.target.name}.quarantine.jsonl")
+        partial = self.folder / "quarantine"
+        with open(partial, "wb") as out:
+            for i in range(n):
+                part = self.path(i).with_suffix(".jsonl")
+                if part.exists():
+                    out.write(part.read_bytes())
+        os.replace(partial, path)
+        return path
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.close()
+
+    def close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def release_part(release: Release, batch: Any, first: int, path: Path, on_error: str, as_pictures: bool) -> int:
+    """Release one part and write it at `path`, its bad records beside it; how many were released.
+
+    The part's own file is written last: where it is, the part is finished.
+    """
+    if isinstance(batch, Pictures):
+        X, rows, problems = batch.read()
+        out = release.transform(X)
+    else:
+        found = release.transform(batch, on_error="quarantine")
+        out, problems = found.release, found.problems
+    if problems:
+        if on_error == "raise":
+            p = problems[0]
+            where = p.column if isinstance(batch, Pictures) else f"{p.column}, row {first + p.row}"
+            what = "image" if isinstance(batch, Pictures) else "row"
+            raise InputError(
+                f"{where}: {p.problem}. Nothing was released; repair the {what}, or set such "
+                f"{what}s aside (--on-error quarantine)"
+            )
+        bad = sorted({p.row for p in problems})
+        lines = [json.dumps(_bad_record(batch, row, first, problems), default=str) for row in bad]
+        write_whole(path.with_suffix(".jsonl"), "".join(f"{line}\n" for line in lines).encode())
+    if as_pictures:
+        names = [batch.names[row] for row in rows]
+        write_pictures(path.parent / PICTURES, names, out)
+        columns = pa.record_batch([pa.array(names, pa.string())], names=[FILE])
+    else:
+        columns = as_columns(release, out)
+        if isinstance(batch, Pictures):
+            names = pa.array([batch.names[row] for row in rows], pa.string())
+            columns = pa.record_batch([names, *columns.columns], names=[FILE, *columns.schema.names])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, columns.schema) as file:
+        file.write_batch(columns)
+    write_whole(path, sink.getvalue())
+    return columns.num_rows
+
+
+def describe(bundle: Path, source: Path, **settings: Any) -> dict[str, Any]:
+    """What a run is about: parts are only good for a run of the same bundle, input and settings."""
+    return {"bundle": hashlib.sha256(bundle.read_bytes()).hexdigest(), "source": _about(source), **settings}
+
+
+def _about(source: Path) -> list[Any]:
+    if not source.is_dir():
+        stat = source.stat()
+        return [source.name, stat.st_size, stat.st_mtime_ns]
+    digest = hashlib.sha256()
+    for path in sorted(p for p in source.rglob("*") if p.is_file()):
+        stat = path.stat()
+        digest.update(
+            f"{path.relative_to(source)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape")
+        )
+    return [source.name, digest.hexdigest()]
+
+
+def _bad_record(batch: Any, row: int, first: int, problems: list[Any]) -> dict[str, Any]:
+    told = {p.column: p.problem for p in problems if p.row == row}
+    if isinstance(batch, Pictures):
+        return {"file": batch.names[row], "problems": told}
+    if isinstance(batch, np.ndarray):
+        record: Any = batch[row].tolist()
+    else:
+        record = {name: batch.column(i)[row].as_py() for i, name in enumerate(batch.column_names)}
+    return {"row": int(first + row), "problems": told, "record": record}
+
+
+def write_whole(path: Path, data: Any) -> None:
+    """A file that is whole, or not there, whenever this process is killed."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with open(partial, "wb") as file:
+        file.write(data)
+    os.replace(partial, path)
