@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -69,17 +70,58 @@ def apply(
 
 
 @release_app.command()
-def stream(bundle: Bundle, key: NoiseKey = None, trusted_key: Trusted = None) -> None:
-    """Records as lines of JSON on stdin, releases as lines of JSON on stdout, one for one."""
+def stream(
+    bundle: Bundle,
+    key: NoiseKey = None,
+    trusted_key: Trusted = None,
+    form: Annotated[str, typer.Option("--format", help="json: a record a line; csv: a header, then rows.")] = "json",
+    windows: Annotated[
+        bool, typer.Option("--windows", help="Lines are sensor samples; release windows of the bundle's length.")
+    ] = False,
+    stride: Annotated[int | None, typer.Option(min=1, help="Samples between windows; half a window.")] = None,
+    user: Annotated[str, typer.Option(help="Samples: field of the person; '' for one person.")] = "user",
+    time: Annotated[str, typer.Option(help="Samples: field of the time; '' for evenly spaced samples.")] = "time",
+    channel: Annotated[
+        list[str] | None, typer.Option(help="Samples: field of a signal, in the bundle's order; all others.")
+    ] = None,
+    max_gap: Annotated[
+        float | None, typer.Option(min=0, help="Samples: a longer step ends a stretch; 1.5 times the usual step.")
+    ] = None,
+    users: Annotated[int, typer.Option(min=1, help="Samples: people whose samples are kept, at most.")] = 10_000,
+) -> None:
+    """Records as lines on stdin, releases as lines of JSON on stdout.
+
+    One for one; or, with --windows, sensor samples in and one release for each full window out. A line that does not
+    fit gives a line {"error", "line"}, without its content, and the stream goes on.
+    """
     from tacit.release.runtime import load
-    from tacit.release.stream import release_lines
+    from tacit.release.sensors import Sensors
+    from tacit.release.stream import release_lines, text_lines
 
     release = load(bundle, trusted_key, noise_key=key)
+    lines = text_lines(sys.stdin.buffer)
+    sensors: Sensors | None = None
+    if windows:
+        sensors = Sensors(release, stride=stride, user=user or None, time=time or None, channels=channel or (),
+                          max_gap=max_gap, most_users=users)  # fmt: skip
+    answers = release_lines(release, lines, form) if sensors is None else sensors.lines(lines, form)
     done = bad = 0
-    for answer in release_lines(release, sys.stdin):
-        print(json.dumps(answer), flush=True)
-        done, bad = done + 1, bad + ("error" in answer)
-    print(f"{done - bad:,} records released, {bad:,} refused", file=sys.stderr)
+    try:
+        for answer in answers:
+            print(json.dumps(answer), flush=True)
+            done, bad = done + 1, bad + ("error" in answer)
+    except BrokenPipeError:  # the reader has left; so do we, and nothing is to be flushed at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print("the reader of stdout has closed it", file=sys.stderr)
+    except KeyboardInterrupt:
+        pass
+    what = "records" if sensors is None else "windows"
+    more = (
+        ""
+        if sensors is None
+        else "".join(f", {n:,} {k}" for k, n in sensors.counts.items() if k in ("gaps", "forgotten"))
+    )
+    print(f"{done - bad:,} {what} released, {bad:,} refused{more}", file=sys.stderr)
 
 
 @release_app.command()

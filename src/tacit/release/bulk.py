@@ -69,7 +69,7 @@ def apply(
     --------
     >>> import tempfile, numpy as np, tacit
     >>> data = tacit.load_dataset("quadrants", n=400)
-    >>> f = tacit.baselines.LinearARL().fit(data.X.to_numpy(), data.y, sensitive_features=data.sensitive)
+    >>> f = tacit.baselines.LinearARL().fit(data.X, data.y, sensitive_features=data.sensitive)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     bundle = tacit.save(f, f"{folder}/plane.tacit")
     ...     np.savez(f"{folder}/raw.npz", X=data.X)
