@@ -234,6 +234,17 @@ def test_the_first_bad_row_is_named_by_several_processes_too(text, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "in.parquet"]
 
 
+def test_a_part_that_is_bad_as_a_whole(text, tmp_path):
+    X = table(1000, seed=2)[0]
+    X.loc[200:299, "pay"] = np.inf
+    X.to_parquet(tmp_path / "in.parquet")
+    done = apply(text, tmp_path / "in.parquet", tmp_path / "out.parquet", rows=100, on_error="quarantine")
+    assert (done.released, done.quarantined) == (900, 100)
+    assert len(done.quarantine.read_text().splitlines()) == 100
+    good = load(text).transform(X.drop(index=range(200, 300)))
+    assert np.array_equal(pd.read_parquet(tmp_path / "out.parquet").to_numpy(), good)
+
+
 KILLED = """
 import os, signal, sys
 from tacit.release import bulk

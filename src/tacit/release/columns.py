@@ -1,21 +1,30 @@
-"""Releases as Arrow columns: what bulk work, streams and user-defined functions of data engines share."""
+"""Releases as Arrow columns, and a bundle as a function for data engines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tacit.release.runtime import Release, load
+from tacit.errors import InputError, InputTypeError, TacitWarning
+from tacit.release.bundle import Bundle
+from tacit.release.noise import new_key
+from tacit.release.runtime import NO_KEY, Release, load
 
 
 def arrow_udf(
     bundle: str | Path | Release, trusted_key: Any = None, *, noise_key: bytes | str | Path | None = None
-) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """A function from record batches to released record batches, for engines that map over Arrow.
+) -> ArrowFunction:
+    """A bundle as a function that engines can map over their data: what goes in says what comes out.
+
+    A record batch gives a record batch, a table a table, a DataFrame a DataFrame (with its index), a reader a reader,
+    an iterator of record batches an iterator, columns a column of structs. See docs/engines.md for DuckDB, Dask, Ray
+    and Spark. The function can be pickled: it carries the bundle to other machines, and the noise key with it.
 
     Examples
     --------
@@ -27,12 +36,69 @@ def arrow_udf(
     >>> release(pa.record_batch({"a": [0.5, 1.0], "b": [1.0, 2.0]})).num_rows
     2
     """
-    release = bundle if isinstance(bundle, Release) else load(bundle, trusted_key, noise_key=noise_key)
+    found = bundle if isinstance(bundle, Release) else load(bundle, trusted_key, noise_key=noise_key)
+    if found.manifest["noise"] is not None and found.noise_key is None:
+        # every worker would draw a key of its own, and records that two of them see could be averaged
+        warnings.warn(NO_KEY, TacitWarning, stacklevel=2)
+        found = found.with_key(new_key())
+    return ArrowFunction(found)
 
-    def released(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return as_columns(release, release.transform(Columns(batch)))
 
-    return released
+class ArrowFunction:
+    """See `arrow_udf`. `schema` is that of the release."""
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+        self.__name__ = "release"  # by which engines call a step of a plan
+        shape = release.manifest["output"]["shape"]
+        table = release.manifest["output"]["table"]
+        self.schema = as_columns(release, np.empty((0, *shape) if table is None else (0, len(table)))).schema
+
+    def __call__(self, *data: Any) -> Any:
+        first = data[0] if data else None
+        if isinstance(first, pa.Array | pa.ChunkedArray):
+            return self._structs(data)
+        if len(data) != 1:
+            raise InputTypeError(f"pass one batch, table, reader or DataFrame, or Arrow columns; found {len(data)}")
+        if isinstance(first, pa.RecordBatch):
+            return self._batch(first)
+        if isinstance(first, pa.Table):
+            return pa.Table.from_batches([self._batch(b) for b in first.to_batches()], self.schema)
+        if isinstance(first, pa.RecordBatchReader):
+            return pa.RecordBatchReader.from_batches(self.schema, map(self._batch, first))
+        pandas = sys.modules.get("pandas")
+        if pandas is not None and isinstance(first, pandas.DataFrame):
+            columns = as_columns(self.release, self._matrix(self.release.transform(first)))
+            return columns.to_pandas().set_axis(first.index, axis=0)
+        if isinstance(first, Iterator):
+            return map(self._batch, first)
+        raise InputTypeError(f"a bundle cannot be mapped over a {type(first).__name__}; pass Arrow data or a DataFrame")
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.release._bundle, self.release.noise_key)
+
+    def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return as_columns(self.release, self.release.transform(Columns(batch)))
+
+    def _matrix(self, out: Any) -> np.ndarray:
+        return out.to_numpy(dtype=object) if hasattr(out, "columns") else out
+
+    def _structs(self, columns: tuple[Any, ...]) -> pa.Array:
+        """For functions inside SQL: the columns in the bundle's order."""
+        declared = self.release.manifest["input"]
+        names = [c["name"] for c in declared["columns"]] if declared["kind"] == "table" else None
+        width = len(names) if names else int(np.prod(declared["shape"]))
+        if len(columns) != width:
+            raise InputError(
+                f"the bundle takes {width} columns ({', '.join(names or ['numbers'])}); {len(columns)} found"
+            )
+        flat = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+        out = self._batch(pa.record_batch(flat, names=names or [f"x{i}" for i in range(width)]))
+        return pa.StructArray.from_arrays(out.columns, fields=list(self.schema))
+
+
+def _rebuild(bundle: Bundle, key: bytes | None) -> ArrowFunction:
+    return ArrowFunction(Release(bundle, key))
 
 
 class Columns:
@@ -53,7 +119,7 @@ def as_columns(release: Release, out: np.ndarray) -> pa.RecordBatch:
     """What was released, one column for each number; windows and images are laid out flat."""
     names = [str(n) for n in release.get_feature_names_out()]
     if release.manifest["output"]["table"] is None:
-        flat = np.ascontiguousarray(out.reshape(len(out), -1).T)
+        flat = np.ascontiguousarray(out.reshape(len(out), len(names)).T, dtype=np.float64)
         return pa.record_batch([pa.array(column) for column in flat], names=names)
     # the types of the bundle's own table, so that a batch of gaps has the type of the others
     types = [pa.array(values).type for values in release.manifest["output"]["table"]]
