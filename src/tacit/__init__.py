@@ -30,6 +30,7 @@ _HOME = {
     "TacitWarning": "tacit.errors",
     "baselines": "tacit.baselines",
     "serve": "tacit.serve",
+    "release": "tacit.release",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -12,7 +12,16 @@ def import_name(package: str, home: Mapping[str, str], name: str) -> Any:
     """A package's ``__getattr__``: `home` says which module each public name lives in."""
     if name not in home:
         raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(home))}")
-    module = importlib.import_module(home[name])
+    try:
+        module = importlib.import_module(home[name])
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "tacit":
+            raise
+        raise ModuleNotFoundError(
+            f"{package}.{name} needs {error.name}, which is not installed; a device install runs bundles by "
+            f"tacit.load alone (docs/device.md), a full install of tacit has the rest",
+            name=error.name,
+        ) from error
     # a name may be a module itself (tacit.baselines)
     value = module if home[name] == f"{package}.{name}" and not hasattr(module, name) else getattr(module, name)
     setattr(sys.modules[package], name, value)

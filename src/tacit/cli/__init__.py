@@ -7,10 +7,16 @@ import warnings
 from pathlib import Path
 from typing import Annotated
 
-import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+try:
+    import typer
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+except ModuleNotFoundError as missing:  # a device install: bundles run without the command line
+    raise SystemExit(
+        f"tacit: the command line needs {missing.name}, which is not installed here. Install typer and rich (and "
+        f"pyarrow for files), or run bundles from Python: tacit.load('NAME.tacit').transform(X)"
+    ) from None
 
 from tacit.cli.release import release_app
 from tacit.cli.serve import client, keys_app, serve
