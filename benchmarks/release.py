@@ -1,10 +1,14 @@
-"""Releasing a file against plain onnxruntime on the same arrays in memory: what checks, files and journal cost.
+"""Releasing where the data lives: files against plain onnxruntime, memory, and the latency of a stream.
 
-    python benchmarks/release.py [--rows 300000] [--out FILE]
+    python benchmarks/release.py [--rows 300000] [--parquet-mb 1000] [--out FILE]
 
-Plain onnxruntime is given whichever of two batch sizes suits it better. The filter is an EIGAN encoder of two hidden
-layers of 256 on 64 numbers. Both sides run the bundle's own graph, alternating in one process; the figure is the
-ratio of the fastest runs.
+1. Throughput. Releasing a file against plain onnxruntime on the same arrays in memory: what checks, files and journal
+   cost. The filter is an EIGAN encoder of two hidden layers of 256 on 64 numbers. Both sides run the bundle's own graph,
+   alternating in one process; plain onnxruntime is given whichever of two batch sizes suits it better. The figure is
+   the ratio of the fastest runs. It is measured on one thread and on all cores, each in a process of its own.
+2. Memory. The peak (VmHWM) of a process that releases a Parquet file that is one single row group, made on the fly.
+3. Latency. Samples of an anonymizing autoencoder's windows (2 x 128, 100 maps) through `Sensors`, as `tacit release
+   stream --windows` does, line by line on one core: the time of each sample that completes a window.
 """
 
 from __future__ import annotations
@@ -12,6 +16,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import subprocess
+import sys
 import tempfile
 import time
 import zipfile
@@ -25,8 +32,10 @@ import pyarrow.parquet as pq
 import tacit
 from tacit.nets.mlp import mlp
 from tacit.release.bulk import apply
+from tacit.release.sensors import Sensors
 
 CHUNK = 65536
+COLUMNS = 64
 
 
 def encoder(n_in: int, n_out: int):
@@ -34,45 +43,88 @@ def encoder(n_in: int, n_out: int):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--parquet-mb", type=int, default=1000)
+    parser.add_argument("--windows", type=int, default=2000)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--only", choices=["throughput", "memory", "latency"], help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.only is not None:  # a process of its own
+        print(json.dumps(globals()[given.only](given)))
+        return
+    found: dict = {"rows": given.rows, "cores": os.cpu_count()}
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(given, Path(folder))
+        for name, part, threads in (
+            ("one thread", "throughput", "1"),
+            ("all cores", "throughput", None),
+            ("memory", "memory", "1"),
+            ("latency", "latency", "1"),
+        ):
+            found[name] = alone(given, folder, part, threads)
+            tell(name, found[name])
+            given.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def alone(given: argparse.Namespace, folder: str, part: str, threads: str | None) -> dict:
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    if threads is not None:
+        environment["OMP_NUM_THREADS"] = threads
+    arguments = [f"--{k}={getattr(given, k.replace('-', '_'))}" for k in ("rows", "repeats", "parquet-mb", "windows")]
+    run = [sys.executable, __file__, *arguments, f"--only={part}", f"--folder={folder}"]
+    return json.loads(subprocess.run(run, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def prepare(given: argparse.Namespace, here: Path) -> None:
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((given.rows, 64))
+    X = rng.standard_normal((given.rows, COLUMNS))
     y, s = (X[:2000, :2] > 0).T.astype(int)
     f = tacit.EIGAN(8, epochs=1, encoder=encoder, random_state=0).fit(X[:2000], y, sensitive_features=s)
-    with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder)
-        bundle = tacit.save(f, here / "mlp.tacit")
-        np.savez(here / "in.npz", X=X)
-        pq.write_table(pa.table({f"x{i}": X[:, i] for i in range(64)}), here / "in.parquet", row_group_size=CHUNK)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)  # as many as the runtime uses
-        with zipfile.ZipFile(bundle) as archive:
-            model = archive.read("model.onnx")
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    tacit.save(f, here / "mlp.tacit")
+    np.savez(here / "in.npz", X=X)
+    names = [f"x{i}" for i in range(COLUMNS)]
+    pq.write_table(pa.table(list(X.T), names=names), here / "in.parquet", row_group_size=CHUNK)
+    step = pa.table(list(X[: min(given.rows, 20_000)].T), names=names)
+    n = max(1, given.parquet_mb * 10**6 // step.nbytes)
+    pq.write_table(pa.concat_tables([step] * n), here / "big.parquet", row_group_size=2**40, use_dictionary=False)
+    W, y, s = rng.standard_normal((80, 2, 128)), *rng.integers(2, size=(2, 80))
+    aae = tacit.AnonymizingAutoencoder(epochs=1, random_state=0).fit(W, y, sensitive_features=s)
+    tacit.save(aae, here / "aae.tacit")
 
-        def plain(chunk: int) -> None:
-            for at in range(0, len(X), chunk):
-                session.run(["release"], {"X": X[at : at + chunk]})
 
-        runs = {
-            "plain onnxruntime, 65,536 rows": lambda: plain(CHUNK),
-            "plain onnxruntime, 4,096 rows": lambda: plain(4096),
-            "transform": lambda: tacit.load(bundle).transform(X),
-            "apply npz": lambda: apply(bundle, here / "in.npz", here / "out.npz", rows=CHUNK),
-            "apply parquet": lambda: apply(bundle, here / "in.parquet", here / "out.parquet", rows=CHUNK),
-        }
-        best = dict.fromkeys(runs, np.inf)
-        for _ in range(given.repeats):
-            for name, run in runs.items():
-                started = time.perf_counter()
-                run()
-                best[name] = min(best[name], time.perf_counter() - started)
+def throughput(given: argparse.Namespace) -> dict:
+    here = given.folder
+    bundle = here / "mlp.tacit"
+    X = np.load(here / "in.npz")["X"]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)  # as many as the runtime uses
+    with zipfile.ZipFile(bundle) as archive:
+        model = archive.read("model.onnx")
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    def plain(chunk: int) -> None:
+        for at in range(0, len(X), chunk):
+            session.run(["release"], {"X": X[at : at + chunk]})
+
+    runs = {
+        "plain onnxruntime, 65,536 rows": lambda: plain(CHUNK),
+        "plain onnxruntime, 4,096 rows": lambda: plain(4096),
+        "transform": lambda: tacit.load(bundle).transform(X),
+        "apply npz": lambda: apply(bundle, here / "in.npz", here / "out.npz", rows=CHUNK),
+        "apply parquet": lambda: apply(bundle, here / "in.parquet", here / "out.parquet", rows=CHUNK),
+        "apply parquet, two jobs": lambda: apply(bundle, here / "in.parquet", here / "out.parquet", rows=CHUNK, jobs=2),
+    }
+    best = dict.fromkeys(runs, np.inf)
+    for _ in range(given.repeats):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run()
+            best[name] = min(best[name], time.perf_counter() - started)
     plain_seconds = min(seconds for name, seconds in best.items() if name.startswith("plain"))
-    found = {
+    return {
         name: {
             "seconds": round(seconds, 3),
             "rows a second": round(given.rows / seconds),
@@ -80,9 +132,43 @@ def main() -> None:
         }
         for name, seconds in best.items()
     }
-    for name, figures in found.items():
-        print(f"{name:32s} {figures['rows a second']:>12,} rows/s   {figures['share of plain']:.0%} of plain")
-    given.out.write_text(json.dumps({"rows": given.rows, **found}, indent=1) + "\n")
+
+
+def memory(given: argparse.Namespace) -> dict:
+    size = (given.folder / "big.parquet").stat().st_size
+    apply(given.folder / "mlp.tacit", given.folder / "big.parquet", given.folder / "big.out.parquet")
+    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    assert found is not None
+    # this script itself imports torch, which `tacit release apply` does not
+    return {"file MB": round(size / 1e6), "peak MB": round(int(found[1]) * 1024 / 1e6), "row groups": 1}
+
+
+def latency(given: argparse.Namespace) -> dict:
+    stride = 10
+    rng = np.random.default_rng(0)
+    sensors = Sensors(tacit.load(given.folder / "aae.tacit"), stride=stride)
+    users, took = 20, []
+    for t in range(128 + stride * given.windows // users):
+        for who in range(users):
+            a, b = rng.standard_normal(2)
+            line = json.dumps({"user": who, "time": round(t * 0.02, 2), "rotation": a, "acceleration": b})
+            started = time.perf_counter()
+            answers = [json.dumps(answer) for answer in sensors.lines([line])]
+            if answers:
+                took.append(1000 * (time.perf_counter() - started))
+    p50, p99 = np.percentile(took[users:], (50, 99))  # the first windows also allocate
+    return {"windows": len(took), "p50 ms": round(float(p50), 2), "p99 ms": round(float(p99), 2),
+            "most ms": round(max(took[users:]), 2)}  # fmt: skip
+
+
+def tell(name: str, found: dict) -> None:
+    print(f"\n{name}")
+    for key, value in found.items():
+        if isinstance(value, dict):
+            print(f"  {key:32s} {value['rows a second']:>12,} rows/s   {value['share of plain']:.0%} of plain")
+        else:
+            print(f"  {key:32s} {value:>12,}")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

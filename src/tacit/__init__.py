@@ -24,6 +24,7 @@ _HOME = {
     "CodebookFilter": "tacit.filters.codebook",
     "DPFE": "tacit.filters.dpfe",
     "audit": "tacit.audit",
+    "profile": "tacit.release.profiling",
     "save": "tacit.release.saving",
     "load": "tacit.release.runtime",
     "TacitError": "tacit.errors",

@@ -124,6 +124,19 @@ def audit(
     )
 
 
+@app.command()
+def profile(
+    model: Annotated[Path, typer.Argument(help="A bundle, NAME.tacit, or an ONNX file.")],
+    figure: Annotated[Path | None, typer.Option(help="Also draw it: a file that ends in .svg, .png or .pdf.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="Passes, of which the median time is taken.")] = 20,
+) -> None:
+    """What a filter costs on a device, and what each possible cut of it would send: time, memory, work, bytes."""
+    from tacit.cli.profile import run
+
+    run(console, model, figure, as_json, repeats)
+
+
 @data_app.command("list")
 def data_list() -> None:
     """All data sets: rows, targets, sensitive attributes, licence, and whether they are here."""

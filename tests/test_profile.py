@@ -1,0 +1,139 @@
+"""`tacit profile`: costs of cuts, counted by hand where that can be done."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+import torch
+from onnx import TensorProto, helper
+from torch import nn
+from typer.testing import CliRunner
+
+import tacit
+from tacit.cli import app
+from tacit.nets.cut import cost_of_cuts
+from tacit.nets.mlp import mlp
+from tacit.release.onnx import GraphBuilder
+from tacit.release.profiling import in_words
+
+COLUMNS = ["cut", "values", "bytes", "parameters", "multiply_adds", "memory", "milliseconds"]
+
+
+def saved(module, shape, path):
+    g = GraphBuilder()
+    g.output(g.torch(module, g.input("X", TensorProto.DOUBLE, shape), "net"), "release")
+    path.write_bytes(g.build())
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    X, (y, s) = rng.standard_normal((100, 10)), rng.integers(2, size=(2, 100))
+    make = lambda n_in, n_out: mlp(n_in, n_out, hidden=(32, 16))  # noqa: E731
+    f = tacit.EIGAN(3, epochs=1, encoder=make, random_state=0).fit(X, y, sensitive_features=s)
+    return tacit.save(f, tmp_path_factory.mktemp("profile") / "mlp.tacit")
+
+
+def test_an_mlp_is_counted_as_by_hand(bundle):
+    costs = tacit.profile(bundle, repeats=1)
+    assert list(costs.columns) == COLUMNS
+    assert costs["cut"].iloc[0] == "(raw record)"
+    assert costs["cut"].iloc[-1] == "all"
+    assert costs["bytes"].tolist() == [80, 4 * 32, 4 * 16, 4 * 3, 8 * 3]
+    assert costs["multiply_adds"].tolist() == [0, 320, 320 + 512, 320 + 512 + 48, 320 + 512 + 48]
+    scaling, layers = 20, [320 + 32, 512 + 16, 48 + 3]
+    assert costs["parameters"].tolist()[1:4] == (scaling + np.cumsum(layers)).tolist()
+    assert costs["memory"].is_monotonic_increasing
+    assert (costs["milliseconds"].iloc[1:] > 0).all()
+
+
+def test_a_graph_costs_what_its_network_does(tmp_path):
+    """Counted from the exported graph and from torch: two ways that share no code."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv1d(2, 8, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2), nn.Conv1d(8, 4, 5), nn.ReLU(), nn.Flatten(),
+        nn.Linear(4 * 28, 6), nn.Tanh(), nn.Linear(6, 2),
+    )  # fmt: skip
+    ours = tacit.profile(saved(net, (2, 64), tmp_path / "net.onnx"), repeats=1).set_index("cut")
+    theirs = cost_of_cuts(net, torch.zeros(1, 2, 64), repeats=1).set_index("cut")
+    # after the pool, the second convolution, the first dense layer, the last
+    for i, cut in enumerate(("2", "5", "7", "all"), start=1):
+        for column in ("multiply_adds", "parameters", "values"):
+            assert ours[column].iloc[i] == theirs.loc[cut, column], (cut, column)
+    assert ours["bytes"].iloc[1] == 4 * 8 * 32  # the layer is cut where it is narrowest
+    assert (
+        tacit.profile(net, np.zeros((1, 2, 64)), repeats=1)["multiply_adds"].iloc[-1] == ours["multiply_adds"].iloc[-1]
+    )
+
+
+def test_skips_cannot_be_cut(tmp_path):
+    class Skip(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x):
+            first = torch.relu(self.a(x))
+            return self.c(first + torch.relu(self.b(first)))
+
+    costs = tacit.profile(saved(Skip(), (4,), tmp_path / "skip.onnx"), repeats=1)
+    # inside the skip two values would cross: after b it can be cut once they are added up
+    assert costs["values"].tolist() == [4, 4, 4, 2, 2]
+
+
+def test_tables_and_trees():
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=(2, 200))
+    X = pd.DataFrame({"job": np.where(y == 1, "cook", "nurse"), "pay": rng.standard_normal(200)})
+    f = tacit.CodebookFilter(4, n_folds=2, random_state=0).fit(X, y, sensitive_features=s)
+    costs = tacit.profile(f, repeats=1)
+    assert costs["cut"].iloc[0] != "(raw record)"  # text has no fixed size
+    assert costs["cut"].iloc[-1] == "all"
+    assert costs["parameters"].iloc[-1] > 100
+
+
+def test_words_say_which_cut_is_cheapest():
+    rows = [("(raw record)", 400, 0.0), ("a", 900, 1.0), ("b", 50, 3.0), ("c", 80, 2.0), ("all", 10, 4.0)]
+    costs = pd.DataFrame([{"cut": c, "bytes": b, "milliseconds": m} for c, b, m in rows])
+    told = in_words(costs)
+    assert "sends least is after b: 50 bytes, 3 ms" in told
+    assert "quickest is after a: 1 ms, 900 bytes" in told
+    assert "takes 4 ms and sends 10 bytes (the raw record has 400)" in told
+    assert "cannot be cut" in in_words(costs.iloc[[0, 4]])
+
+
+def test_the_command(bundle, tmp_path):
+    done = CliRunner().invoke(app, ["profile", str(bundle), "--figure", str(tmp_path / "f.svg"), "--repeats", "1"])
+    assert done.exit_code == 0, done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+    assert "sends least" in done.output
+    assert "Only the last row is what was audited" in " ".join(done.output.split())
+    assert (tmp_path / "f.svg").read_text().startswith("<?xml")
+    done = CliRunner().invoke(app, ["profile", str(bundle), "--json", "--repeats", "1"])
+    found = json.loads(done.output)
+    assert [c["bytes"] for c in found["cuts"]] == [80, 128, 64, 12, 24]
+
+
+def test_what_cannot_be_profiled(bundle, tmp_path):
+    (tmp_path / "no.onnx").write_bytes(b"no model")
+    free = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "m"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    onnx.save(
+        helper.make_model(free, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "free.onnx"
+    )
+    for name, message in (("no.onnx", "is no ONNX model"), ("free.onnx", "shape of a record is not fixed")):
+        with pytest.raises(tacit.TacitError, match=message):
+            tacit.profile(tmp_path / name)
+    with pytest.raises(tacit.TacitError, match="a Linear needs an example"):
+        tacit.profile(nn.Linear(2, 2))
+    for arguments, message in ((["x.pt"], "can be profiled"), ([str(bundle), "--figure", "f.txt"], "ends in .svg")):
+        done = CliRunner().invoke(app, ["profile", *arguments])
+        assert message in str(done.exception)
