@@ -139,7 +139,7 @@ def throughput(given: argparse.Namespace) -> dict:
 def memory(given: argparse.Namespace) -> dict:
     """In a process that has imported nothing but the runtime, as `tacit release apply` has."""
     source = given.folder / "big.parquet"
-    code = "import sys; from tacit.release.bulk import apply; apply(*sys.argv[1:]); print(open('/proc/self/status').read())"
+    code = "import sys; from tacit.release import apply; apply(*sys.argv[1:]); print(open('/proc/self/status').read())"
     run = [sys.executable, "-c", code, *map(str, (given.folder / "mlp.tacit", source, given.folder / "o.parquet"))]
     found = re.search(r"VmHWM:\s+(\d+)", subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout)
     assert found is not None
