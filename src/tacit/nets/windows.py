@@ -38,13 +38,13 @@ class Encoder(nn.Module):
             *_block(nn.Conv1d(n_maps, n_maps, 3, padding=1), n_maps),
         )
         self.whole = nn.Sequential(nn.Linear(3 * n_maps, n_maps), nn.SELU(), nn.Linear(n_maps, n_maps))
-        self.code = nn.Conv1d(n_maps, channels, 3, padding=1)
+        self.last = nn.Conv1d(n_maps, channels, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.padding:
             x = nn.functional.pad(x, (0, self.padding), mode="replicate")
         maps: Tensor = self.body(x)
-        code: Tensor = self.code(maps + self.whole(over_time(maps))[..., None])
+        code: Tensor = self.last(maps + self.whole(over_time(maps))[..., None])
         return torch.tanh(code) if self.bounded else code
 
 
