@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -76,6 +77,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         units : which records belong together (a person, a bout); parts that must not see
             a record see none of its unit
         """
+        self.__dict__.pop("report_", None)  # the audit of an earlier fit, left by `Frontier.choose`
         problem = self._prepare(X, y, sensitive_features, units)
         self._learn(problem)
         return self
@@ -163,6 +165,26 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Where cells are released as rows of a table that is no array: that table."""
         return None
 
+    # -- many at once, for `tacit.frontier` ------------------------------------------------------
+
+    def _grouping(self) -> str:
+        """Which points of a frontier learn together: "alone", all knob values "per seed", or any as a "stack"."""
+        return "alone"
+
+    @staticmethod
+    def _learn_many(filters: Sequence[Any], problems: Sequence[Problem]) -> None:
+        """Learn filters that differ in knob and seed only; each ends as it would have alone."""
+        for f, problem in zip(filters, problems, strict=True):
+            f._learn(problem)
+
+    def _state(self) -> dict[str, np.ndarray] | None:
+        """What was learned, as named arrays; None where learning again is how it is got back."""
+        return None
+
+    def _adopt(self, problem: Problem, state: Mapping[str, np.ndarray]) -> None:
+        """Be the filter that gave `state`, without learning."""
+        raise NotImplementedError
+
     # -- noise ----------------------------------------------------------------------------------
 
     _learned_noise: Noise | None = None  # set by `_learn` of filters that add noise
@@ -207,14 +229,10 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             self._ranges = list(zip(by_channel.min(axis=1).tolist(), by_channel.max(axis=1).tolist(), strict=True))
         self._fingerprints = np.sort(fingerprints(checked))
         self._units = None if unit is None else np.unique(unit.astype(str))
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return Problem(
-            self.encoder_.transform(checked),
-            targets,
-            sensitive,
-            unit,
-            seed,
-        )
+        return Problem(self.encoder_.transform(checked), targets, sensitive, unit, self._seed())
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _encode(self, X: Any) -> np.ndarray:
         return self.encoder_.transform(self._check_records(X, reset=False))

@@ -6,7 +6,7 @@ and the leak can be certified for *any* attacker (see `tacit.games.exact`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codes import NetworkCode, PosteriorCode
+from tacit.filters.posterior import Posteriors
 from tacit.labels import MISSING, Labels, joint_codes
 from tacit.tables import ArrayEncoder, TableEncoder
 
@@ -96,14 +97,25 @@ class CodebookFilter(Filter):
 
     # -- learning -------------------------------------------------------------------------------
 
-    def _learn(self, problem: Problem) -> None:
+    def _grouping(self) -> str:
+        return "stack" if self.features == "raw" else "per seed"
+
+    @staticmethod
+    def _learn_many(filters: Sequence[CodebookFilter], problems: Sequence[Problem]) -> None:
+        posteriors: dict[int, Posteriors] = {}
+        for f, problem in zip(filters, problems, strict=True):
+            f._learn(problem, posteriors.get(problem.seed))
+            if isinstance(f._code, PosteriorCode):
+                posteriors[problem.seed] = f._code.posteriors
+
+    def _learn(self, problem: Problem, posteriors: Posteriors | None = None) -> None:
         self._check_parameters(problem)
         kind = self.features if self.features != "auto" else ("posterior" if problem.X.ndim == 2 else "raw")
         secrets = _with_product(problem.sensitive) if self.joint else problem.sensitive
         weight = float(self.leakage_weight)
         self._code: PosteriorCode | NetworkCode
         if kind == "posterior":
-            self._code = PosteriorCode(self.n_codes, weight, self.solver, self.n_folds, self.verbose)
+            self._code = PosteriorCode(self.n_codes, weight, self.solver, self.n_folds, self.verbose, posteriors)
         else:
             self._code = NetworkCode(
                 self.n_codes,

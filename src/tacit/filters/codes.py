@@ -47,17 +47,27 @@ class PosteriorCode:
     cells; the one with the smallest loss on validation rows is trained again on all rows.
     """
 
-    def __init__(self, n_codes: int, weight: float, solver: str, n_folds: int, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        n_codes: int,
+        weight: float,
+        solver: str,
+        n_folds: int,
+        verbose: bool = False,
+        posteriors: Posteriors | None = None,
+    ) -> None:
         self.n_codes, self.weight, self.solver, self.verbose = n_codes, weight, solver, verbose
-        self.posteriors = Posteriors(n_folds)
+        # they do not depend on the weight: those of another code of the same problem will do
+        self.posteriors, self.fitted = posteriors or Posteriors(n_folds), posteriors is not None
         self.history: list[dict[str, Any]] = []
 
     def fit(self, problem: Problem, secrets: Labels) -> None:
         both = side_by_side(problem.targets, secrets)
         self.widths = [len(c) for c in problem.targets.classes]
-        if self.verbose:
-            print(f"posteriors of {', '.join(both.names)} on {len(problem.X):,} rows")
-        self.posteriors.fit(problem.X, both, problem.units, problem.seed)
+        if not self.fitted:
+            if self.verbose:
+                print(f"posteriors of {', '.join(both.names)} on {len(problem.X):,} rows")
+            self.posteriors.fit(problem.X, both, problem.units, problem.seed)
         known = [m.astype(bool).sum(axis=0) for m in masses(secrets, True)]
         self.priors = [(counts / counts.sum()).clip(1e-6) for counts in known]
         self.features = self._features(self.posteriors.out_of_fold)

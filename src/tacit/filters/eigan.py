@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from tacit.dataset import cross_folds
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.games.replay import replayed
 from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
@@ -100,10 +101,33 @@ class EIGAN(Filter):
         self.verbose = verbose
 
     def _learn(self, problem: Problem) -> None:
-        self._check_parameters()
-        game = play(self, problem, alphas=[self.alpha], seeds=[problem.seed])
-        self.encoder_module_ = game.encoders.module(0).double()
-        self.history_ = game.history[0]
+        self._learn_many([self], [problem])
+
+    def _grouping(self) -> str:
+        return "stack"
+
+    @staticmethod
+    def _learn_many(filters: Sequence[EIGAN], problems: Sequence[Problem]) -> None:
+        for f in filters:
+            f._check_parameters()
+        game = play(filters[0], problems[0], [f.alpha for f in filters], [p.seed for p in problems])
+        for g, (f, problem) in enumerate(zip(filters, problems, strict=True)):
+            f._become(problem, game.encoders.module(g).double(), game.history[g])
+
+    def _state(self) -> dict[str, np.ndarray]:
+        history = np.array([list(line.values()) for line in self.history_])
+        return {"history": history, **{k: v.numpy() for k, v in self.encoder_module_.state_dict().items()}}
+
+    def _adopt(self, problem: Problem, state: Mapping[str, np.ndarray]) -> None:
+        encoder = (self.encoder or one_hidden)(problem.n_in, self.n_components).double()
+        encoder.load_state_dict({k: torch.as_tensor(v) for k, v in state.items() if k != "history"})
+        heads = [f"target {n}" for n in problem.targets.names] + [f"adversary {n}" for n in problem.sensitive.names]
+        names = ["epoch", "encoder", *heads]
+        history = [dict(zip(names, line.tolist(), strict=True)) for line in state["history"]]
+        self._become(problem, encoder.eval(), [{**line, "epoch": int(line["epoch"])} for line in history])
+
+    def _become(self, problem: Problem, encoder: nn.Module, history: list[dict[str, float]]) -> None:
+        self.encoder_module_, self.history_ = encoder, history
         self._n_features_out = self.n_components
         self._problem = problem
         weights = [p.detach().cpu().numpy() for p in self.encoder_module_.parameters()]
@@ -180,10 +204,21 @@ class EIGAN(Filter):
 
 
 class Game:
-    """G games of encoder, allies and adversaries, trained side by side (Algorithm A1)."""
+    """G games of encoder, allies and adversaries, trained side by side (Algorithm A1).
 
-    def __init__(self, f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> None:
-        self.device = choose_device(f.device)
+    Batches and noise depend on a game's seed alone, and are drawn on the CPU: a game goes the same way
+    beside others as alone, on any device.
+    """
+
+    def __init__(
+        self,
+        f: EIGAN,
+        problem: Problem,
+        alphas: Sequence[float],
+        seeds: Sequence[int],
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.device, self.dtype = choose_device(f.device), dtype
         self.noise, self.adversary_steps = f.noise or 0.0, f.adversary_steps
         encoder, target_head, sensitive_head = (
             f.encoder or one_hidden,
@@ -191,12 +226,12 @@ class Game:
             f.sensitive_head or head,
         )
         code = f.n_components
-        self.encoders = Stack(lambda: encoder(problem.n_in, code), seeds, self.device)
+        self.encoders = Stack(lambda: encoder(problem.n_in, code), seeds, self.device, dtype)
         self.allies = self._heads(target_head, code, problem.targets, seeds)
         self.adversaries = self._heads(sensitive_head, code, problem.sensitive, seeds)
         weights = np.array([head_weights(f, problem.targets, problem.sensitive, a) for a in alphas])
-        self.weights = torch.as_tensor(weights.T, dtype=torch.float32, device=self.device)  # (heads, G)
-        self.X = torch.as_tensor(problem.X, dtype=torch.float32, device=self.device)
+        self.weights = torch.as_tensor(weights.T, dtype=dtype, device=self.device)  # (heads, G)
+        self.X = torch.as_tensor(problem.X, dtype=dtype, device=self.device)
         self.y = torch.as_tensor(problem.targets.codes, device=self.device)
         self.s = torch.as_tensor(problem.sensitive.codes, device=self.device)
         self.balance = [
@@ -212,10 +247,13 @@ class Game:
             {"params": ours[n_encoder:], "lr": rate * f.head_speed},
         ]
         self.ours, self.theirs = ours, theirs
-        self.adam = torch.optim.Adam(groups, lr=rate)
-        self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_speed) if theirs else None
+        graphs = self.device.type == "cuda"  # a CUDA graph needs the optimisers' step counts on the device
+        self.adam = torch.optim.Adam(groups, lr=rate, capturable=graphs)
+        self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_speed, capturable=graphs) if theirs else None
         self.batches = Batches(len(problem.X), choose_batch_size(f.batch_size, len(problem.X)), seeds)
-        self.generator = torch.Generator(device=self.device).manual_seed(int(seeds[0]))
+        self.generators = [torch.Generator().manual_seed(int(s)) for s in np.unique(np.asarray(seeds))]
+        self.which = torch.as_tensor(self.batches.which, device=self.device)
+        self.code_size = code
         self.names = (
             [f"target {n}" for n in problem.targets.names],
             [f"adversary {n}" for n in problem.sensitive.names],
@@ -224,21 +262,28 @@ class Game:
 
     def _heads(self, make: Factory, code: int, labels: Labels, seeds: Sequence[int]) -> list[Stack]:
         def stack(i: int) -> Stack:
-            return Stack(lambda: make(code, labels.n_classes(i)), [s + 1000 * (i + 1) for s in seeds], self.device)
+            own = [s + 1000 * (i + 1) for s in seeds]
+            return Stack(lambda: make(code, labels.n_classes(i)), own, self.device, self.dtype)
 
         return [stack(i) for i in range(len(labels))]
 
     def _class_weights(self, codes: np.ndarray, n_classes: int) -> Tensor:
         counts = np.bincount(codes[codes != MISSING], minlength=n_classes)
-        return torch.as_tensor(
-            counts.sum() / n_classes / np.maximum(counts, 1), dtype=torch.float32, device=self.device
-        )
+        return torch.as_tensor(counts.sum() / n_classes / np.maximum(counts, 1), dtype=self.dtype, device=self.device)
 
-    def code(self, rows: Tensor) -> Tensor:
-        z = torch.tanh(self.encoders(self.X[rows]))
-        if self.noise:
-            z = z + self.noise * torch.randn(z.shape, generator=self.generator, device=self.device)
-        return z
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """Rows and noise of one round, once per distinct seed: (steps, S, batch), (steps, S, batch, code)."""
+        steps = 1 + (self.adversary_steps if self.adam_theirs is not None else 0)
+        rows = torch.stack([self.batches.draw_distinct() for _ in range(steps)])
+        if not self.noise:
+            return rows, torch.zeros(steps, 1)
+        shape = (self.batches.batch_size, self.code_size)
+        noise = [torch.stack([torch.randn(shape, generator=g) for g in self.generators]) for _ in range(steps)]
+        return rows, torch.stack(noise).to(self.dtype)
+
+    def code(self, rows: Tensor, noise: Tensor) -> Tensor:
+        z = torch.tanh(self.encoders(self.X[rows][self.which]))
+        return z + self.noise * noise[self.which] if self.noise else z
 
     def ally_losses(self, z: Tensor, rows: Tensor) -> Tensor:
         losses = [cross_entropy(ally(z), self.y[rows, i]) for i, ally in enumerate(self.allies)]
@@ -252,19 +297,21 @@ class Game:
         return torch.stack(losses) if losses else z.new_zeros((0, z.shape[0]))
 
     def step(self) -> tuple[Tensor, Tensor]:
-        """One round: the adversaries catch up, then the encoder and its allies move (lines 10-14)."""
+        """One round on the next batches; the losses of targets and adversaries, (heads, G) each."""
+        return self.round(*(drawn.to(self.device) for drawn in self.draw()))
+
+    def round(self, rows: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The adversaries catch up, then the encoder and its allies move (lines 10-14)."""
         if self.adam_theirs is not None:
-            for _ in range(self.adversary_steps):
-                rows = self.batches.draw().to(self.device)
+            for now, own in zip(rows[:-1], noise[:-1], strict=True):
                 with torch.no_grad():
-                    z = self.code(rows)
-                loss = self.adversary_losses(z, rows).sum()
+                    z = self.code(now, own)
+                loss = self.adversary_losses(z, now[self.which]).sum()
                 self.adam_theirs.zero_grad()
                 loss.backward()
                 self.adam_theirs.step()
-        rows = self.batches.draw().to(self.device)
-        z = self.code(rows)
-        kept, hidden = self.ally_losses(z, rows), self.adversary_losses(z, rows)
+        z, now = self.code(rows[-1], noise[-1]), rows[-1][self.which]
+        kept, hidden = self.ally_losses(z, now), self.adversary_losses(z, now)
         # eq. 3: sum_i a_i L_Ai - sum_j a_j L_Vj, summed over the games, which share no parameter
         loss = (self.weights * torch.cat([kept, -hidden])).sum()
         for p, g in zip(self.ours, torch.autograd.grad(loss, self.ours), strict=True):
@@ -274,10 +321,14 @@ class Game:
 
     def train(self, epochs: int, verbose: bool = False) -> None:
         steps = max(1, self.batches.per_epoch)
+        play_round = replayed(self.round, self.draw, self.device)
         for epoch in range(epochs):
-            total = [torch.zeros(len(names), self.encoders.size, device=self.device) for names in self.names]
+            total = [
+                torch.zeros(len(names), self.encoders.size, device=self.device, dtype=self.dtype)
+                for names in self.names
+            ]
             for _ in range(steps):
-                for sum_, now in zip(total, self.step(), strict=True):
+                for sum_, now in zip(total, play_round(), strict=True):
                     sum_ += now / steps
             losses = torch.cat([total[0], total[1]]).cpu()
             signed = (self.weights.cpu() * torch.cat([total[0], -total[1]]).cpu()).sum(0)

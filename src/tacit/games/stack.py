@@ -9,6 +9,7 @@ games, so every game trains exactly as it would alone.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from tacit.errors import InputError
+from tacit.errors import InputError, TacitWarning
 
 
 class Stack:
@@ -80,12 +81,17 @@ class Batches:
 
     def __init__(self, n_rows: int, batch_size: int, seeds: Sequence[int]) -> None:
         self.n_rows, self.batch_size = n_rows, min(batch_size, n_rows)
-        self.generators = [np.random.default_rng((seed, 77)) for seed in seeds]
+        distinct, self.which = np.unique(np.asarray(seeds), return_inverse=True)
+        self.generators = [np.random.default_rng((int(seed), 77)) for seed in distinct]
         self.per_epoch = max(1, self.n_rows // self.batch_size)
-        self.left = np.empty((len(seeds), 0), dtype=np.int64)
+        self.left = np.empty((len(distinct), 0), dtype=np.int64)
 
     def draw(self) -> Tensor:
         """The next batch of row numbers, (G, batch); a new shuffle begins when one is used up."""
+        return self.draw_distinct()[self.which]
+
+    def draw_distinct(self) -> Tensor:
+        """The same once per distinct seed, in ascending order: (S, batch). Game g's is row ``which[g]``."""
         if self.left.shape[1] < self.batch_size:
             self.left = np.stack([g.permutation(self.n_rows) for g in self.generators])
         now, self.left = self.left[:, : self.batch_size], self.left[:, self.batch_size :]
@@ -93,13 +99,17 @@ class Batches:
 
 
 def choose_device(device: str) -> torch.device:
-    """ "auto" takes a GPU when there is one."""
+    """ "auto" takes a GPU when there is one; a GPU asked for where there is none falls back to the CPU and says so."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.device(device)
+        chosen = torch.device(device)
     except RuntimeError:
         raise InputError(f"device must be 'auto', 'cpu' or 'cuda'; found {device!r}") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        warnings.warn(f"device={device!r}, but PyTorch finds no GPU here; the CPU is used", TacitWarning, stacklevel=2)
+        return torch.device("cpu")
+    return chosen
 
 
 def choose_batch_size(batch_size: int | None, n_rows: int) -> int:
