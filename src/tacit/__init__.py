@@ -25,6 +25,7 @@ _HOME = {
     "DPFE": "tacit.filters.dpfe",
     "audit": "tacit.audit",
     "profile": "tacit.release.profiling",
+    "frontier": "tacit.frontier",
     "save": "tacit.release.saving",
     "load": "tacit.release.runtime",
     "TacitError": "tacit.errors",

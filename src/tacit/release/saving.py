@@ -45,7 +45,8 @@ def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = Non
     ----------
     f : a fitted filter
     path : the file to write, NAME.tacit
-    report : the filter's `tacit.audit`, which becomes the bundle's model card
+    report : the filter's `tacit.audit`, which becomes the bundle's model card; by default that of
+        `Frontier.choose`, where the filter comes from there
     analyzer : what a service answers with from releases (`tacit serve`): a `tacit.serve.Analyzer`, such as
         `tacit.serve.fit_analyzer` gives, or True for the filter's own cloud half (DPFE). None: no service
 
@@ -64,6 +65,7 @@ def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = Non
     if not isinstance(f, Filter):
         raise InputError(f"only Tacit's filters can be saved as a bundle; found a {type(f).__name__}")
     check_is_fitted(f)
+    report = getattr(f, "report_", None) if report is None else report
     model, weights = export(f, f._record_shape)
     manifest = _manifest(f)
     members = {

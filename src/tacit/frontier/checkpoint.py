@@ -1,0 +1,85 @@
+"""The folder of a frontier: JSON and safetensors, each file whole or not there; never a pickle.
+
+`plan.json` says what is traced. A point has two halves, each a pair of files of which the JSON is written last:
+`trained` (weights, releases, certificates) and `audited` (results). A run that is killed at any moment and started
+again does what is missing, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from safetensors.numpy import load_file, save_file
+
+from tacit.audit.report import write_whole
+from tacit.dataset import Dataset
+from tacit.errors import InputError
+
+FORMAT = "tacit-frontier-1"
+
+
+class Folder:
+    """Reads and writes the halves of points."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def agree_on(self, plan: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep the plan, or refuse a folder that belongs to another; a resumed run repeats the old one's groups."""
+        plan = json.loads(json.dumps({"format": FORMAT, **plan}))
+        path = self.path / "plan.json"
+        if not path.exists():
+            write_whole(path, json.dumps(plan, indent=1))
+            return plan
+        try:
+            earlier = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read ({error}); name another folder") from None
+        for key in plan:
+            # how points were grouped is kept from the first run: bits may depend on it
+            if key != "groups" and earlier.get(key) != plan[key]:
+                raise InputError(
+                    f"{self.path} belongs to a frontier with other {key}; name another folder, or delete this one"
+                )
+        return earlier
+
+    def has(self, half: str, number: int | str) -> bool:
+        return self._json(half, number).exists()
+
+    def write(self, half: str, number: int | str, arrays: Mapping[str, np.ndarray], told: Any) -> None:
+        path = self._json(half, number).with_suffix(".safetensors")
+        partial = path.with_name(path.name + f".{os.getpid()}.part")
+        save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()} or {"none": np.zeros(1)}, partial)
+        os.replace(partial, path)
+        write_whole(self._json(half, number), json.dumps(told, allow_nan=False))  # last: it says that all is there
+
+    def read(self, half: str, number: int | str) -> tuple[dict[str, np.ndarray], Any]:
+        path = self._json(half, number)
+        return load_file(path.with_suffix(".safetensors")), json.loads(path.read_text())
+
+    def _json(self, half: str, number: int | str) -> Path:
+        name = f"{number:03d}" if isinstance(number, int) else number
+        return self.path / f"{name}-{half}.json"
+
+
+def data_identity(*parts: Dataset) -> str:
+    """One hash of the records, labels and units of these data sets."""
+    whole = hashlib.sha256()
+    for part in parts:
+        for frame in (part.X, part.y, part.sensitive):
+            if isinstance(frame, pd.DataFrame):
+                whole.update("\0".join(map(str, frame.columns)).encode())
+                whole.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+            else:
+                whole.update(str(frame.shape).encode() + np.ascontiguousarray(frame).tobytes())
+        for name, units in (part.units or {}).items():
+            whole.update(name.encode() + pd.util.hash_array(pd.Series(units).astype(str).to_numpy()).tobytes())
+    return whole.hexdigest()

@@ -1,0 +1,164 @@
+"""Fitting the points of a group and releasing rows with each; getting a fitted filter back from its folder."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from tacit.audit.certification import Certified, _cells, certify_release
+from tacit.audit.released import can_tell, crossing, plain, released, seen, take_rows
+from tacit.dataset import Dataset
+from tacit.errors import InputError
+from tacit.filters.base import Filter
+from tacit.frontier.checkpoint import Folder
+from tacit.frontier.points import Point
+
+
+def fit_points(template: Any, points: Sequence[Point], train: Dataset) -> list[Any]:
+    """The fitted filters of points that learn together."""
+    if not isinstance(template, Filter):
+        return [_fit_other(template, p, train) for p in points]
+    filters, problems = _prepared(template, points, train)
+    type(template)._learn_many(filters, problems)
+    return filters
+
+
+def train_group(
+    template: Any,
+    points: Sequence[Point],
+    train: Dataset,
+    attack: Dataset,
+    test: Dataset,
+    folder: Folder,
+    candidates: int,
+    level: float,
+) -> list[str]:
+    """Fit, release and certify a group; what an audit needs goes to the folder. Returns what was warned of."""
+    if all(folder.has("trained", p.number) for p in points):
+        return []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for point, f in zip(points, fit_points(template, points, train), strict=True):
+            folder.write("trained", point.number, *_halves(f, point, attack, test, candidates, level))
+    return list(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
+
+
+def restore(template: Any, point: Point, train: Dataset, attack: Dataset, test: Dataset, folder: Folder) -> Any:
+    """The fitted filter of a point: from its weights, or fitted again with the same seed; its releases are compared."""
+    arrays, _ = folder.read("trained", point.number)
+    state = {k.removeprefix("state/"): v for k, v in arrays.items() if k.startswith("state/")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if state and isinstance(template, Filter):
+            [f], [problem] = _prepared(template, [point], train)
+            f._adopt(problem, state)
+        else:
+            [f] = fit_points(template, [point], train)
+    again = _releases(f, point, attack, test)
+    same = all(
+        np.array_equal(again[k], arrays[k]) if k == "cells" else np.allclose(again[k], arrays[k], atol=1e-5)
+        for k in again
+    )
+    if not same:
+        raise InputError(
+            f"{point}: fitted again, the filter releases other records than the audited one; its random_state does "
+            f"not fix its result (or libraries changed), so the audit does not hold for it"
+        )
+    return f
+
+
+def _prepared(template: Filter, points: Sequence[Point], train: Dataset) -> tuple[list[Any], list[Any]]:
+    """Unfitted twins that share one reading of the data, and the problem of each."""
+    first = clone(template)
+    problem = first._prepare(train.X, train.y if len(train.y.columns) else None, train.sensitive, train.units_of())
+    filters = []
+    for p in points:
+        twin = copy.copy(first).set_params(**_setting(first, p))
+        twin.notes_ = list(first.notes_)
+        filters.append(twin)
+    return filters, [dataclasses.replace(problem, seed=f._seed()) for f in filters]
+
+
+def _fit_other(template: Any, point: Point, train: Dataset) -> Any:
+    """A plain scikit-learn transformer or pipeline."""
+    f = clone(template).set_params(**_setting(template, point))
+    y = train.y.iloc[:, 0] if len(train.y.columns) == 1 else (train.y if len(train.y.columns) else None)
+    takes = hasattr(f, "get_metadata_routing") and any(isinstance(step, Filter) for _, step in getattr(f, "steps", []))
+    return f.fit(train.X, y, sensitive_features=train.sensitive) if takes else f.fit(train.X, y)
+
+
+def _setting(template: Any, point: Point) -> dict[str, Any]:
+    seeds = [p for p in template.get_params() if p.split("__")[-1] == "random_state"]
+    return {point.knob: point.value, **dict.fromkeys(seeds, point.seed)}
+
+
+def _halves(
+    f: Any, point: Point, attack: Dataset, test: Dataset, candidates: int, level: float
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What the folder keeps of a fitted point: weights, releases, which rows are fresh; certificates and notes."""
+    state = f._state() if isinstance(f, Filter) else None
+    arrays = {f"state/{k}": v for k, v in (state or {}).items()}
+    arrays |= _releases(f, point, attack, test)
+    fresh = ~seen(f, attack), ~seen(f, test)
+    for part, mask in zip(("attack", "test"), fresh, strict=True):
+        if not mask.any():
+            raise InputError(f"every row of `{part}` was used to fit the filter; split the data first")
+        arrays[f"fresh/{part}"] = mask
+    certified = _certify(f, point, attack, test, fresh, candidates, level)
+    notes = [*certified.notes, *getattr(f, "notes_", [])]
+    if not can_tell(f):
+        notes.append("this release cannot tell which rows it was fitted on; the figures assume that it saw none")
+    certificates = {
+        k: None if c is None else {"kind": type(c).__name__, **dataclasses.asdict(c)}
+        for k, c in certified.certificate.items()
+    }
+    return arrays, {"certificate": certificates, "bound": certified.bound, "notes": notes}
+
+
+def _releases(f: Any, point: Point, attack: Dataset, test: Dataset) -> dict[str, np.ndarray]:
+    """The releases of both parts: cells where there are few distinct ones, numbers otherwise."""
+    Za, Zt = released(_audited(f, point), attack, test, None)
+    cells = _cells(Za, Zt)
+    if cells is not None:
+        return {"cells": cells}
+    return {k: np.asarray(plain(Z), dtype=np.float64) for k, Z in (("attack", Za), ("test", Zt))}
+
+
+def _audited(f: Any, point: Point) -> Any:
+    """The same filter under a key of this audit alone: a resumed run must draw the same noise.
+
+    The filter that is handed out has its own secret key, as every fitted filter.
+    """
+    if not isinstance(f, Filter) or f._noise is None:
+        return f
+    twin = copy.copy(f)
+    twin._key = hashlib.sha256(f"audit of {point}".encode()).digest()
+    return twin
+
+
+def _certify(
+    f: Any,
+    point: Point,
+    attack: Dataset,
+    test: Dataset,
+    fresh: tuple[np.ndarray, np.ndarray],
+    candidates: int,
+    level: float,
+) -> Certified:
+    if count := crossing(attack, test):
+        names = list(test.sensitive.columns)
+        note = f"{count} units are in both `attack` and `test`, so nothing can be certified; split by unit"
+        return Certified(dict.fromkeys(names), dict.fromkeys(names), [note])
+    Za, Zt = released(_audited(f, point), attack, test, None)
+    versions = [(take_rows(Za, fresh[0]), attack.take(fresh[0]), take_rows(Zt, fresh[1]), test.take(fresh[1]))]
+    if not (fresh[0].all() and fresh[1].all()):
+        # rows equal to rows of the fit may be other people's: the larger bound holds whichever they are
+        versions.append((Za, attack, Zt, test))
+    return certify_release(f, versions, level, candidates, seed=0)

@@ -1,0 +1,184 @@
+"""`tacit.frontier`: lay out the points, train them, attack them, keep what is finished."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from joblib import Parallel, delayed
+from sklearn.base import clone
+
+from tacit import __version__
+from tacit.audit.attackers import resolve
+from tacit.audit.released import check_pair
+from tacit.dataset import Dataset
+from tacit.errors import InputError, TacitWarning, check_number
+from tacit.frontier.attacking import MOST_ROWS, audit_point, read_certificate, read_result
+from tacit.frontier.checkpoint import Folder, data_identity
+from tacit.frontier.curve import Frontier, Traced
+from tacit.frontier.fitting import restore, train_group
+from tacit.frontier.points import GAMES_ON_CPU, GAMES_ON_GPU, Point, groups, lay_out, name_filters
+from tacit.frontier.reference import read_reference, write_reference
+from tacit.release.saving import _plain
+
+
+def frontier(
+    filter: Any,
+    train: Dataset,
+    attack: Dataset,
+    test: Dataset,
+    values: Any = 8,
+    seeds: int | Sequence[int] = 3,
+    attackers: str | Sequence[Any] = "quick",
+    *,
+    knob: str | None = None,
+    checkpoint: str | Path | None = None,
+    device: str = "auto",
+    jobs: int | None = None,
+    level: float = 0.95,
+    limit: bool | None = None,
+    tell: Callable[[str, int, int], None] | None = None,
+) -> Frontier:
+    """Trace the curve of utility against leakage that a filter's knob draws, and choose from it.
+
+    All knob values with all seeds are trained together where the filter can (`EIGAN`, `CodebookFilter`), and one
+    by one otherwise. Every point is attacked afresh with the same budget (codes by counting, others by `attackers`
+    on at most 10,000 rows), and every interval and certificate is simultaneous over all points: whatever you
+    choose, by rule or by eye, its statements hold.
+
+    Parameters
+    ----------
+    filter : a filter or a scikit-learn transformer; several in a list or by name in a mapping
+    train, attack, test : the filter learns from `train`; attackers learn from `attack` and are measured on `test`;
+        certificates count both
+    values : how many values, spread over the filter's usual ones, or the values themselves (a mapping from
+        filter name to either, where there are several filters)
+    seeds : how many, or the seeds themselves
+    attackers : as for `tacit.audit`
+    knob : the parameter to vary, where it is not the filter's `frontier_parameter`
+    checkpoint : folder that keeps finished points; the same call goes on after a kill. None keeps nothing
+    device : for filters that have a ``device``; "auto" leaves theirs
+    jobs : processes; all cores by default (a GPU trains in one)
+    level : confidence of all statements of the curve together
+    limit : estimate the best that any release could do (None: where that takes seconds)
+    tell : called with (what, done, of how many), to show progress
+
+    Examples
+    --------
+    >>> import tacit
+    >>> parts = tacit.load_dataset("quadrants", n=900).split((.5, .2, .3), seed=0)
+    >>> front = tacit.frontier(tacit.CodebookFilter(4), *parts, values=[0., 3.], seeds=1, jobs=1, limit=False)
+    >>> len(front.table())
+    2
+    >>> best = front.choose(max_leakage={"shape": .99})
+    >>> best.report_.leakage["shape"].high <= .99
+    True
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, such as 0.95; found {level!r}")
+    check_number("jobs", jobs, 1, whole=True, optional=True)
+    if not isinstance(train, Dataset):
+        raise InputError(f"`train` is a {type(train).__name__}; pass a tacit.Dataset (X with targets and secrets)")
+    check_pair(attack, test)
+    if not len(test.y.columns) or not len(test.sensitive.columns):
+        raise InputError("a frontier needs at least one target and one sensitive attribute; the data has none")
+    resolve(attackers)  # a wrong name should not wait for the training
+    filters = {name: _on_device(f, device) for name, f in name_filters(filter).items()}
+    points = lay_out(filters, values, seeds, knob)
+    on_gpu = any(_device_of(f) == "cuda" for f in filters.values())
+    jobs = jobs or os.cpu_count() or 1
+    together = groups(filters, points, GAMES_ON_GPU if on_gpu else GAMES_ON_CPU)
+    temporary = tempfile.TemporaryDirectory(prefix="tacit-frontier-") if checkpoint is None else None
+    folder = Folder(temporary.name if temporary else str(checkpoint))
+    plan = folder.agree_on(
+        {
+            "version": __version__,
+            "filters": {
+                n: {"kind": type(f).__name__, "parameters": _plain(f.get_params())} for n, f in filters.items()
+            },
+            "points": [[p.filter, p.knob, p.value, p.seed] for p in points],
+            "settings": {"attackers": _plain(attackers), "level": level, "limit": limit, "rows": MOST_ROWS},
+            "data": data_identity(train, attack, test),
+            "groups": [[p.number for p in group] for group in together],
+        }
+    )
+    together = [[points[i] for i in group] for group in plan["groups"]]
+    say = tell or (lambda what, done, of: None)
+    share = (folder, len(points), level)
+    told = _run(
+        "training",
+        [delayed(train_group)(filters[g[0].filter], g, train, attack, test, *share) for g in together],
+        [len(g) for g in together],
+        1 if on_gpu else jobs,
+        say,
+    )
+    for text in dict.fromkeys(line for lines in told for line in lines):
+        warnings.warn(text, TacitWarning, stacklevel=2)
+    work: list[Any] = [delayed(write_reference)(train, attack, test, *share, limit)]
+    work += [delayed(audit_point)(p.number, attack, test, folder, attackers, *share[1:], 0) for p in points]
+    _run("attacking", work, [1] * len(work), jobs, say)
+
+    def fitted(point: Point) -> Any:
+        return restore(filters[point.filter], point, train, attack, test, folder)
+
+    return Frontier(
+        traced=tuple(_read(folder, p) for p in points),
+        test=test,
+        level=level,
+        attackers=attackers if isinstance(attackers, str) else ", ".join(resolve(attackers)),
+        reference=read_reference(folder),
+        rows={"train": len(train), "attack": len(attack), "test": len(test)},
+        candidates=len(points),
+        fitted=fitted,
+        _keep=temporary,
+    )
+
+
+def _run(what: str, work: list[Any], weights: list[int], jobs: int, say: Callable[[str, int, int], None]) -> list[Any]:
+    """Run calls in processes (here, where one is enough), telling what is done."""
+    done, out = 0, []
+    say(what, 0, sum(weights))
+    n = min(jobs, len(work))
+    results: Iterable[Any]
+    if n == 1:
+        results = (f(*args, **kwargs) for f, args, kwargs in work)
+    else:
+        results = Parallel(n_jobs=n, return_as="generator")(work)
+    for weight, result in zip(weights, results, strict=True):
+        done += weight
+        out.append(result)
+        say(what, done, sum(weights))
+    return out
+
+
+def _on_device(f: Any, device: str) -> Any:
+    if device == "auto" or "device" not in f.get_params():
+        return f
+    return clone(f).set_params(device=device)
+
+
+def _device_of(f: Any) -> str:
+    """Where a filter would train; the import is late, for transformers need no torch."""
+    if "device" not in f.get_params():
+        return "cpu"
+    from tacit.games.stack import choose_device
+
+    return choose_device(f.get_params()["device"]).type
+
+
+def _read(folder: Folder, point: Point) -> Traced:
+    _, trained = folder.read("trained", point.number)
+    right, results = folder.read("audited", point.number)
+    return Traced(
+        point=point,
+        utility={k: read_result(r) for k, r in results["utility"].items()},
+        leakage={k: read_result(r) for k, r in results["leakage"].items()},
+        certificate={k: read_certificate(c) for k, c in trained["certificate"].items()},
+        bound=trained["bound"],
+        notes=tuple(trained["notes"]),
+        right=right,
+    )

@@ -1,0 +1,121 @@
+"""A frontier in a terminal and as a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from tacit.audit.report import _p, write_whole
+from tacit.errors import InputError
+from tacit.report import DOES_NOT_PROTECT
+
+MOST_SHOWN = 24  # points in a terminal
+
+
+def rich_frontier(front: Any) -> Any:
+    """The points that no other beats, then the curve in numbers; fits 80 columns."""
+    best = front.pareto()
+    step = max(1, -(-len(best) // MOST_SHOWN))
+    shown = best[::step]
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    table.title = f"{len(front.traced)} points, {len(best)} of them beaten by none"
+    table.add_column("filter", overflow="ellipsis", no_wrap=True, max_width=18)
+    for head in ("knob", "seed", *front.targets):
+        table.add_column(escape(head), justify="right")
+    for s in front.secrets:
+        table.add_column(escape(s), justify="right")
+        table.add_column("interval", justify="right")
+        table.add_column("certified", justify="right")
+    for t in shown:
+        row = [escape(t.point.filter), f"{t.point.value:g}", str(t.point.seed)]
+        row += [_p(r.value) for r in t.utility.values()]
+        for s, r in t.leakage.items():
+            c = t.certificate[s]
+            row += [_p(r.value), f"{_p(r.low)}–{_p(r.high)}", "–" if c is None else f"[green]≤ {_p(c.bound)}[/green]"]
+        table.add_row(*row)
+    return Group(table, "", *(escape(line) for line in summary(front)))
+
+
+def summary(front: Any) -> list[str]:
+    """What the curve amounts to, in sentences."""
+    level = f"{front.level:.0%}".replace("%", " %")
+    lines = []
+    for s in front.secrets:
+        for name in front.filters:
+            part = front.only(name)
+            area = part.hypervolume(secret=s)
+            lines.append(f"{name}: hypervolume {_p(area.value)} [{_p(area.low)}, {_p(area.high)}] for {s}")
+            try:
+                far = part.distance_to_limit(s)
+            except InputError:
+                continue
+            if len(far):
+                worst = max(0.0, far["distance"].max())
+                lines.append(
+                    f"{name}: at most {_p(worst)} in accuracy below the estimated limit (median "
+                    f"{_p(max(0.0, far['distance'].median()))}) at equal certificate or leakage of {s}"
+                )
+        if s in front.reference.label_only:
+            u = front.targets[0]
+            floor = front.reference.label_only_utility[u].value
+            lines.append(f"label-only: {u} {_p(floor)}, {s} {_p(front.reference.label_only[s].value)}")
+    lines.append(
+        f"leakage: balanced accuracy of fresh attackers ({front.attackers}; codes are counted). Intervals and "
+        f"certificates hold for all {front.candidates} points together ({level}); hypervolume: bootstrap over "
+        f"{'units' if front.test.units is not None else 'rows'} of test"
+    )
+    if front.reference.note:
+        lines.append(f"note: {front.reference.note}")
+    return lines
+
+
+def write_frontier(front: Any, path: str | Path) -> Path:
+    """One self-contained page: an interactive figure per target and secret, and the table."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["p"] = lambda value: "–" if value is None else _p(value)
+    best = {t.point.number for t in front.pareto()}
+    data = {
+        "filters": front.filters,
+        "points": [_plain(t, t.point.number in best) for t in front.traced],
+        "limit": {s: [tuple(p) for p in curve] for s, curve in front.reference.limit.items()},
+        "label_only": {
+            "utility": {k: _measure(r) for k, r in front.reference.label_only_utility.items()},
+            "leakage": {k: _measure(r) for k, r in front.reference.label_only.items()},
+        },
+    }
+    text = environment.get_template("frontier.html.j2").render(
+        title=f"Frontier of {', '.join(front.filters)}" + (f" on {front.test.name}" if front.test.name else ""),
+        front=front,
+        points=data["points"],
+        summary=summary(front),
+        limits=DOES_NOT_PROTECT,
+        # inside a script element only "<" could end it
+        embedded=json.dumps(data, allow_nan=False).replace("<", "\\u003c"),
+    )
+    return write_whole(path, text)
+
+
+def _plain(t: Any, best: bool) -> dict[str, Any]:
+    return {
+        "filter": t.point.filter,
+        "knob": t.point.knob,
+        "value": t.point.value,
+        "seed": t.point.seed,
+        "utility": {k: _measure(r) for k, r in t.utility.items()},
+        "leakage": {k: _measure(r) for k, r in t.leakage.items()},
+        "certified": {k: None if c is None else c.bound for k, c in t.certificate.items()},
+        "pareto": best,
+    }
+
+
+def _measure(r: Any) -> dict[str, Any]:
+    m = r.measure
+    return {"value": m.value, "low": m.low, "high": m.high, "guessing": m.guessing, "by": r.attacker}
