@@ -77,7 +77,7 @@ def main() -> None:
         print(
             f"{name}: {front.candidates} points in {seconds / 60:.1f} minutes; hypervolume {area.value:.3f} "
             f"[{area.low:.3f}, {area.high:.3f}]; at most {far['distance'].max():.4f} (median "
-            f"{far['distance'].median():.4f}) in accuracy from the estimated limit at equal certificate, {len(far)} points",
+            f"{far['distance'].median():.4f}) in accuracy from the estimated limit at equal certificate",
             flush=True,
         )
         out.write_text(json.dumps(results, indent=1))

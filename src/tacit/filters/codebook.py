@@ -6,11 +6,12 @@ and the leak can be certified for *any* attacker (see `tacit.games.exact`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import CollapseWarning, InputError, check_number
@@ -102,42 +103,72 @@ class CodebookFilter(Filter):
 
     @staticmethod
     def _learn_many(filters: Sequence[CodebookFilter], problems: Sequence[Problem]) -> None:
-        posteriors: dict[int, Posteriors] = {}
+        codes, posteriors = [], dict[int, Posteriors]()
         for f, problem in zip(filters, problems, strict=True):
-            f._learn(problem, posteriors.get(problem.seed))
-            if isinstance(f._code, PosteriorCode):
-                posteriors[problem.seed] = f._code.posteriors
+            f._check_parameters(problem)
+            codes.append(f._make_code(problem))
+        secrets = filters[0]._secrets(problems[0])
+        networks = [code for code in codes if isinstance(code, NetworkCode)]
+        if networks:
+            NetworkCode.fit_many(networks, problems, secrets)
+        for f, problem, code in zip(filters, problems, codes, strict=True):
+            if isinstance(code, PosteriorCode):
+                # posteriors do not depend on the weight: one fit serves all codes of a seed
+                code.adopt(posteriors.get(problem.seed))
+                code.fit(problem, secrets)
+                posteriors[problem.seed] = code.posteriors
+            f._become(problem, code)
 
-    def _learn(self, problem: Problem, posteriors: Posteriors | None = None) -> None:
-        self._check_parameters(problem)
+    def _learn(self, problem: Problem) -> None:
+        self._learn_many([self], [problem])
+
+    def _secrets(self, problem: Problem) -> Labels:
+        return _with_product(problem.sensitive) if self.joint else problem.sensitive
+
+    def _make_code(self, problem: Problem) -> PosteriorCode | NetworkCode:
         kind = self.features if self.features != "auto" else ("posterior" if problem.X.ndim == 2 else "raw")
-        secrets = _with_product(problem.sensitive) if self.joint else problem.sensitive
         weight = float(self.leakage_weight)
-        self._code: PosteriorCode | NetworkCode
         if kind == "posterior":
-            self._code = PosteriorCode(self.n_codes, weight, self.solver, self.n_folds, self.verbose, posteriors)
-        else:
-            self._code = NetworkCode(
-                self.n_codes,
-                weight,
-                self.network,
-                self.n_folds,
-                self.epochs,
-                self.batch_size,
-                self.learning_rate,
-                self.device,
-                self.verbose,
-            )
-        self._code.fit(problem, secrets)
-        self.n_codes_ = self._code.n_codes
-        self.start_, self.history_ = self._code.start, self._code.history
-        cells = self._code.training_cells()
+            return PosteriorCode(self.n_codes, weight, self.solver, self.n_folds, self.verbose)
+        return NetworkCode(
+            self.n_codes,
+            weight,
+            self.network,
+            self.n_folds,
+            self.epochs,
+            self.batch_size,
+            self.learning_rate,
+            self.device,
+            self.verbose,
+        )
+
+    def _state(self) -> dict[str, np.ndarray] | None:
+        if not isinstance(self._code, NetworkCode):
+            return None  # boosted trees are fitted again
+        history = [[line["epoch"], line["loss"], line.get("score", np.nan)] for line in self.history_]
+        return {"history": np.array(history), **{k: v.numpy() for k, v in self._code.net.state_dict().items()}}
+
+    def _adopt(self, problem: Problem, state: Mapping[str, np.ndarray]) -> None:
+        code = self._make_code(problem)
+        assert isinstance(code, NetworkCode)
+        code.problem, code.secrets = problem, self._secrets(problem)
+        code.net = code.make(problem.n_in, code.n_codes).double().eval()
+        code.net.load_state_dict({k: torch.as_tensor(v) for k, v in state.items() if k != "history"})
+        lines = [{"epoch": int(e), "loss": loss, "score": score} for e, loss, score in state["history"].tolist()]
+        code.history = [{k: v for k, v in line.items() if v == v} for line in lines]
+        self._become(problem, code)
+
+    def _become(self, problem: Problem, code: PosteriorCode | NetworkCode) -> None:
+        self._code = code
+        self.n_codes_ = code.n_codes
+        self.start_, self.history_ = code.start, code.history
+        cells = code.training_cells()
         self._set_prototypes(problem, cells)
         self._n_features_out = int(np.prod(np.shape(self.prototypes_)[1:])) if self.output != "code" else 1
         if np.unique(cells).size == 1:
             remedy = (
                 f"lower leakage_weight (now {self.leakage_weight})"
-                if len(secrets)
+                if len(problem.sensitive)
                 else "check that X tells anything about y, or pass more rows"
             )
             self._note(

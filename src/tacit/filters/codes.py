@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.cluster import KMeans
-from torch import Tensor, nn
+from torch import nn
 
 from tacit.dataset import allot, cross_folds
 from tacit.filters.base import Problem
 from tacit.filters.posterior import Posteriors
-from tacit.games.exact import closed_code, code_loss, hard_loss, label_mass, learn_linear_codes
-from tacit.games.stack import choose_device
-from tacit.games.training import Training
+from tacit.games.code_training import train_codes
+from tacit.games.exact import closed_code, hard_loss, label_mass, learn_linear_codes
+from tacit.games.stack import can_stack, choose_device
 from tacit.labels import Labels, joint_codes
 from tacit.nets.mlp import mlp
 
@@ -47,19 +47,14 @@ class PosteriorCode:
     cells; the one with the smallest loss on validation rows is trained again on all rows.
     """
 
-    def __init__(
-        self,
-        n_codes: int,
-        weight: float,
-        solver: str,
-        n_folds: int,
-        verbose: bool = False,
-        posteriors: Posteriors | None = None,
-    ) -> None:
+    def __init__(self, n_codes: int, weight: float, solver: str, n_folds: int, verbose: bool = False) -> None:
         self.n_codes, self.weight, self.solver, self.verbose = n_codes, weight, solver, verbose
-        # they do not depend on the weight: those of another code of the same problem will do
-        self.posteriors, self.fitted = posteriors or Posteriors(n_folds), posteriors is not None
+        self.posteriors, self.fitted = Posteriors(n_folds), False
         self.history: list[dict[str, Any]] = []
+
+    def adopt(self, posteriors: Posteriors | None) -> None:
+        """Use the posteriors of another code of the same problem and seed, if there is one."""
+        self.posteriors, self.fitted = posteriors or self.posteriors, posteriors is not None
 
     def fit(self, problem: Problem, secrets: Labels) -> None:
         both = side_by_side(problem.targets, secrets)
@@ -192,9 +187,8 @@ class PosteriorCode:
 class NetworkCode:
     """Cells chosen by a network on the records themselves, trained with Gumbel-softmax.
 
-    The first third of the epochs trains the cells of a class to stand for its probability, which
-    is the label-only code; the rest plays the game. Training rows are released by
-    networks of the same start, one per fold, trained when they are asked for.
+    See `tacit.games.code_training`. Training rows are released by networks of the same start, one per
+    fold, trained when they are asked for.
     """
 
     def __init__(
@@ -220,6 +214,21 @@ class NetworkCode:
     def fit(self, problem: Problem, secrets: Labels) -> None:
         self.problem, self.secrets = problem, secrets
         self.net, self.history = self._train(np.arange(len(problem.X)), problem.seed, self.checkpoint)
+
+    @staticmethod
+    def fit_many(codes: Sequence[NetworkCode], problems: Sequence[Problem], secrets: Labels) -> None:
+        """Codes that differ in weight and seed only, in one stack where their network allows it."""
+        first = codes[0]
+        if len(codes) == 1 or not can_stack(first.make(problems[0].n_in, first.n_codes)):
+            for code, problem in zip(codes, problems, strict=True):
+                code.fit(problem, secrets)
+            return
+        for code, problem in zip(codes, problems, strict=True):
+            code.problem, code.secrets = problem, secrets
+        rows = np.arange(len(problems[0].X))
+        trained = first._train_stack(rows, [c.weight for c in codes], [p.seed for p in problems], None)
+        for code, (net, history) in zip(codes, trained, strict=True):
+            code.net, code.history = net, history
 
     def cells(self, X: np.ndarray) -> np.ndarray:
         return _network_cells(self.net, X)
@@ -250,63 +259,34 @@ class NetworkCode:
     def _train(
         self, rows: np.ndarray, seed: int, checkpoint: str | Path | None
     ) -> tuple[nn.Module, list[dict[str, Any]]]:
+        return self._train_stack(rows, [self.weight], [seed], checkpoint)[0]
+
+    def _train_stack(
+        self, rows: np.ndarray, weights: Sequence[float], seeds: Sequence[int], checkpoint: str | Path | None
+    ) -> list[tuple[nn.Module, list[dict[str, Any]]]]:
         device = choose_device(self.device)
         problem = self.problem
-        X = torch.as_tensor(problem.X[rows], dtype=torch.float32, device=device)
         targets, secrets = problem.targets.take(rows), self.secrets.take(rows)
-        keep = [torch.as_tensor(m, dtype=torch.float32, device=device) for m in masses(targets, False)]
-        hide = [torch.as_tensor(m, dtype=torch.float32, device=device) for m in masses(secrets, True)]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            net = self.make(problem.n_in, self.n_codes).to(device)
-        adam = torch.optim.Adam(net.parameters(), lr=self.rate)
-        # the tables need large batches, or their I(z;s) is mostly bias
-        batch = min(self.batch_size or int(np.clip(len(rows) // 8, 64, 2048)), len(rows))
-        per_epoch = max(1, len(rows) // batch)
-        weight = torch.tensor([self.weight], device=device)
-        first = self.epochs * per_epoch // 3
-        training = Training(
-            {"net": net},
-            {"adam": adam},
-            self.epochs,
-            seed,
+        keep, hide = (
+            [torch.as_tensor(m, dtype=torch.float32, device=device) for m in masses(labels, balanced)]
+            for labels, balanced in ((targets, False), (secrets, True))
+        )
+        return train_codes(
+            lambda: self.make(problem.n_in, self.n_codes),
+            torch.as_tensor(problem.X[rows], dtype=torch.float32, device=device),
+            keep,
+            hide,
+            self.n_codes,
+            weights,
+            seeds,
+            epochs=self.epochs,
+            # the tables need large batches, or their I(z;s) is mostly bias
+            batch_size=self.batch_size or int(np.clip(len(rows) // 8, 64, 2048)),
+            rate=self.rate,
             checkpoint=checkpoint,
             identity=f"{self.identity} on {len(rows)} rows",
             verbose=self.verbose,
-            label="code",
         )
-        with training:
-            for epoch in training.epochs():
-                net.train()
-                order = torch.from_numpy(training.rng.permutation(len(rows))).to(device)
-                for i in range(per_epoch):
-                    now = order[i * batch : (i + 1) * batch]
-                    step = epoch * per_epoch + i
-                    logits = net(X[now])[None]
-                    here = [m[now] for m in keep], [m[now] for m in hide]
-                    if step < first:
-                        loss = _label_only_loss(logits, here[0], self.n_codes)
-                    else:
-                        done = (step - first) / (self.epochs * per_epoch - first)
-                        adam.param_groups[0]["lr"] = self.rate * (1 + np.cos(np.pi * done)) / 2
-                        uniform = torch.rand_like(logits).clamp(1e-9, 1 - 1e-7)
-                        q = torch.softmax((logits - (-uniform.log()).log()) / 0.3**done, dim=-1)
-                        loss = code_loss(q, *here, weight * min(1.0, 2 * done)).sum()
-                    adam.zero_grad()
-                    loss.backward()
-                    adam.step()
-                # of hard cells, as they are released; never the label-only start, whose game has not begun
-                playing = (epoch + 1) * per_epoch > first
-                score = -self._hard_loss(net, X, keep, hide) if playing else None
-                training.record(loss=loss.item(), score=score)
-        return net.cpu().double(), training.history
-
-    def _hard_loss(self, net: nn.Module, X: Tensor, keep: list[Tensor], hide: list[Tensor]) -> float:
-        net.eval()
-        with torch.no_grad():
-            cells = torch.cat([net(part).argmax(-1) for part in X.split(8192)])
-            q = nn.functional.one_hot(cells, self.n_codes).to(X.dtype)[None]
-            return code_loss(q, keep, hide, torch.tensor([self.weight], device=X.device)).item()
 
 
 def wide_mlp(n_in: Any, n_out: int) -> nn.Module:
@@ -322,26 +302,6 @@ def _network_cells(net: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarr
         return np.concatenate(
             [net(torch.from_numpy(X[i : i + chunk])).argmax(-1).numpy() for i in range(0, len(X), chunk)]
         )
-
-
-def _label_only_loss(logits: torch.Tensor, keep: list[torch.Tensor], n_codes: int) -> torch.Tensor:
-    """Cross-entropy of the targets where cell z stands for the class z mod m of each target in turn."""
-    logs = torch.log_softmax(logits, dim=-1)
-    loss = logits.new_zeros(())
-    divide = 1
-    for mass in keep:
-        of_class = (torch.arange(n_codes, device=logits.device) // divide) % mass.shape[-1]
-        member = torch.nn.functional.one_hot(of_class, mass.shape[-1]).bool()
-        per_class = torch.stack(
-            [
-                logs[..., member[:, c]].logsumexp(-1) if member[:, c].any() else logs[..., 0] - 20
-                for c in range(mass.shape[-1])
-            ],
-            dim=-1,
-        )
-        loss = loss - (mass * per_class).sum() / mass.sum().clamp_min(1e-9)
-        divide *= mass.shape[-1]
-    return loss
 
 
 def _confidence_cells(widths: Sequence[int], n_codes: int) -> np.ndarray:

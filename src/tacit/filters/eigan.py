@@ -20,7 +20,7 @@ from tacit.dataset import cross_folds
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.games.replay import replayed
-from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
+from tacit.games.stack import Batches, Stack, can_stack, choose_batch_size, choose_device
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
 from tacit.release.noise import Noise, mechanism
@@ -108,9 +108,14 @@ class EIGAN(Filter):
 
     @staticmethod
     def _learn_many(filters: Sequence[EIGAN], problems: Sequence[Problem]) -> None:
+        first = filters[0]
         for f in filters:
             f._check_parameters()
-        game = play(filters[0], problems[0], [f.alpha for f in filters], [p.seed for p in problems])
+        if len(filters) > 1 and not can_stack((first.encoder or one_hidden)(problems[0].n_in, first.n_components)):
+            for f, problem in zip(filters, problems, strict=True):
+                f._learn(problem)
+            return
+        game = play(first, problems[0], [f.alpha for f in filters], [p.seed for p in problems])
         for g, (f, problem) in enumerate(zip(filters, problems, strict=True)):
             f._become(problem, game.encoders.module(g).double(), game.history[g])
 

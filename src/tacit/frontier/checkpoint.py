@@ -34,18 +34,18 @@ class Folder:
 
     def agree_on(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the plan, or refuse a folder that belongs to another; a resumed run repeats the old one's groups."""
-        plan = json.loads(json.dumps({"format": FORMAT, **plan}))
+        ours: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **plan}))
         path = self.path / "plan.json"
         if not path.exists():
-            write_whole(path, json.dumps(plan, indent=1))
-            return plan
+            write_whole(path, json.dumps(ours, indent=1))
+            return ours
         try:
-            earlier = json.loads(path.read_text())
+            earlier: dict[str, Any] = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read ({error}); name another folder") from None
-        for key in plan:
+        for key in ours:
             # how points were grouped is kept from the first run: bits may depend on it
-            if key != "groups" and earlier.get(key) != plan[key]:
+            if key != "groups" and earlier.get(key) != ours[key]:
                 raise InputError(
                     f"{self.path} belongs to a frontier with other {key}; name another folder, or delete this one"
                 )

@@ -101,9 +101,15 @@ class Frontier:
         return pd.DataFrame(rows)
 
     def pareto(self) -> list[Traced]:
-        """Points that no other beats in every target and every secret, most leaking first."""
+        """Points that no other beats in every target and every secret, most leaking first.
+
+        An attacker below guessing is one that guesses: such leakages are equal.
+        """
         axes = np.array(
-            [[*(r.value for r in t.utility.values()), *(-r.value for r in t.leakage.values())] for t in self.traced]
+            [
+                [*(r.value for r in t.utility.values()), *(-max(r.value, r.guessing) for r in t.leakage.values())]
+                for t in self.traced
+            ]
         )
         beaten = [bool(((axes >= own).all(axis=1) & (axes > own).any(axis=1)).any()) for own in axes]
         kept = [t for t, lost in zip(self.traced, beaten, strict=True) if not lost]
@@ -130,7 +136,7 @@ class Frontier:
         min_utility : by target, the accuracy that must be kept
         certified : only certificates count
         """
-        return self.build(self.find(max_leakage, min_utility, certified), certified)
+        return self.build(self.find(max_leakage, min_utility, certified))
 
     def find(
         self,
@@ -165,9 +171,9 @@ class Frontier:
             raise RequirementNotMet(self._infeasible(near, most, least, certified))
         if most:
             return max(feasible, key=lambda t: float(np.mean([r.value for r in t.utility.values()])))
-        return min(feasible, key=lambda t: float(np.mean([t.upper(s, certified) for s in self.secrets])))  # type: ignore[arg-type]
+        return min(feasible, key=lambda t: float(np.mean([t.upper(s, certified) for s in self.secrets])))
 
-    def build(self, traced: Traced, certified: bool = False) -> Any:
+    def build(self, traced: Traced) -> Any:
         """The fitted filter of a point, with its ``report_``."""
         f = self.fitted(traced.point)
         f.report_ = self.report(traced)

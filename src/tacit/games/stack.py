@@ -47,7 +47,8 @@ class Stack:
         self.size = len(modules)
         self.alone = modules[0] if self.size == 1 else None  # one game needs no stacking: any module will do
         if self.alone is None:
-            self.params, self.buffers = stack_module_state(modules)
+            params, self.buffers = stack_module_state(modules)
+            self.params: dict[str, Tensor] = {name: nn.Parameter(value.detach()) for name, value in params.items()}
             self.skeleton = copy.deepcopy(modules[0]).to("meta")
 
     def parameters(self) -> list[Tensor]:
@@ -74,6 +75,12 @@ class Stack:
         state = {**self.params, **self.buffers}
         module.load_state_dict({name: value[game].detach().cpu() for name, value in state.items()})
         return module.eval()
+
+
+def can_stack(module: nn.Module) -> bool:
+    """Whether networks like this train in a stack as they would alone: no state of batches, no randomness inside."""
+    apart = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.modules.rnn.RNNBase)
+    return not any(isinstance(m, apart) for m in module.modules())
 
 
 class Batches:

@@ -116,7 +116,7 @@ class Training:
     def epochs(self) -> Iterator[int]:
         """The epochs that are left. After each, the state is written to the checkpoint."""
         for epoch in range(self._done, self.n_epochs):
-            torch.manual_seed(int(np.random.SeedSequence((self.seed, epoch)).generate_state(1, np.uint64)[0] >> 1))
+            torch.manual_seed(epoch_seed(self.seed, epoch))
             self.rng = np.random.default_rng((self.seed, epoch, 7))
             yield epoch
             self._done = epoch + 1
@@ -127,7 +127,7 @@ class Training:
                 told = ", ".join(f"{k} {v:.3f}" for k, v in last.items() if k != "epoch" and isinstance(v, float))
                 self._bar.update(self._task, completed=self._done, description=f"{self._label}: {told}")
 
-    def record(self, *, score: float | None = None, **losses: float) -> None:
+    def record(self, *, score: float | None = None, **losses: Any) -> None:
         """Note this epoch's figures; the state with the highest score is kept for the end."""
         epoch = self._done
         self.history.append({"epoch": epoch, **losses, **({} if score is None else {"score": score})})
@@ -184,6 +184,11 @@ class Training:
                 number, field = key.split("/", 1)
                 states.setdefault(int(number), {})[field] = value
             optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """The seed of torch's generator in one epoch of a training."""
+    return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0] >> 1)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
