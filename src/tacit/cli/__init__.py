@@ -137,6 +137,57 @@ def profile(
     run(console, model, figure, as_json, repeats)
 
 
+@app.command()
+def frontier(
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
+    sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")],
+    unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is no input (repeat for several).")] = None,
+    bins: Annotated[int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")] = None,
+    filter_name: Annotated[
+        list[str] | None, typer.Option("--filter", help="codebook, eigan, ... (repeat: several in one picture).")
+    ] = None,
+    values: Annotated[str, typer.Option(help="How many knob values, or the values: 0,.5,2.")] = "8",
+    seeds: Annotated[int, typer.Option(help="How many seeds for every value.")] = 3,
+    attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder of finished points; run again to go on.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Page to write, such as curve.html.")] = None,
+    choose: Annotated[
+        list[str] | None, typer.Option(help="'sex<=.55' or 'income>=.84' (repeat): the best point that keeps it.")
+    ] = None,
+    certified: Annotated[bool, typer.Option(help="With --choose: only certificates count.")] = False,
+    save: Annotated[Path | None, typer.Option(help="With --choose: write the filter as NAME.tacit.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
+) -> None:
+    """Trace utility against leakage for a table, and choose a point by what you can accept. Exit 3: no point does."""
+    from tacit.cli.frontier import run
+
+    run(
+        console,
+        table,
+        target,
+        sensitive,
+        unit,
+        drop or [],
+        bins,
+        filter_name or ["codebook"],
+        values,
+        seeds,
+        attackers,
+        checkpoint,
+        out,
+        choose or [],
+        certified,
+        save,
+        jobs,
+        device,
+        seed,
+    )
+
+
 @data_app.command("list")
 def data_list() -> None:
     """All data sets: rows, targets, sensitive attributes, licence, and whether they are here."""

@@ -349,8 +349,10 @@ class Game:
 
 def play(f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> Game:
     """Train one game per (alpha, seed) pair, all in one stack."""
-    game = Game(f, problem, alphas, seeds)
-    game.train(f.epochs, f.verbose)
+    with torch.random.fork_rng():
+        torch.manual_seed(int(seeds[0]))  # for layers of the user's that draw, such as dropout
+        game = Game(f, problem, alphas, seeds)
+        game.train(f.epochs, f.verbose)
     return game
 
 

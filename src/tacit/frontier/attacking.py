@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ def audit_point(
     """Attack one point's releases, which lie in the folder; the results go there too."""
     if folder.has("audited", number):
         return number
+    began = time.perf_counter()
     arrays, _ = folder.read("trained", number)
     fresh_a, fresh_t = arrays["fresh/attack"].astype(bool), arrays["fresh/test"].astype(bool)
     if "cells" in arrays:
@@ -42,7 +44,7 @@ def audit_point(
     else:
         Za, Zt = arrays["attack"], arrays["test"]
     parts = Za[fresh_a], attack.take(fresh_a), Zt[fresh_t], test.take(fresh_t)
-    out: dict[str, dict[str, Any]] = {}
+    out: dict[str, Any] = {}
     right: dict[str, np.ndarray] = {}
     for side, role, headline in (("y", "utility", "accuracy"), ("sensitive", "leakage", "balanced_accuracy")):
         # every statement of the curve holds together with the others
@@ -57,6 +59,7 @@ def audit_point(
             rows = np.full(len(test), 2, dtype=np.uint8)
             rows[np.flatnonzero(fresh_t)[contest.rows]] = p.argmax(1) == contest.yt
             right[f"{role}/{contest.attribute}"] = rows
+    out["seconds"] = round(time.perf_counter() - began, 1)
     folder.write("audited", number, right, out)
     return number
 

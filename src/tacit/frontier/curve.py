@@ -34,6 +34,7 @@ class Traced:
     bound: Mapping[str, float | None]
     notes: tuple[str, ...]
     right: Mapping[str, np.ndarray]  # by row of `test`: 1 right, 0 wrong, 2 unknown
+    seconds: float  # the audit took
 
     def upper(self, secret: str, certified: bool) -> float | None:
         """What the leakage is at most: by certificate, else (unless only that counts) by the audit's interval."""
@@ -207,6 +208,7 @@ class Frontier:
                 "rows": dict(self.rows),
                 "alongside": [],
                 "candidates": self.candidates,
+                "seconds": traced.seconds,
                 **provenance(),
             },
         )

@@ -181,4 +181,5 @@ def _read(folder: Folder, point: Point) -> Traced:
         bound=trained["bound"],
         notes=tuple(trained["notes"]),
         right=right,
+        seconds=results["seconds"],
     )

@@ -1,0 +1,115 @@
+"""`tacit frontier`: trace the trade-off curves of several filters for a table, and choose by what is acceptable."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+import tacit
+from tacit.cli.fit import _filter, _write_key
+from tacit.cli.tables import progress
+from tacit.errors import InputError
+
+
+def run(
+    console: Console,
+    path: Path,
+    target: list[str],
+    sensitive: list[str],
+    unit: str | None,
+    drop: list[str],
+    bins: int | None,
+    filter_names: list[str],
+    values: str,
+    seeds: int,
+    attackers: str,
+    checkpoint: Path | None,
+    out: Path | None,
+    choose: list[str],
+    certified: bool,
+    save: Path | None,
+    jobs: int | None,
+    device: str,
+    seed: int,
+) -> None:
+    wishes = [wish(text) for text in choose]
+    if (save is not None or certified) and not wishes:
+        raise InputError("--save and --certified go with --choose, such as --choose 'sex<=.55'")
+    if save is not None and save.suffix != ".tacit":
+        raise InputError(f"a bundle is called NAME.tacit; found {save.name!r}")
+    data = tacit.read_table(path, target, sensitive, unit, drop, bins)
+    for name, sign, _ in wishes:
+        known = sensitive if sign == "<=" else target
+        if name not in known:
+            raise InputError(f"--choose {name}{sign}...: {name!r} is not among {', '.join(known)}")
+    filters = {name: _filter(name, None, seed) for name in dict.fromkeys(filter_names)}
+    train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
+    with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", tacit.TacitWarning)
+        task = bar.add_task("", total=None)
+        front = tacit.frontier(
+            filters,
+            train,
+            attack,
+            test,
+            _values(values),
+            seeds,
+            attackers,
+            checkpoint=checkpoint,
+            device=device,
+            jobs=jobs,
+            tell=lambda what, done, of: bar.update(task, description=f"{what} {done}/{of}", completed=done, total=of),
+        )
+    for warning in sorted({str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}):
+        console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)
+    console.print(front, highlight=False)
+    if out is not None:
+        console.print(f"Page: {front.to_html(out)}", highlight=False, markup=False, soft_wrap=True)
+    if wishes:
+        _choose(console, front, wishes, certified, save)
+
+
+def _choose(
+    console: Console, front: Any, wishes: list[tuple[str, str, float]], certified: bool, save: Path | None
+) -> None:
+    most, least = ({name: v for name, sign, v in wishes if sign == s} for s in ("<=", ">="))
+    point = front.find(most, least, certified)
+    report = front.report(point)
+    console.print(f"\nChosen: [bold]{escape(str(point.point))}[/bold]", highlight=False)
+    for name in report.leakage:
+        console.print(report.sentence(name), highlight=False, markup=False)
+    if save is None:
+        return
+    best = front.build(point)
+    console.print(f"Bundle: {tacit.save(best, save)}", highlight=False, markup=False, soft_wrap=True)
+    if best.noise_key is not None:
+        key = save.with_suffix(".key")
+        _write_key(key, best.noise_key)
+        console.print(f"Noise key: {key} (secret: whoever has it can take the noise off)", highlight=False)
+
+
+def wish(text: str) -> tuple[str, str, float]:
+    """ "sex<=.55" -> ("sex", "<=", .55)
+
+    Examples
+    --------
+    >>> wish("income >= .84")
+    ('income', '>=', 0.84)
+    """
+    found = re.fullmatch(r"\s*(.+?)\s*(<=|>=)\s*(\d*\.?\d+)\s*", text)
+    if found is None:
+        raise InputError(f"--choose takes NAME<=BOUND (a leakage) or NAME>=BOUND (a utility); found {text!r}")
+    return found[1], found[2], float(found[3])
+
+
+def _values(text: str) -> int | list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",")]
+        return int(text) if len(numbers) == 1 and text.strip().isdigit() else numbers
+    except ValueError:
+        raise InputError(f"--values takes how many (8) or the values (0,.5,2); found {text!r}") from None
