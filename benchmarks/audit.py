@@ -1,6 +1,7 @@
 """How long the audit's presets take, and what they find, on data of the stated sizes.
 
     python benchmarks/audit.py [--only quick]
+    python benchmarks/audit.py --scaling      (the strong preset's time against rows and against classes)
 
 45,000 rows x 8 columns with a binary secret, and 10,000 x 50 with 30 classes (Gaussian classes, two thirds
 of the rows to learn from, one third to test), leakage alone; then the whole audit (utility, floor, limit,
@@ -33,6 +34,8 @@ LIMITS = {
 }
 
 
+ROWS = (3_000, 10_000, 30_000, 100_000)  # x 8 columns, 2 classes
+CLASSES = (2, 8, 32)  # in 6,000 rows x 8 columns
 REAL = (("quick", "adult", 8, None), ("strong", "adult", 8, 90), ("strong", "uci_har", 50, 90))
 
 
@@ -50,17 +53,19 @@ def measure(name: str, limit: int | None, *arguments: Any, **options: Any) -> di
 def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--only", default="")
-    only = arguments.parse_args().only
-    results = {}
+    arguments.add_argument("--scaling", action="store_true")
+    chosen = arguments.parse_args()
+    only = chosen.only
+    out = Path(__file__).with_suffix(".json")
+    results = json.loads(out.read_text()) if out.exists() else {}
+    if chosen.scaling:
+        results["strong, scaling"] = scaling()
+        out.write_text(json.dumps(results, indent=1))
+        return
     for (preset, size), limit in LIMITS.items():
         if only not in preset:
             continue
-        n, d, m = SIZES[size]
-        rng = np.random.default_rng(0)
-        s = rng.integers(m, size=n)
-        X = rng.standard_normal((n, d)) + 0.25 * rng.standard_normal((m, d))[s]
-        X[:, 0] *= 1 + (s == 0)  # something a linear attacker cannot see
-        attack, test = Dataset(X, None, s).split((2 / 3, 1 / 3))
+        attack, test = made_up(*SIZES[size])
         name = f"{preset}, {size}"
         results[name] = measure(name, limit, (attack.X, test.X), attack, test, preset, floor=False, reconstruct=False)
     for preset, data_set, components, limit in REAL:
@@ -72,7 +77,32 @@ def main() -> None:
         pair = tuple(pca.transform(encoder.transform(part.X)) for part in (attack, test))
         name = f"{preset}, {data_set}, whole audit"
         results[name] = measure(name, limit, pair, attack, test, preset)
-    Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=1))
+    out.write_text(json.dumps(results, indent=1))
+
+
+def made_up(n: int, d: int, m: int) -> tuple[Dataset, ...]:
+    rng = np.random.default_rng(0)
+    s = rng.integers(m, size=n)
+    X = rng.standard_normal((n, d)) + 0.25 * rng.standard_normal((m, d))[s]
+    X[:, 0] *= 1 + (s == 0)  # something a linear attacker cannot see
+    return Dataset(X, None, s).split((2 / 3, 1 / 3))
+
+
+def scaling() -> dict[str, Any]:
+    """Seconds of a processor against rows and classes, with the slope of their logarithms between neighbours."""
+    results: dict[str, Any] = {}
+    for what, sizes in (("rows", [(n, 8, 2) for n in ROWS]), ("classes", [(6_000, 8, m) for m in CLASSES])):
+        points = []
+        for n, d, m in sizes:
+            attack, test = made_up(n, d, m)
+            name = f"strong, {n:,} x {d}, {m} classes"
+            found = measure(name, None, (attack.X, test.X), attack, test, "strong", floor=False, reconstruct=False)
+            points.append({"size": n if what == "rows" else m, **found})
+        logs = np.log([[p["size"], p["cpu_seconds"]] for p in points])
+        slopes = (np.diff(logs[:, 1]) / np.diff(logs[:, 0])).round(2).tolist()
+        print(f"strong by {what}: exponents {slopes} (an attacker learns from 30,000 rows at most)", flush=True)
+        results[what] = {"points": points, "exponents": slopes}
+    return results
 
 
 if __name__ == "__main__":
