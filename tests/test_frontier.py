@@ -410,6 +410,30 @@ def test_the_command_line_traces_chooses_and_saves(tmp_path):
     assert run("--choose", "s=.1").returncode == 2
 
 
+def test_rows_streamed_from_parquet_train_the_same_filters(tmp_path, monkeypatch):
+    data = people()
+    table = pd.DataFrame(data.X, columns=list("abcde")).assign(word=np.where(data.X[:, 0] > 1, "up", "down"))
+    parts = tacit.Dataset(table, data.y, data.sensitive).split((0.4, 0.3, 0.3), seed=0)
+    pd.concat([parts[0].X, parts[0].y, parts[0].sensitive], axis=1).assign(more=1).to_parquet(
+        tmp_path / "train.parquet"
+    )
+    monkeypatch.setattr("tacit.frontier.streaming.AT_ONCE", 100)  # several reads
+    settings = {"values": [0.3, 0.7], "seeds": 1, **QUICKLY}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        f = tacit.EIGAN(2, epochs=2)
+        streamed = tacit.frontier(f, tmp_path / "train.parquet", *parts[1:], checkpoint=tmp_path / "c", **settings)
+        in_memory = tacit.frontier(f, *parts, **settings)
+    pd.testing.assert_frame_equal(streamed.table(), in_memory.table(), check_exact=True)
+    assert streamed.rows["train"] == len(parts[0])
+    assert streamed.choose(max_leakage={"s": 1.0}).seen(parts[0].X).all()
+    with pytest.raises(InputError, match="CodebookFilter needs its rows in memory"):
+        tacit.frontier(tacit.CodebookFilter(), tmp_path / "train.parquet", *parts[1:], **settings)
+    parts[0].X.assign(y=parts[0].y["y"]).to_parquet(tmp_path / "less.parquet")
+    with pytest.raises(InputError, match="has no column 's'"):
+        tacit.frontier(f, tmp_path / "less.parquet", *parts[1:], **settings)
+
+
 def test_steps_are_replayed_in_order_on_any_device():
     seen = []
     go = replayed(lambda x: seen.append(float(x)) or seen[-1], lambda: (torch.tensor(len(seen)),), torch.device("cpu"))

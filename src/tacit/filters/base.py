@@ -58,6 +58,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     knob: ClassVar[Knob]
     needs_target: ClassVar[bool] = True  # False: `fit` works without y
+    streams: ClassVar[bool] = False  # True: `_learn` reads its records batch by batch, so they may lie in a file
     encoder_: Any  # set by fit
     random_state: Any
 

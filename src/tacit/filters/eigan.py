@@ -61,6 +61,7 @@ class EIGAN(Filter):
     (400, 2)
     """
 
+    streams = True  # learns from records that lie in a mapped file
     knob = Knob("alpha", utility_rises=True, values=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9))
 
     def __init__(
@@ -401,5 +402,6 @@ def head(n_in: Any, n_out: int) -> nn.Module:
 
 def _encode(encoder: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
     with torch.no_grad():
-        parts = [torch.tanh(encoder(torch.from_numpy(X[i : i + chunk]))).numpy() for i in range(0, len(X), chunk)]
+        rows = (np.asarray(X[i : i + chunk], dtype=np.float64) for i in range(0, len(X), chunk))
+        parts = [torch.tanh(encoder(torch.from_numpy(part))).numpy() for part in rows]
     return np.concatenate(parts)

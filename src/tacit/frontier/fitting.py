@@ -19,11 +19,15 @@ from tacit.errors import InputError
 from tacit.filters.base import Filter
 from tacit.frontier.checkpoint import Folder
 from tacit.frontier.points import Point
+from tacit.frontier.streaming import StreamedTable
+
+Rows = Dataset | StreamedTable
 
 
-def fit_points(template: Any, points: Sequence[Point], train: Dataset) -> list[Any]:
+def fit_points(template: Any, points: Sequence[Point], train: Rows) -> list[Any]:
     """The fitted filters of points that learn together."""
     if not isinstance(template, Filter):
+        assert isinstance(train, Dataset)
         return [_fit_other(template, p, train) for p in points]
     filters, problems = _prepared(template, points, train)
     type(template)._learn_many(filters, problems)
@@ -33,7 +37,7 @@ def fit_points(template: Any, points: Sequence[Point], train: Dataset) -> list[A
 def train_group(
     template: Any,
     points: Sequence[Point],
-    train: Dataset,
+    train: Rows,
     attack: Dataset,
     test: Dataset,
     folder: Folder,
@@ -50,7 +54,7 @@ def train_group(
     return list(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
 
 
-def restore(template: Any, point: Point, train: Dataset, attack: Dataset, test: Dataset, folder: Folder) -> Any:
+def restore(template: Any, point: Point, train: Rows, attack: Dataset, test: Dataset, folder: Folder) -> Any:
     """The fitted filter of a point: from its weights, or fitted again with the same seed; its releases are compared."""
     arrays, _ = folder.read("trained", point.number)
     state = {k.removeprefix("state/"): v for k, v in arrays.items() if k.startswith("state/")}
@@ -74,10 +78,13 @@ def restore(template: Any, point: Point, train: Dataset, attack: Dataset, test: 
     return f
 
 
-def _prepared(template: Filter, points: Sequence[Point], train: Dataset) -> tuple[list[Any], list[Any]]:
+def _prepared(template: Filter, points: Sequence[Point], train: Rows) -> tuple[list[Any], list[Any]]:
     """Unfitted twins that share one reading of the data, and the problem of each."""
     first = clone(template)
-    problem = first._prepare(train.X, train.y if len(train.y.columns) else None, train.sensitive, train.units_of())
+    if isinstance(train, StreamedTable):
+        problem = train.prepare(first)
+    else:
+        problem = first._prepare(train.X, train.y if len(train.y.columns) else None, train.sensitive, train.units_of())
     filters = []
     for p in points:
         twin = copy.copy(first).set_params(**_setting(first, p))

@@ -23,12 +23,13 @@ from tacit.frontier.curve import Frontier, Traced
 from tacit.frontier.fitting import restore, train_group
 from tacit.frontier.points import GAMES_ON_CPU, GAMES_ON_GPU, Point, groups, lay_out, name_filters
 from tacit.frontier.reference import read_reference, write_reference
+from tacit.frontier.streaming import StreamedTable, stream
 from tacit.release.saving import _plain
 
 
 def frontier(
     filter: Any,
-    train: Dataset,
+    train: Dataset | str | Path,
     attack: Dataset,
     test: Dataset,
     values: Any = 8,
@@ -54,7 +55,8 @@ def frontier(
     ----------
     filter : a filter or a scikit-learn transformer; several in a list or by name in a mapping
     train, attack, test : the filter learns from `train`; attackers learn from `attack` and are measured on `test`;
-        certificates count both
+        certificates count both. For `EIGAN`, `train` may be the path of a Parquet file larger than memory, with the
+        columns of `attack`; mini-batches are then read from disk
     values : how many values, spread over the filter's usual ones, or the values themselves (a mapping from
         filter name to either, where there are several filters)
     seeds : how many, or the seeds themselves
@@ -81,8 +83,8 @@ def frontier(
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, such as 0.95; found {level!r}")
     check_number("jobs", jobs, 1, whole=True, optional=True)
-    if not isinstance(train, Dataset):
-        raise InputError(f"`train` is a {type(train).__name__}; pass a tacit.Dataset (X with targets and secrets)")
+    if not isinstance(train, Dataset | str | Path):
+        raise InputError(f"`train` is a {type(train).__name__}; pass a tacit.Dataset, or a Parquet file's path")
     check_pair(attack, test)
     if not len(test.y.columns) or not len(test.sensitive.columns):
         raise InputError("a frontier needs at least one target and one sensitive attribute; the data has none")
@@ -94,6 +96,14 @@ def frontier(
     together = groups(filters, points, GAMES_ON_GPU if on_gpu else GAMES_ON_CPU)
     temporary = tempfile.TemporaryDirectory(prefix="tacit-frontier-") if checkpoint is None else None
     folder = Folder(temporary.name if temporary else str(checkpoint))
+    rows: Dataset | StreamedTable
+    if isinstance(train, Dataset):
+        rows, sample, identity = train, train, data_identity(train, attack, test)
+    else:
+        if other := [n for n, f in filters.items() if not getattr(f, "streams", False)]:
+            raise InputError(f"{other[0]} needs its rows in memory: pass `train` as a Dataset (EIGAN can stream)")
+        rows = stream(train, attack, folder.path)
+        sample, identity = rows.sample, rows.identity + data_identity(attack, test)
     plan = folder.agree_on(
         {
             "version": __version__,
@@ -102,7 +112,7 @@ def frontier(
             },
             "points": [[p.filter, p.knob, p.value, p.seed] for p in points],
             "settings": {"attackers": _plain(attackers), "level": level, "limit": limit, "rows": MOST_ROWS},
-            "data": data_identity(train, attack, test),
+            "data": identity,
             "groups": [[p.number for p in group] for group in together],
         }
     )
@@ -111,19 +121,19 @@ def frontier(
     share = (folder, len(points), level)
     told = _run(
         "training",
-        [delayed(train_group)(filters[g[0].filter], g, train, attack, test, *share) for g in together],
+        [delayed(train_group)(filters[g[0].filter], g, rows, attack, test, *share) for g in together],
         [len(g) for g in together],
         1 if on_gpu else jobs,
         say,
     )
     for text in dict.fromkeys(line for lines in told for line in lines):
         warnings.warn(text, TacitWarning, stacklevel=2)
-    work: list[Any] = [delayed(write_reference)(train, attack, test, *share, limit)]
+    work: list[Any] = [delayed(write_reference)(sample, attack, test, *share, limit)]
     work += [delayed(audit_point)(p.number, attack, test, folder, attackers, *share[1:], 0) for p in points]
     _run("attacking", work, [1] * len(work), jobs, say)
 
     def fitted(point: Point) -> Any:
-        return restore(filters[point.filter], point, train, attack, test, folder)
+        return restore(filters[point.filter], point, rows, attack, test, folder)
 
     return Frontier(
         traced=tuple(_read(folder, p) for p in points),
@@ -131,7 +141,7 @@ def frontier(
         level=level,
         attackers=attackers if isinstance(attackers, str) else ", ".join(resolve(attackers)),
         reference=read_reference(folder),
-        rows={"train": len(train), "attack": len(attack), "test": len(test)},
+        rows={"train": len(rows), "attack": len(attack), "test": len(test)},
         candidates=len(points),
         fitted=fitted,
         _keep=temporary,
