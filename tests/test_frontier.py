@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 import browser
 import tacit
 from tacit.errors import InputError, RequirementNotMet, TacitWarning
-from tacit.filters.eigan import Game
+from tacit.filters.eigan import Game, play
 from tacit.frontier.curve import _area
 from tacit.frontier.fitting import fit_points
 from tacit.frontier.points import Point, grid, groups, lay_out
@@ -68,7 +68,7 @@ def front(parts):
 @pytest.mark.parametrize("dtype, close", [(torch.float32, 1e-4), (torch.float64, 1e-10)])
 def test_stacked_eigan_games_equal_games_one_by_one(parts, dtype, close):
     """Same initial weights, batches and noise; 50 rounds; seeds are shared by some games."""
-    f = tacit.EIGAN(3, noise=0.2, batch_size=64, adversary_steps=2)
+    f = tacit.EIGAN(3, noise=0.2, batch_size=64, adversary_steps=1)
     problem = f._prepare(parts[0].X, parts[0].y, parts[0].sensitive, None)
     alphas, seeds = [0.2, 0.5, 0.8, 0.5], [11, 11, 12, 12]
     together = Game(f, problem, alphas, seeds, dtype)
@@ -115,7 +115,7 @@ def dropping(n_in, n_out):
 @pytest.mark.parametrize(
     "template, knob",
     [
-        (tacit.CodebookFilter(4, n_folds=2), "leakage_weight"),
+        (RULE, "leakage_weight"),
         (tacit.CodebookFilter(4, features="raw", epochs=3), "leakage_weight"),
         (tacit.EIGAN(2, epochs=1), "alpha"),
         (tacit.EIGAN(2, epochs=1, encoder=dropping), "alpha"),
@@ -139,6 +139,24 @@ def test_stacks_are_cut_into_chunks():
     assert [[p.seed for p in g] for g in groups({"f": tacit.CodebookFilter()}, codes, 3)] == [[0] * 3, [1] * 3]
 
 
+def test_stacks_that_do_not_fit_in_memory_are_cut(parts, monkeypatch):
+    f = tacit.EIGAN(2, epochs=1)
+    problem = f._prepare(parts[0].X, parts[0].y, parts[0].sensitive, None)
+    assert f._games_that_fit(problem) > 100
+    pages = 4_000_000 * 2 // os.sysconf("SC_PAGE_SIZE")  # 4 MB to spend
+    real = os.sysconf
+    monkeypatch.setattr(os, "sysconf", lambda name: pages if name == "SC_AVPHYS_PAGES" else real(name))
+    few = f._games_that_fit(problem)
+    assert 1 <= few < 20
+    played = []
+    monkeypatch.setattr("tacit.filters.eigan.play", lambda *args: played.append(len(args[2])) or play(*args))
+    points = [Point(i, "f", "alpha", 0.5, i) for i in range(few + 1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert len(fit_points(f, points, parts[0])) == few + 1
+    assert played == [few, 1]
+
+
 def test_a_missing_gpu_is_said(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.warns(TacitWarning, match="no GPU here; the CPU is used"):
@@ -159,7 +177,7 @@ def test_points_report_fresh_attackers_never_the_training_adversary(parts):
         f = fit_points(lazy, [traced.point], parts[0])[0]
     told = f.history_[-1]["adversary s"]
     assert told == pytest.approx(np.log(2), abs=0.05)  # the training adversary: a coin
-    assert traced.leakage["s"].low > 0.6
+    assert traced.leakage["s"].low > 0.55
     again = tacit.audit(f, parts[1], parts[2], floor=False)
     assert traced.leakage["s"].value == pytest.approx(again.leakage["s"].value, abs=0.02)
 
@@ -261,7 +279,8 @@ def test_the_area_is_that_of_the_staircase():
 
 def test_a_better_curve_has_more_volume_and_is_superior(parts):
     """Codes that see the records against codes that see noise."""
-    blind = [tacit.Dataset(np.random.default_rng(0).standard_normal((len(p), 5)), p.y, p.sensitive) for p in parts]
+    rng = np.random.default_rng(0)
+    blind = [tacit.Dataset(rng.standard_normal((len(p), 5)), p.y, p.sensitive) for p in parts]
     seeing, guessing = (trace(p, values=[0.0, 0.1], seeds=1) for p in (parts, blind))
     assert seeing.hypervolume().low > guessing.hypervolume().high
 
@@ -307,7 +326,7 @@ def test_several_filters_make_one_picture(parts, tmp_path):
 def test_after_kill_9_the_table_is_identical(parts, tmp_path):
     """Killed after the second half-point written, and again later; each time it goes on where it was."""
     whole = trace(parts, tmp_path / "whole").table()
-    for after in (2, 6):
+    for after in (2, 9):  # among the first group's points; then (all are trained again or kept) among the audits
         code = f"""
         import os, signal, sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -388,7 +407,7 @@ def test_the_command_line_traces_chooses_and_saves(tmp_path):
     table = pd.DataFrame(data.X, columns=list("abcde")).assign(y=data.y["y"], s=data.sensitive["s"])
     table.to_parquet(tmp_path / "people.parquet")
     roles = ["--target", "y", "--sensitive", "s", "--filter", "codebook", "--filter", "linear-arl"]
-    settings = ["--values", "2", "--seeds", "1", "--attackers", "quick", "--jobs", "1"]
+    settings = ["--values", "0.1", "--seeds", "1", "--attackers", "quick", "--jobs", "1"]
     where = ["--checkpoint", str(tmp_path / "c"), "--out", str(tmp_path / "curve.html")]
 
     def run(*more):

@@ -20,7 +20,7 @@ from tacit.dataset import cross_folds
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.games.replay import replayed
-from tacit.games.stack import Batches, Stack, can_stack, choose_batch_size, choose_device
+from tacit.games.stack import Batches, Stack, can_stack, choose_batch_size, choose_device, games_that_fit
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
 from tacit.release.noise import Noise, mechanism
@@ -116,9 +116,22 @@ class EIGAN(Filter):
             for f, problem in zip(filters, problems, strict=True):
                 f._learn(problem)
             return
-        game = play(first, problems[0], [f.alpha for f in filters], [p.seed for p in problems])
-        for g, (f, problem) in enumerate(zip(filters, problems, strict=True)):
-            f._become(problem, game.encoders.module(g).double(), game.history[g])
+        most = len(filters) if len(filters) == 1 else first._games_that_fit(problems[0])
+        for i in range(0, len(filters), most):
+            some, their = filters[i : i + most], problems[i : i + most]
+            game = play(first, their[0], [f.alpha for f in some], [p.seed for p in their])
+            for g, (f, problem) in enumerate(zip(some, their, strict=True)):
+                f._become(problem, game.encoders.module(g).double(), game.history[g])
+
+    def _games_that_fit(self, problem: Problem) -> int:
+        shape = (problem.n_in,) if isinstance(problem.n_in, int) else problem.n_in
+        nets, inputs = [(self.encoder or one_hidden)(problem.n_in, self.n_components)], [torch.zeros(2, *shape)]
+        for make, labels in ((self.target_head, problem.targets), (self.sensitive_head, problem.sensitive)):
+            nets += [(make or head)(self.n_components, labels.n_classes(i)) for i in range(len(labels))]
+            inputs += [torch.zeros(2, self.n_components)] * len(labels)
+        return games_that_fit(
+            nets, inputs, choose_batch_size(self.batch_size, len(problem.X)), choose_device(self.device)
+        )
 
     def _state(self) -> dict[str, np.ndarray]:
         history = np.array([list(line.values()) for line in self.history_])

@@ -9,6 +9,7 @@ games, so every game trains exactly as it would alone.
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -81,6 +82,33 @@ def can_stack(module: nn.Module) -> bool:
     """Whether networks like this train in a stack as they would alone: no state of batches, no randomness inside."""
     apart = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.modules.rnn.RNNBase)
     return not any(isinstance(m, apart) for m in module.modules())
+
+
+def games_that_fit(nets: Sequence[nn.Module], inputs: Sequence[Tensor], batch_size: int, device: torch.device) -> int:
+    """How many games of these networks half of the free memory holds, roughly; at least one.
+
+    A parameter is there six times (itself, its gradient, Adam's two moments, two copies on the way), an activation
+    four times. `inputs` are one or two records for each network.
+    """
+    parameters, activations = 0, 0
+
+    def count(module: nn.Module, given: object, out: object) -> None:
+        nonlocal activations
+        activations += out.numel() // out.shape[0] if isinstance(out, Tensor) else 0
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        for net, x in zip(nets, inputs, strict=True):
+            parameters += sum(p.numel() for p in net.parameters())
+            activations += x[0].numel()
+            hooks = [m.register_forward_hook(count) for m in net.modules() if not list(m.children())]
+            net.eval()(x)
+            for hook in hooks:
+                hook.remove()
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    else:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, int(free / 2 / (4 * (6 * parameters + 4 * batch_size * activations))))
 
 
 class Batches:
