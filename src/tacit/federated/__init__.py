@@ -1,0 +1,22 @@
+"""Learning across silos: records stay where they are; encoders, statistics or filtered samples travel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.lazy import import_name
+
+_HOME = {
+    "Node": "tacit.federated.node",
+    "ProtocolError": "tacit.federated.protocol",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    return import_name(__name__, _HOME, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

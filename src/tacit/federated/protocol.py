@@ -1,0 +1,260 @@
+"""What nodes and their server say to each other, as pure functions on named arrays.
+
+No transport and no torch: the same functions run in one process (`tacit.federated.simulate`) and between machines
+(`tacit.federated.flower`). A message is a kind, a round, plain facts (JSON) and named arrays. Of the encoder a message
+holds, per parameter, flat indices and values (Algorithm 1 of the EIGAN paper, lines 16 and 20); indices that are left
+out mean "all". An engine has to do three things:
+
+1. carry each `Message` to its node, call ``worker.work(message)`` there and carry the answer back;
+2. keep ``worker.state()`` and ``coordinator.state()`` (named arrays and JSON) where a killed process finds them again;
+3. call the coordinator's ``requests()`` and ``receive(answers)`` in turn until ``finished``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from tacit.errors import InputError, TacitError
+
+Arrays = Mapping[str, np.ndarray]
+AGGREGATIONS = ("unbiased", "paper")
+INDICES, VALUES = "indices/", "values/"
+
+
+class ProtocolError(TacitError, RuntimeError):
+    """A step that is not allowed in this state, or a message that cannot be used."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message between a node and the server.
+
+    Attributes
+    ----------
+    kind : what it asks or answers: "describe", "train", ...
+    node : the node it goes to or comes from
+    round : the number of the round, from 0; -1 before the first
+    facts : plain data (JSON)
+    arrays : by name
+    """
+
+    kind: str
+    node: str
+    round: int = -1
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays and the facts; an engine's envelope (names, signatures, TLS) comes on top."""
+        return sum(a.nbytes for a in self.arrays.values()) + len(json.dumps(dict(self.facts)))
+
+
+class Worker(Protocol):
+    """A node's side of an algorithm. `work` answers a message; `state` is all that must survive the process."""
+
+    name: str
+
+    def work(self, message: Message) -> Message: ...
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
+
+    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None: ...
+
+
+class Coordinator(Protocol):
+    """The server's side: `requests` says what to send now, `receive` takes the answers that came."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    def requests(self) -> list[Message]: ...
+
+    def receive(self, answers: Sequence[Message], failures: Mapping[str, str] | None = None) -> None: ...
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
+
+    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None: ...
+
+
+# -- states: what may follow what -------------------------------------------------------------------
+
+# (state, event) -> state; what is not here is illegal
+SERVER: Mapping[tuple[str, str], str] = {
+    ("recruiting", "describe"): "agreeing",
+    ("agreeing", "retry"): "recruiting",  # too few nodes answered
+    ("agreeing", "agree"): "ready",
+    ("ready", "open"): "collecting",
+    ("collecting", "merge"): "ready",
+    ("collecting", "retry"): "ready",  # too few usable answers: the round is asked again
+    ("ready", "finish"): "finished",
+}
+NODE: Mapping[tuple[str, str], str] = {
+    ("new", "describe"): "described",
+    ("described", "describe"): "described",  # the server was restarted
+    ("described", "start"): "started",
+    ("started", "describe"): "started",
+    ("started", "train"): "started",
+}
+
+
+def follow(machine: Mapping[tuple[str, str], str], state: str, event: str) -> str:
+    """The state after an event; an event that is not allowed there raises.
+
+    Examples
+    --------
+    >>> follow(SERVER, "ready", "open")
+    'collecting'
+    """
+    if (state, event) not in machine:
+        allowed = sorted(e for s, e in machine if s == state)
+        raise ProtocolError(
+            f"{event!r} is not allowed while {state!r}; allowed: {', '.join(map(repr, allowed)) or 'nothing'}"
+        )
+    return machine[state, event]
+
+
+# -- sparse messages ------------------------------------------------------------------------------
+
+
+def choose_indices(like: Arrays, share: float, rng: np.random.Generator) -> dict[str, np.ndarray] | None:
+    """A random share of all coordinates (the paper's Q): per parameter, sorted flat indices; None means all."""
+    if share >= 1:
+        return None
+    sizes = [a.size for a in like.values()]
+    total = sum(sizes)
+    chosen = np.sort(rng.choice(total, max(1, round(share * total)), replace=False))
+    ends = np.cumsum([0, *sizes])
+    return {
+        name: (chosen[(chosen >= ends[i]) & (chosen < ends[i + 1])] - ends[i]).astype(np.uint32)
+        for i, name in enumerate(like)
+    }
+
+
+def pack(arrays: Arrays, indices: Mapping[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+    """Named arrays as a message's: values (and flat indices) per parameter.
+
+    Examples
+    --------
+    >>> weights = {"w": np.array([[1., 2.], [3., 4.]])}
+    >>> unpack(pack(weights, {"w": np.array([0, 3])}), {"w": np.zeros((2, 2))})["w"]
+    array([[1., 0.],
+           [0., 4.]])
+    """
+    if indices is None:
+        return {VALUES + name: np.ascontiguousarray(a) for name, a in arrays.items()}
+    packed = {INDICES + name: indices[name] for name in arrays}
+    return packed | {VALUES + name: a.reshape(-1)[indices[name]] for name, a in arrays.items()}
+
+
+def unpack(packed: Arrays, onto: Arrays) -> dict[str, np.ndarray]:
+    """`onto` with the coordinates of the message written over it (line 16: other coordinates do not change)."""
+    out = {}
+    for name, array in onto.items():
+        if INDICES + name not in packed:
+            out[name] = packed[VALUES + name].reshape(array.shape).copy()
+            continue
+        flat = array.reshape(-1).copy()
+        flat[packed[INDICES + name]] = packed[VALUES + name]
+        out[name] = flat.reshape(array.shape)
+    return out
+
+
+# -- what the server does with them ---------------------------------------------------------------
+
+
+def aggregate(current: Arrays, answers: Sequence[Message], aggregation: str = "unbiased") -> dict[str, np.ndarray]:
+    """The new global parameters: averages weighted by each node's number of records, N_k / N.
+
+    "unbiased": over the nodes that sent the coordinate; what nobody sent keeps its value. "paper" (line 11, to the
+    letter): coordinates a node did not send count as 0, which shrinks every weight by the share that is sent.
+    The order in which answers came does not matter: they are summed by the nodes' names.
+    """
+    if aggregation not in AGGREGATIONS:
+        raise InputError(f"aggregation must be 'unbiased' or 'paper'; found {aggregation!r}")
+    if not answers:
+        raise ProtocolError("there is no answer to aggregate; keep the current parameters and ask again")
+    answers = sorted(answers, key=lambda m: m.node)
+    records = [int(m.facts["records"]) for m in answers]
+    out = {}
+    for name, array in current.items():
+        total, weight = np.zeros(array.size), np.zeros(array.size)
+        for message, n in zip(answers, records, strict=True):
+            share = n / sum(records)
+            values = message.arrays[VALUES + name].reshape(-1).astype(np.float64)
+            where = message.arrays.get(INDICES + name, slice(None))
+            total[where] += share * values
+            weight[where] += share
+        if aggregation == "unbiased":
+            sent = weight > 0
+            merged = np.where(sent, total / np.where(sent, weight, 1.0), array.reshape(-1))
+        else:
+            merged = total
+        out[name] = merged.reshape(array.shape).astype(array.dtype)
+    return out
+
+
+def sift(answers: Sequence[Message], like: Arrays, kind: str, round_: int) -> tuple[list[Message], dict[str, str]]:
+    """The answers that can be used, and by node why each other one cannot; the round goes on with the rest."""
+    usable: list[Message] = []
+    rejected: dict[str, str] = {}
+    for message in answers:
+        fault = fault_of(message, like, kind, round_)
+        if fault is None and message.node in {m.node for m in usable}:
+            fault = "answered twice"
+        if fault is None:
+            usable.append(message)
+        else:
+            rejected.setdefault(message.node, fault)
+    return usable, rejected
+
+
+def fault_of(message: Message, like: Arrays, kind: str, round_: int) -> str | None:
+    """What is wrong with an answer that should hold (part of) arrays like these; None if nothing is."""
+    if message.kind != kind or message.round != round_:
+        return f"answered {message.kind!r} of round {message.round}, expected {kind!r} of round {round_}"
+    records = message.facts.get("records")
+    if not isinstance(records, int) or isinstance(records, bool) or records < 1:
+        return f"says it has {records!r} records; at least 1 is needed"
+    wanted = {VALUES + name for name in like}
+    found = set(message.arrays) - {INDICES + name for name in like}
+    if found != wanted:
+        odd = sorted(found ^ wanted)[0]
+        return f"{'has no' if odd in wanted else 'has an unknown'} array {odd.removeprefix(VALUES)!r}"
+    for name, array in like.items():
+        fault = _fault_of_array(name, array, message.arrays[VALUES + name], message.arrays.get(INDICES + name))
+        if fault is not None:
+            return fault
+    return None
+
+
+def _fault_of_array(name: str, like: np.ndarray, values: np.ndarray, indices: np.ndarray | None) -> str | None:
+    if values.dtype != like.dtype:
+        return f"{name!r} has type {values.dtype}, expected {like.dtype}"
+    if indices is None:
+        if values.shape != like.shape:
+            return f"{name!r} has shape {values.shape}, expected {like.shape}"
+    else:
+        if indices.dtype != np.uint32 or indices.ndim != 1 or values.shape != indices.shape:
+            return f"{name!r} has {values.shape} values for indices of shape {indices.shape}, type {indices.dtype}"
+        if len(indices) and (int(indices[-1]) >= like.size or (np.diff(indices.astype(np.int64)) <= 0).any()):
+            return f"{name!r} has indices that are not sorted, repeat, or lie outside 0..{like.size - 1}"
+    if not np.isfinite(values).all():
+        return f"{name!r} holds NaN or infinity"
+    return None
+
+
+# -- traffic --------------------------------------------------------------------------------------
+
+
+def traffic(sent: Sequence[Message], received: Sequence[Message]) -> dict[str, int]:
+    """Bytes that went down to the nodes and up to the server."""
+    return {"bytes_down": sum(m.nbytes for m in sent), "bytes_up": sum(m.nbytes for m in received)}
+
+
+Tell = Callable[[str], None]
