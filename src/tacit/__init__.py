@@ -33,6 +33,7 @@ _HOME = {
     "baselines": "tacit.baselines",
     "serve": "tacit.serve",
     "release": "tacit.release",
+    "federated": "tacit.federated",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

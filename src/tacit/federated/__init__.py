@@ -7,8 +7,10 @@ from typing import Any
 from tacit.lazy import import_name
 
 _HOME = {
+    "DistributedEIGAN": "tacit.federated.eigan",
     "Node": "tacit.federated.node",
     "ProtocolError": "tacit.federated.protocol",
+    "simulate": "tacit.federated.simulation",
 }
 
 __all__ = sorted(_HOME)

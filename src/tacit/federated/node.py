@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from tacit.errors import InputError, InputTypeError
 
 
@@ -46,6 +49,21 @@ class Node:
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
+
+    def take(self, rows: np.ndarray) -> Node:
+        """The records where the mask is true."""
+
+        def of(values: Any) -> Any:
+            if values is None:
+                return None
+            if isinstance(values, dict):
+                return {k: np.asarray(v)[rows] for k, v in values.items()}
+            return values[rows] if isinstance(values, np.ndarray) else pd.DataFrame(values).loc[rows]
+
+        records = self.X.iloc[rows] if isinstance(self.X, pd.DataFrame) else self.X[rows]
+        return replace(
+            self, X=records, y=of(self.y), sensitive_features=of(self.sensitive_features), units=of(self.units)
+        )
 
     def __repr__(self) -> str:
         return f"Node({self.name!r}: {len(self):,} records)"

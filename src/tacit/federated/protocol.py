@@ -126,13 +126,14 @@ def choose_indices(like: Arrays, share: float, rng: np.random.Generator) -> dict
     """A random share of all coordinates (the paper's Q): per parameter, sorted flat indices; None means all."""
     if share >= 1:
         return None
-    sizes = [a.size for a in like.values()]
+    names = sorted(like)  # not in the order they happen to come in
+    sizes = [like[name].size for name in names]
     total = sum(sizes)
     chosen = np.sort(rng.choice(total, max(1, round(share * total)), replace=False))
     ends = np.cumsum([0, *sizes])
     return {
         name: (chosen[(chosen >= ends[i]) & (chosen < ends[i + 1])] - ends[i]).astype(np.uint32)
-        for i, name in enumerate(like)
+        for i, name in enumerate(names)
     }
 
 

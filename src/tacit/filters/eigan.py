@@ -152,7 +152,7 @@ class EIGAN(Filter):
         weights = [p.detach().cpu().numpy() for p in self.encoder_module_.parameters()]
         name = mechanism(self.noise or 0.0, *weights)
         self._set_noise(Noise("normal", float(self.noise), self.n_components, True, name) if self.noise else None)
-        self._warn_if_collapsed(problem)
+        self._warn_if_collapsed(problem, self.history_[-1])
 
     def _release(self, X: np.ndarray) -> np.ndarray:
         return self._with_noise(self._before_noise(X), X)
@@ -199,7 +199,7 @@ class EIGAN(Filter):
         for name in ("learning_rate", "head_speed"):
             check_number(name, getattr(self, name), 1e-12)
 
-    def _warn_if_collapsed(self, problem: Problem) -> None:
+    def _warn_if_collapsed(self, problem: Problem, last: Mapping[str, float]) -> None:
         code = _encode(self.encoder_module_, problem.X[:5000])
         if code.std(axis=0).max() < 1e-3:
             self._note(
@@ -208,7 +208,6 @@ class EIGAN(Filter):
                 CollapseWarning,
             )
             return
-        last = self.history_[-1]
         for name, codes in zip(problem.targets.names, problem.targets.codes.T, strict=True):
             known = codes[codes != MISSING]
             shares = np.bincount(known) / len(known)
@@ -278,6 +277,7 @@ class Game:
             [f"adversary {n}" for n in problem.sensitive.names],
         )
         self.history: list[list[dict[str, float]]] = [[] for _ in seeds]
+        self.play_round = replayed(self.round, self.draw, self.device)
 
     def _heads(self, make: Factory, code: int, labels: Labels, seeds: Sequence[int]) -> list[Stack]:
         def stack(i: int) -> Stack:
@@ -306,7 +306,7 @@ class Game:
 
     def ally_losses(self, z: Tensor, rows: Tensor) -> Tensor:
         losses = [cross_entropy(ally(z), self.y[rows, i]) for i, ally in enumerate(self.allies)]
-        return torch.stack(losses)
+        return torch.stack(losses) if losses else z.new_zeros((0, z.shape[0]))
 
     def adversary_losses(self, z: Tensor, rows: Tensor) -> Tensor:
         losses = [
@@ -338,22 +338,23 @@ class Game:
         self.adam.step()
         return kept.detach(), hidden.detach()
 
+    def advance(self, steps: int) -> None:
+        """So many rounds, and one line of history with their mean losses; what a node of D-EIGAN does between syncs."""
+        total = [
+            torch.zeros(len(names), self.encoders.size, device=self.device, dtype=self.dtype) for names in self.names
+        ]
+        for _ in range(steps):
+            for sum_, now in zip(total, self.play_round(), strict=True):
+                sum_ += now / steps
+        losses = torch.cat([total[0], total[1]]).cpu()
+        signed = (self.weights.cpu() * torch.cat([total[0], -total[1]]).cpu()).sum(0)
+        for g, record in enumerate(self.history):
+            named = dict(zip([*self.names[0], *self.names[1]], losses[:, g].tolist(), strict=True))
+            record.append({"epoch": len(record), "encoder": signed[g].item(), **named})
+
     def train(self, epochs: int, verbose: bool = False) -> None:
-        steps = max(1, self.batches.per_epoch)
-        play_round = replayed(self.round, self.draw, self.device)
         for epoch in range(epochs):
-            total = [
-                torch.zeros(len(names), self.encoders.size, device=self.device, dtype=self.dtype)
-                for names in self.names
-            ]
-            for _ in range(steps):
-                for sum_, now in zip(total, play_round(), strict=True):
-                    sum_ += now / steps
-            losses = torch.cat([total[0], total[1]]).cpu()
-            signed = (self.weights.cpu() * torch.cat([total[0], -total[1]]).cpu()).sum(0)
-            for g, record in enumerate(self.history):
-                named = dict(zip([*self.names[0], *self.names[1]], losses[:, g].tolist(), strict=True))
-                record.append({"epoch": epoch, "encoder": signed[g].item(), **named})
+            self.advance(max(1, self.batches.per_epoch))
             if verbose:
                 print(
                     f"epoch {epoch + 1}/{epochs}: "
@@ -387,8 +388,8 @@ def head_weights(f: EIGAN, targets: Labels, sensitive: Labels, alpha: float) -> 
     # one side given alone shares out its part of alpha
     keep = np.ones(len(targets)) if keep is None else keep
     hide = np.ones(len(sensitive)) if hide is None else hide
-    alpha = alpha if len(hide) else 1.0
-    return np.concatenate([alpha * keep / keep.sum(), (1 - alpha) * hide / max(hide.sum(), 1e-12)])
+    alpha = 1.0 if not len(hide) else alpha if len(keep) else 0.0
+    return np.concatenate([alpha * keep / max(keep.sum(), 1e-12), (1 - alpha) * hide / max(hide.sum(), 1e-12)])
 
 
 def _given(weights: Any, labels: Labels, name: str) -> np.ndarray | None:

@@ -1,0 +1,252 @@
+"""D-EIGAN: one encoder for all nodes, learned where the records are (Algorithm 1 of the EIGAN paper).
+
+Every node plays EIGAN's game with its own heads on its own records; after every delta epochs (or steps) a random share
+phi of the encoder goes up, is averaged by numbers of records, and a random share of the average comes down. Nodes may
+have different targets and sensitive attributes: the common encoder then serves their union, each weighted by the share
+of nodes that have it (Proposition 4). Only the encoder and the scaling statistics travel.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from tacit.dataset import cross_folds, unit_columns
+from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
+from tacit.federated.coordinator import EiganCoordinator
+from tacit.federated.local import set_parameters
+from tacit.federated.node import Node
+from tacit.federated.protocol import AGGREGATIONS
+from tacit.federated.schema import make_common_encoder
+from tacit.federated.simulation import simulate
+from tacit.federated.worker import EiganWorker
+from tacit.filters.eigan import EIGAN, Factory
+from tacit.labels import encode_labels
+from tacit.release.noise import Noise, mechanism
+
+
+class DistributedEIGAN(EIGAN):
+    """EIGAN across silos: nodes keep their records, labels and heads; a common encoder is averaged.
+
+    Parameters
+    ----------
+    share : phi, the share of the encoder's parameters that a node sends up and gets back, chosen at random each time
+    sync_every : delta, how many epochs (or steps) a node trains between two syncs
+    sync_unit : "epoch" or "step" (of the encoder)
+    aggregation : "unbiased" averages a parameter over the nodes that sent it; "paper" counts what was not sent as 0
+    categories : words of text columns that were agreed on beforehand, by column; of other text columns each
+        node tells those words that at least two of its records have
+    checkpoint : file that is written as training goes on, and read at the start if it is there
+    n_components, alpha, noise, ... : as of `EIGAN`; weights per head by name, of which each node uses its own
+
+    Attributes
+    ----------
+    nodes_ : by name, the number of records
+    rounds_ : list of dicts: round (-1: columns and scaling), nodes that took part, rejected and failed ones with the
+        reason, bytes up and down
+    node_history_ : by node, the losses of its game (these stay at the node in a real federation)
+    history_ : their mean over nodes, weighted by records
+
+    Examples
+    --------
+    >>> import tacit
+    >>> from tacit.federated import DistributedEIGAN, Node
+    >>> data = tacit.load_dataset("gaussians", n=200, n_nodes=3)
+    >>> nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in data.split("official")]
+    >>> f = DistributedEIGAN(n_components=2, epochs=2, random_state=0).fit(nodes)
+    >>> f.transform(data.X).shape, f.rounds_[-1]["nodes"]
+    ((600, 2), ['node 1', 'node 2', 'node 3'])
+    """
+
+    def __init__(
+        self,
+        n_components: int = 8,
+        alpha: float = 0.5,
+        *,
+        share: float = 1.0,
+        sync_every: int = 1,
+        sync_unit: str = "epoch",
+        aggregation: str = "unbiased",
+        categories: Mapping[str, Sequence[str]] | None = None,
+        target_weights: Mapping[str, float] | None = None,
+        sensitive_weights: Mapping[str, float] | None = None,
+        noise: float | None = None,
+        adversary_steps: int = 5,
+        encoder: Factory | None = None,
+        target_head: Factory | None = None,
+        sensitive_head: Factory | None = None,
+        epochs: int = 20,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        head_speed: float = 3.0,
+        checkpoint: str | None = None,
+        random_state: Any = None,
+        device: str = "cpu",
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            n_components,
+            alpha,
+            target_weights=target_weights,
+            sensitive_weights=sensitive_weights,
+            noise=noise,
+            adversary_steps=adversary_steps,
+            encoder=encoder,
+            target_head=target_head,
+            sensitive_head=sensitive_head,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            head_speed=head_speed,
+            random_state=random_state,
+            device=device,
+            verbose=verbose,
+        )
+        self.share = share
+        self.sync_every = sync_every
+        self.sync_unit = sync_unit
+        self.aggregation = aggregation
+        self.categories = categories
+        self.checkpoint = checkpoint
+
+    def fit(self, nodes: Sequence[Node]) -> Self:  # type: ignore[override]
+        """Learn from all nodes, in this process (`tacit.federated.simulate` shows how)."""
+        return simulate(nodes, self, checkpoint=self.checkpoint, verbose=self.verbose)
+
+    def seen(self, X: Any, units: Any = None) -> np.ndarray:
+        """Which of these records a node was fitted on; where training ran on other machines nobody here knows."""
+        return super().seen(X, units) if len(self._fingerprints) else np.zeros(len(X), dtype=bool)
+
+    # -- what an engine calls -------------------------------------------------------------------
+
+    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> EiganCoordinator:
+        """The server's side."""
+        self._check_parameters()
+        return EiganCoordinator(self, names, min_nodes)
+
+    def worker(self, node: Node) -> EiganWorker:
+        """A node's side."""
+        return EiganWorker(self, node)
+
+    def conclude(self, coordinator: EiganCoordinator, workers: Sequence[EiganWorker] = ()) -> Self:
+        """Become the filter that was learned. `workers` are those of this process: none between machines."""
+        facts = coordinator.agreed[0]
+        self.encoder_ = make_common_encoder(*coordinator.agreed)
+        self._set_shape(facts)
+        self.encoder_module_ = coordinator.new_encoder()
+        set_parameters(self.encoder_module_, coordinator.current)
+        self.encoder_module_ = self.encoder_module_.double().eval()
+        weights = [p.detach().cpu().numpy() for p in self.encoder_module_.parameters()]
+        name = mechanism(self.noise or 0.0, *weights)
+        self._set_noise(Noise("normal", float(self.noise), self.n_components, True, name) if self.noise else None)
+        self._n_features_out = self.n_components
+        self.nodes_, self.rounds_ = dict(coordinator.members), copy.deepcopy(coordinator.log)
+        self.node_history_ = {w.name: w.history for w in workers}
+        self.history_ = _mean_history([(w.history, self.nodes_[w.name]) for w in workers if w.history])
+        found = [w.fingerprints for w in workers]
+        self._fingerprints = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *found]))
+        units = [w.units for w in workers if w.units is not None]
+        self._units = np.unique(np.concatenate(units)) if units else None
+        self._nodes, self._seed = [w.node for w in workers], coordinator.seed
+        self.notes_ = []
+        self._tell_notes(workers)
+        return self
+
+    def _set_shape(self, facts: Mapping[str, Any]) -> None:
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        if "shape" in facts:
+            self._record_shape = tuple(facts["shape"])
+            self.n_features_in_ = self._record_shape[0]
+            return
+        self.n_features_in_ = len(facts["columns"])
+        self._record_shape = (self.n_features_in_,)
+        if facts["named"]:
+            self.feature_names_in_ = np.array([c["name"] for c in facts["columns"]], dtype=object)
+
+    def _tell_notes(self, workers: Sequence[EiganWorker]) -> None:
+        """Each remark once, with the nodes it is about."""
+        about: dict[tuple[str, type[Warning]], list[str]] = {}
+        for node in sorted({n for line in self.rounds_ for n in line["rejected"]}):
+            reasons = [line["rejected"][node] for line in self.rounds_ if node in line["rejected"]]
+            text = f"what it sent was rejected in {len(reasons)} of {len(self.rounds_)} rounds: {reasons[-1]}"
+            about.setdefault((text, TacitWarning), []).append(node)
+        for worker in workers:
+            notes = [(text, TacitWarning) for text in worker.notes]
+            if worker.problem is not None and worker.history:
+                probe = copy.copy(self)
+                probe.notes_ = []
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    probe._warn_if_collapsed(worker.problem, worker.history[-1])
+                notes += [(text, CollapseWarning) for text in probe.notes_]
+            for note in notes:
+                about.setdefault(note, []).append(worker.name)
+        for (text, kind), names in about.items():
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            self._note(f"{', '.join(names[:5])}{more}: {text}", kind)
+
+    # -- the training rows ----------------------------------------------------------------------
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        """All nodes' rows, node after node in the order of `fit`, each by a federation that trained without it."""
+        if not self._nodes:
+            raise InputError(
+                "the training rows are at the nodes, not here; release rows there that took no part in training"
+            )
+        starts, folds = np.cumsum([0, *map(len, self._nodes)]), []
+        for node in self._nodes:
+            labels = [
+                encode_labels(v, "labels", len(node), min_classes=1).codes for v in (node.y, node.sensitive_features)
+            ]
+            units = unit_columns(node.units, len(node))
+            unit = None if units is None else next(iter(units.values()))
+            folds.append(cross_folds(np.concatenate(labels, axis=1), 5, self._seed, unit))
+        encoded = [self._before_noise(self._encode(node.X)) for node in self._nodes]
+        code = np.empty((starts[-1], self.n_components))
+        for f in range(max(int(fold.max()) for fold in folds) + 1):
+            outside = [node.take(fold != f) for node, fold in zip(self._nodes, folds, strict=True)]
+            refit = clone(self).set_params(checkpoint=None, verbose=False, random_state=self._seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TacitWarning)
+                refit.fit(outside)
+            there = [np.column_stack([refit.noiseless(n.X), np.ones(len(n))]) for n in self._nodes]
+            away = np.concatenate([t[fold != f] for t, fold in zip(there, folds, strict=True)])
+            main = np.concatenate([e[fold != f] for e, fold in zip(encoded, folds, strict=True)])
+            back = np.linalg.lstsq(away, main, rcond=None)[0]
+            for k, (t, fold) in enumerate(zip(there, folds, strict=True)):
+                code[starts[k] + np.flatnonzero(fold == f)] = np.clip(t[fold == f] @ back, -1, 1)
+        return self._with_noise(code, np.concatenate([self._encode(node.X) for node in self._nodes]))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("share", self.share, 1e-6, 1)
+        check_number("sync_every", self.sync_every, 1, whole=True)
+        if self.sync_unit not in ("epoch", "step"):
+            raise InputError(f"sync_unit must be 'epoch' or 'step'; found {self.sync_unit!r}")
+        if self.aggregation not in AGGREGATIONS:
+            raise InputError(f"aggregation must be 'unbiased' or 'paper'; found {self.aggregation!r}")
+        for name in ("target_weights", "sensitive_weights"):
+            if not isinstance(getattr(self, name), Mapping | None):
+                raise InputError(
+                    f"{name} must be a mapping from column to weight, since nodes may have different columns; "
+                    f"found {getattr(self, name)!r}"
+                )
+
+
+def _mean_history(parts: Sequence[tuple[list[dict[str, float]], int]]) -> list[dict[str, float]]:
+    """Losses averaged over the nodes that have that head, weighted by records."""
+    out = []
+    for t in range(max((len(history) for history, _ in parts), default=0)):
+        lines = [(history[t], n) for history, n in parts if len(history) > t]
+        keys = list(dict.fromkeys(k for line, _ in lines for k in line if k != "epoch"))
+        means: dict[str, float] = {"epoch": t}
+        for key in keys:
+            have = [(line[key], n) for line, n in lines if key in line]
+            means[key] = sum(v * n for v, n in have) / sum(n for _, n in have)
+        out.append(means)
+    return out
