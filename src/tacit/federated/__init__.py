@@ -9,6 +9,7 @@ from tacit.lazy import import_name
 _HOME = {
     "DistributedEIGAN": "tacit.federated.eigan",
     "Node": "tacit.federated.node",
+    "PersonalMinimax": "tacit.federated.personal",
     "ProtocolError": "tacit.federated.protocol",
     "simulate": "tacit.federated.simulation",
 }

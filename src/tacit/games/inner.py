@@ -34,6 +34,7 @@ class MinimaxResult:
     phi : Phi(u) = max_v f(u, v), plus min_w g(u, w) where there is an ally
     history : Phi before the first step and after every accepted one; it never rises
     stopped : why the solver stopped, in words
+    step : the length that would be tried next, to go on from here
     """
 
     u: Tensor
@@ -42,6 +43,7 @@ class MinimaxResult:
     phi: float
     history: tuple[float, ...]
     stopped: str
+    step: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,7 @@ def descend_phi(
         history.append(point.phi)
         if tell is not None:
             tell(t + 1, point.phi)
-    return MinimaxResult(point.u, point.v, point.w, point.phi, tuple(history), stopped)
+    return MinimaxResult(point.u, point.v, point.w, point.phi, tuple(history), stopped, step)
 
 
 def squared(x: Tensor) -> float:

@@ -1,0 +1,211 @@
+"""PersonalMinimax: contributors hide among each other, nothing but filtered samples travels, statistics are exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
+
+import tacit
+from tacit.errors import InputError
+from tacit.federated import Node, PersonalMinimax, simulate
+from tacit.federated.others import WeightedSoftmax, made_samples, statistics_of
+from tacit.federated.protocol import Message
+
+
+def crowd(n_people=4, n=80, seed=0, strange=2.0):
+    """Activity in two directions; who it is, in others: each person stands at a place of their own."""
+    rng = np.random.default_rng(seed)
+    place = np.random.default_rng(99 + seed).normal(size=(n_people, 6)) * strange
+    place[:, :2] = 0
+    people = []
+    for k in range(n_people):
+        y = rng.integers(3, size=n)
+        X = rng.normal(size=(n, 6)) + place[k]
+        X[:, :2] += 3 * np.array([(0, 0), (0, 1), (1, 0)])[y]
+        people.append((X, np.array(["sit", "walk", "run"])[y]))
+    return people
+
+
+@pytest.fixture(scope="module")
+def start():
+    people = crowd(seed=7)
+    X, y = np.concatenate([p[0] for p in people]), np.concatenate([p[1] for p in people])
+    who = np.repeat([f"p{i}" for i in range(len(people))], 80)
+    return tacit.MinimaxFilter(3, max_iter=3, random_state=0).fit(X, y, sensitive_features=who)
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    return [Node(X, y, name=f"p{i}") for i, (X, y) in enumerate(crowd())]
+
+
+def told_apart(f, people):
+    """Mean balanced accuracy of telling each contributor's fresh samples from the others'."""
+    Z = [f(X, i) for i, (X, _) in enumerate(people)]
+    who = np.repeat(np.arange(len(Z)), [len(z) for z in Z])
+    Z = np.concatenate(Z)
+    half = np.arange(len(Z)) % 2 == 0
+    scores = []
+    for i in range(len(people)):
+        reader = LogisticRegression(class_weight="balanced", max_iter=500).fit(Z[half], who[half] == i)
+        scores.append(balanced_accuracy_score(who[~half] == i, reader.predict(Z[~half])))
+    return np.mean(scores)
+
+
+@pytest.mark.parametrize("settings", [{}, {"order": "parallel"}, {"exchange": "statistics"}, {"loss": "squared"}])
+def test_contributors_learn_to_hide_among_each_other(start, nodes, settings):
+    fresh = crowd(n=200)  # the same people's places, other samples
+    before = told_apart(lambda X, i: start.transform(X), fresh)
+    f = PersonalMinimax(start, rounds=8, **settings).fit(nodes)
+    after = told_apart(lambda X, i: f.transform(X, f"p{i}"), fresh)
+    assert before > 0.75
+    assert after < before - 0.12
+    if "order" not in settings:  # at once, each moves against where the others were
+        assert f.history_[-1]["objective"] < f.history_[0]["objective"]
+    Z = np.concatenate([f.transform(X, f"p{i}") for i, (X, _) in enumerate(fresh)])
+    y = np.concatenate([y for _, y in fresh])
+    assert LogisticRegression(max_iter=500).fit(Z, y).score(Z, y) > 0.8
+
+
+def test_statistics_are_exact_for_the_squared_loss_and_save_bytes(start, nodes):
+    samples = PersonalMinimax(start, rounds=3, loss="squared").fit(nodes)
+    sums = PersonalMinimax(start, rounds=3, loss="squared", exchange="statistics").fit(nodes)
+    for name in samples.filters_:
+        Z = [f.transform(nodes[0].X, name) for f in (samples, sums)]
+        assert np.allclose(*Z, atol=1e-8)
+    assert sums.bytes_["sent"] < sums.bytes_["samples"] / 2
+    assert abs(sums.bytes_["samples"] / samples.bytes_["samples"] - 1) < 0.05
+    assert samples.bytes_["sent"] == samples.bytes_["samples"]
+    logistic = PersonalMinimax(start, rounds=3).fit(nodes)
+    close = PersonalMinimax(start, rounds=3, exchange="statistics").fit(nodes)
+    assert not np.allclose(logistic.transform(nodes[0].X, "p0"), close.transform(nodes[0].X, "p0"), atol=1e-8)
+
+
+def test_made_samples_have_the_means_and_covariances_of_the_samples():
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 3)), rng.integers(2, size=60)
+    rows, codes, weights = made_samples(statistics_of(z, y, 3))
+    for c in (0, 1):
+        w = weights[codes == c]
+        assert np.isclose(w.sum(), (y == c).sum())
+        assert np.allclose(np.average(rows[codes == c], axis=0, weights=w), z[y == c].mean(axis=0))
+        assert np.allclose(np.cov(rows[codes == c].T, aweights=w, bias=True), np.cov(z[y == c].T, bias=True))
+
+
+def test_the_written_out_gradient_is_the_gradient():
+    rng = np.random.default_rng(1)
+    head = WeightedSoftmax(
+        rng.integers(3, size=8), rng.random(8), rng.normal(size=(5, 2)), rng.integers(3, size=5), rng.random(5), 3, 1e-2
+    )
+    z, dz = torch.from_numpy(rng.normal(size=(8, 2))), torch.from_numpy(rng.normal(size=(8, 2)))
+    v = torch.from_numpy(rng.normal(size=9)).requires_grad_(True)
+    for direction in (None, dz):
+        if direction is None:
+            value = head.risk(z, v)
+        else:
+            moving = z.clone().requires_grad_(True)
+            risk = head.risk(moving, v)
+            value = risk + (torch.autograd.grad(risk, moving, create_graph=True)[0] * dz).sum()
+        quick = head.at(z, direction)(v.detach().numpy())
+        assert np.isclose(quick[0], float(value.detach()))
+        assert np.allclose(quick[1], torch.autograd.grad(value, v)[0].numpy())
+
+
+def test_what_travels_is_filtered_samples_and_target_labels(start, nodes):
+    f, seen = PersonalMinimax(start, rounds=1), []
+    make = f.worker
+
+    def listening(node):
+        worker = make(node)
+        work = worker.work
+        worker.work = lambda m: seen.append((m, work(m))) or seen[-1][1]
+        return worker
+
+    f.worker = listening
+    f.fit(nodes)
+    up = [answer for _, answer in seen]
+    assert {k for m in up for k in m.arrays} == {"samples", "labels"}
+    assert {a.shape[1] for m in up for k, a in m.arrays.items() if k == "samples"} == {3}
+    marks = np.concatenate([n.X.ravel() for n in nodes])
+    travelled = np.concatenate(
+        [a.ravel() for pair in seen for m in pair for k, a in m.arrays.items() if "labels" not in k]
+    )
+    assert not np.isin(marks, travelled).any()
+
+
+def test_a_run_goes_on_from_its_checkpoint_and_filters_can_be_saved(start, nodes, tmp_path):
+    whole = PersonalMinimax(start, rounds=4).fit(nodes)
+    stopped = PersonalMinimax(start, rounds=4)
+    make, count = stopped.worker, iter(range(100))
+
+    def worker(node):
+        w = make(node)
+        work = w.work
+
+        def stop(m):
+            if next(count) == 10:
+                raise RuntimeError("killed")
+            return work(m)
+
+        w.work = stop
+        return w
+
+    stopped.worker = worker
+    with pytest.raises(RuntimeError, match="killed"):
+        simulate(nodes, stopped, checkpoint=tmp_path / "c")
+    resumed = simulate(nodes, PersonalMinimax(start, rounds=4), checkpoint=tmp_path / "c")
+    X = nodes[1].X
+    assert np.array_equal(whole.transform(X, "p1"), resumed.transform(X, "p1"))
+    assert len(resumed.rounds_) == len(whole.rounds_)
+    release = tacit.load(tacit.save(whole.filters_["p1"], tmp_path / "p1.tacit"))
+    assert np.allclose(release.transform(X), whole.transform(X, "p1"), atol=1e-4)
+
+
+def test_bad_input(start, nodes):
+    with pytest.raises(InputError, match="at least 2"):
+        PersonalMinimax(start).fit(nodes[:1])
+    with pytest.raises(InputError, match="contributor 'x': y must be one target"):
+        PersonalMinimax(start).fit([*nodes, Node(nodes[0].X, name="x")])
+    with pytest.raises(InputError, match="contributor 'x'"):
+        PersonalMinimax(start).fit([*nodes, Node(nodes[0].X[:, :4], nodes[0].y, name="x")])
+    with pytest.raises(InputError, match="linear MinimaxFilter"):
+        PersonalMinimax(tacit.EIGAN()).fit(nodes)
+    for settings in ({"order": "random"}, {"exchange": "all"}, {"loss": "hinge"}, {"rounds": 0}):
+        with pytest.raises(InputError, match=next(iter(settings))):
+            PersonalMinimax(start, **settings).fit(nodes)
+    f = PersonalMinimax(start, rounds=1).fit(nodes)
+    with pytest.raises(InputError, match="no contributor is called 'who'"):
+        f.transform(nodes[0].X, "who")
+    names = np.where(np.arange(80) % 2 == 0, "p0", "p1")
+    assert np.allclose(f.transform(nodes[0].X, names)[::2], f.transform(nodes[0].X, "p0")[::2])
+
+
+@pytest.mark.parametrize("bad, words", [(np.full((80, 3), np.nan), "NaN"), (np.zeros((80, 2)), "shape")])
+def test_a_contributor_that_sends_rubbish_is_named_and_the_others_go_on(start, nodes, bad, words):
+    f = PersonalMinimax(start, rounds=2)
+    make = f.worker
+
+    def worker(node):
+        w = make(node)
+        if node.name == "p2":
+            work = w.work
+            w.work = lambda m: (
+                work(m) if m.kind == "begin" else Message("improved", "p2", m.round, {}, {"samples": bad})
+            )
+        return w
+
+    f.worker = worker
+    f.fit(nodes)
+    rejected = [line["rejected"] for line in f.rounds_ if line["rejected"]]
+    assert len(rejected) == 2
+    assert words in rejected[0]["p2"]
+
+
+def test_missing_targets_and_targets_that_some_never_have(start, nodes):
+    y = pd.Series(nodes[0].y).replace("run", None)
+    f = PersonalMinimax(start, rounds=1).fit([Node(nodes[0].X, y, name="a"), *nodes[1:]])
+    assert np.isfinite(f.transform(nodes[0].X, "a")).all()
