@@ -1,4 +1,4 @@
-"""Personal minimax filters on HAR, domain 2 (Fig. 5 of the minimax filter paper), and what a fresh attacker sees of them.
+"""Personal minimax filters on HAR, domain 2 (Fig. 5 of the paper), and what a fresh attacker sees of them.
 
     python benchmarks/personal_minimax.py [--trials 3] [--rounds 20] [--only sequential parallel statistics]
 
@@ -83,10 +83,10 @@ def one_trial(data, trial: int, rounds: int, settings: dict, audit: bool) -> dic
     server = f.coordinator(list(workers))
     curve = []
     while True:
-        if server.turn == 0 and server.phase != "recruiting" and server.round in (*SHOWN, rounds):
-            if not curve or curve[-1]["round"] != server.round:
-                filters = {name: w.filter() for name, w in workers.items()}
-                curve.append({"round": server.round, **paper_view(filters, nodes, members, halves)})
+        due = server.turn == 0 and server.phase != "recruiting" and server.round in (*SHOWN, rounds)
+        if due and (not curve or curve[-1]["round"] != server.round):
+            filters = {name: w.filter() for name, w in workers.items()}
+            curve.append({"round": server.round, **paper_view(filters, nodes, members, halves)})
         if server.finished:
             break
         server.receive([workers[m.node].work(m) for m in server.requests()])

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.baselines.moments import CHUNK, moments_of, whitening
+from tacit.baselines.moments import CHUNK, ClassMeans, Moments, moments_of, whitening
 from tacit.baselines.out_of_fold import Release, release_by_folds
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
@@ -63,13 +63,17 @@ class LinearARL(Filter):
     def _learn(self, problem: Problem) -> None:
         check_number("lam", self.lam, 0, 1)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
-        every, self.eigenvalues_ = self._solve(problem)
+        self._take(*self._solve(problem))
+        self._problem = problem
+
+    def _take(self, every: LinearCode, eigenvalues: np.ndarray) -> None:
+        """Choose the useful ones of all directions."""
+        self.eigenvalues_ = eigenvalues
         self.useful_rank_ = int((self.eigenvalues_ < -ZERO).sum())
         asked = self.n_components or max(1, self.useful_rank_)
         self._check_rank(asked, len(self.eigenvalues_), len(every.mean))
         self.code_ = every.first(self.n_components or self.useful_rank_, asked)
         self._n_features_out = asked
-        self._problem = problem
 
     def _check_rank(self, asked: int, rank: int, width: int) -> None:
         if self.n_components is not None and asked > rank:
@@ -157,6 +161,18 @@ def solve(
 ) -> tuple[LinearCode, np.ndarray]:
     """All directions of the records (or of their features), those worth most first, and their eigenvalues."""
     moments, (targets, sensitive) = moments_of(problem.X, problem.targets, problem.sensitive, features=features)
+    return solve_moments(moments, targets, sensitive, lam, features, ridge)
+
+
+def solve_moments(
+    moments: Moments,
+    targets: ClassMeans,
+    sensitive: ClassMeans,
+    lam: float,
+    features: Features | None = None,
+    ridge: float = 0.0,
+) -> tuple[LinearCode, np.ndarray]:
+    """The same from statistics, wherever they come from."""
     W, _ = whitening(moments, ridge=ridge)  # S^-1 V', so that U' Y is the whitened cross-covariance
     keep, hide = W @ targets.cross_covariance(), W @ sensitive.cross_covariance()
     values, G = np.linalg.eigh(lam * hide @ hide.T - (1 - lam) * keep @ keep.T)

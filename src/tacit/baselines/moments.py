@@ -48,6 +48,21 @@ class Moments:
         self._count_values(X)
         return self
 
+    def merge(self, other: Moments) -> Moments:
+        """Take in the moments of other records; values are counted on where both know the same one."""
+        if other.n == 0:
+            return self
+        n, step = self.n + other.n, other.mean - self.mean
+        self.scatter = self.scatter + other.scatter + np.outer(step, step) * (self.n * other.n / n)
+        self.mean = self.mean + step * (other.n / n)
+        self.n = n
+        for i in range(2):
+            for j in range(2):
+                new = np.isnan(self.values[i]) & ~np.isnan(other.values[j]) & (other.values[j] != self.values[1 - i])
+                self.values[i] = np.where(new, other.values[j], self.values[i])
+                self.counts[i] += np.where(self.values[i] == other.values[j], other.counts[j], 0)
+        return self
+
     def _count_values(self, X: np.ndarray) -> None:
         columns = np.arange(X.shape[1])
         for i in range(2):
@@ -84,6 +99,15 @@ class ClassMeans:
                 n, mean = known.get(label, (0, np.zeros(self.width)))
                 total = n + len(rows)
                 known[label] = total, mean + (rows.mean(axis=0) - mean) * (len(rows) / total)
+        return self
+
+    def merge(self, other: ClassMeans) -> ClassMeans:
+        """Take in the class means of other records."""
+        for name, classes in other.columns.items():
+            known = self.columns.setdefault(name, {})
+            for label, (count, mean) in classes.items():
+                n, before = known.get(label, (0, np.zeros(self.width)))
+                known[label] = n + count, before + (mean - before) * (count / (n + count))
         return self
 
     def cross_covariance(self) -> np.ndarray:

@@ -11,6 +11,7 @@ _HOME = {
     "Node": "tacit.federated.node",
     "PersonalMinimax": "tacit.federated.personal",
     "ProtocolError": "tacit.federated.protocol",
+    "fit_closed_form": "tacit.federated.closed_form",
     "simulate": "tacit.federated.simulation",
 }
 
