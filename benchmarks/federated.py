@@ -1,0 +1,212 @@
+"""D-EIGAN against centralised EIGAN: number of nodes, different objectives, and what travels (Fig. 7-9, 19-21).
+
+    python benchmarks/federated.py [--only nodes iid objectives sync] [--seeds 5] [--minutes 4.5] [--device cpu]
+
+nodes, iid : Gaussians, K = 2, 5 and 10 nodes of 400 records (Fig. 7: node k has k times the variance; Fig. 19: all alike),
+    phi 1, a sync after every step; the centralised EIGAN takes as many steps with batches K times as large
+objectives : Adult in 2 and 10 nodes: all nodes hide sex and race, or each hides one of them (Fig. 8, 20)
+sync : Adult in 10 nodes of different shares of income: delta and phi, with bytes, both aggregations (Fig. 9, 21)
+
+Every figure is of attackers trained afresh on released rows that no training saw (`tacit.audit`). Runs that are already
+in benchmarks/federated.json are not run again, and a run stops after --minutes: call it again to go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+import tacit
+from tacit.federated import DistributedEIGAN, Node
+
+OUT = Path(__file__).with_suffix(".json")
+NODES = (2, 5, 10)
+GAME = {"n_components": 1, "epochs": 20, "adversary_steps": 3}
+BATCH = 32
+ADULT = {"n_components": 8, "noise": 0.3, "epochs": 6, "alpha": 0.3}
+ATTACKERS = ["logistic", "trees", "mlp"]
+SYNC = [
+    *({"sync_every": d, "share": 0.8} for d in (1, 2, 3, 6)),
+    *({"sync_every": 2, "share": p} for p in (0.2, 0.4, 0.6, 1.0)),
+]
+
+
+class OutOfTime(Exception):
+    pass
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--only", nargs="*", default=["nodes", "iid", "objectives", "sync"])
+    arguments.add_argument("--seeds", type=int, default=5)
+    arguments.add_argument("--minutes", type=float, default=4.5)
+    arguments.add_argument("--device", default="cpu")
+    arguments.add_argument("--out", type=Path, default=OUT)
+    chosen = arguments.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    book = Book(chosen.out, time.monotonic() + 60 * chosen.minutes)
+    parts = {"nodes": gaussians, "iid": gaussians, "objectives": objectives, "sync": sync}
+    try:
+        for part in chosen.only:
+            for seed in range(chosen.seeds):
+                parts[part](book, part, seed, chosen.device)
+    except OutOfTime:
+        print(f"out of time: call again to go on; {len(book.runs)} runs are done", flush=True)
+    summarise(book.runs)
+
+
+class Book:
+    """Runs by name, written after each."""
+
+    def __init__(self, path: Path, deadline: float) -> None:
+        self.path, self.deadline = path, deadline
+        self.runs = json.loads(path.read_text())["runs"] if path.exists() else {}
+
+    def run(self, name: str, make) -> None:
+        if name in self.runs:
+            return
+        if time.monotonic() > self.deadline:
+            raise OutOfTime
+        began = time.perf_counter()
+        self.runs[name] = make() | {"seconds": round(time.perf_counter() - began, 1)}
+        self.path.write_text(json.dumps({"runs": self.runs}, indent=1))
+        print(f"{name}: {self.runs[name]}", flush=True)
+
+
+# -- Fig. 7 and 19 ----------------------------------------------------------------------------------
+
+
+def gaussians(book: Book, part: str, seed: int, device: str) -> None:
+    for k in NODES:
+        fresh = 8000 // k
+        data = tacit.load_dataset("gaussians", n=400 + fresh, n_nodes=k, iid=part == "iid", seed=seed)
+        parts = [d.split((400, fresh / 2, fresh / 2), seed=seed) for d in data.split("official")]
+        train, attack, test = ([p[i] for p in parts] for i in range(3))
+
+        def central(k=k, train=train, attack=attack, test=test):
+            pooled = join(train)
+            f = tacit.EIGAN(**GAME, batch_size=BATCH * k, random_state=seed, device=device)
+            f.fit(pooled.X, pooled.y, sensitive_features=pooled.sensitive)
+            return view(f, join(attack), join(test), seed)
+
+        def spread(train=train, attack=attack, test=test):
+            f = DistributedEIGAN(**GAME, batch_size=BATCH, sync_unit="step", random_state=seed, device=device)
+            f.fit([Node(d.X, d.y, sensitive_features=d.sensitive) for d in train])
+            return view(f, join(attack), join(test), seed) | sent(f)
+
+        book.run(f"{part} K={k} EIGAN seed={seed}", central)
+        book.run(f"{part} K={k} D-EIGAN seed={seed}", spread)
+
+
+# -- Fig. 8 and 20 ----------------------------------------------------------------------------------
+
+
+def objectives(book: Book, part: str, seed: int, device: str) -> None:
+    train, attack, test = adult()
+
+    def central():
+        f = tacit.EIGAN(**ADULT, random_state=seed, device=device)
+        f.fit(train.X, train.y, sensitive_features=train.sensitive)
+        return view(f, attack, test, seed)
+
+    book.run(f"objectives EIGAN seed={seed}", central)
+    for k, iid in ((2, True), (10, False)):
+        shares = silos(train, k, iid, seed)
+        for case in ("all", "one each"):
+
+            def spread(shares=shares, case=case):
+                nodes = []
+                for i, d in enumerate(shares):
+                    hide = ["sex", "race"] if case == "all" else [("sex", "race")[i % 2]]
+                    nodes.append(Node(d.X, d.y, sensitive_features=d.sensitive[hide]))
+                # of the paper: delta 2, phi .8 for ten nodes
+                settings = {"sync_every": 2, "share": 0.8} if len(shares) > 2 else {}
+                f = DistributedEIGAN(**ADULT, **settings, random_state=seed, device=device).fit(nodes)
+                return view(f, attack, test, seed) | sent(f)
+
+            book.run(f"objectives K={k} {case} seed={seed}", spread)
+
+
+# -- Fig. 9 and 21 ----------------------------------------------------------------------------------
+
+
+def sync(book: Book, part: str, seed: int, device: str) -> None:
+    train, attack, test = adult()
+    shares = silos(train, 10, False, seed)
+    nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in shares]
+    for settings in SYNC:
+        for aggregation in ("unbiased", "paper"):
+
+            def spread(settings=settings, aggregation=aggregation):
+                f = DistributedEIGAN(**ADULT, **settings, aggregation=aggregation, random_state=seed, device=device)
+                return view(f.fit(nodes), attack, test, seed) | sent(f)
+
+            words = f"delta={settings['sync_every']} phi={settings['share']} {aggregation}"
+            book.run(f"sync {words} seed={seed}", spread)
+
+
+# -- shared -----------------------------------------------------------------------------------------
+
+
+def adult() -> tuple[tacit.Dataset, tacit.Dataset, tacit.Dataset]:
+    train, test = tacit.load_dataset("adult", sensitive=["sex", "race"]).split("official")
+    for part in (train, test):  # the four small groups are too few for ten nodes
+        part.sensitive["race"] = np.where(part.sensitive["race"] == "White", "White", "other")
+    return train, *test.split((0.5, 0.5), seed=0)
+
+
+def silos(train: tacit.Dataset, k: int, iid: bool, seed: int) -> list[tacit.Dataset]:
+    """k parts; not alike: every node draws its own share of rich and poor, and its own size."""
+    rng = np.random.default_rng((seed, k))
+    rich = (train.y["income"] == train.y["income"].unique()[1]).to_numpy()
+    parts: list[list[np.ndarray]] = [[] for _ in range(k)]
+    for group in (rich, ~rich):
+        rows = rng.permutation(np.flatnonzero(group))
+        shares = np.full(k, 1 / k) if iid else rng.dirichlet(np.full(k, 3.0))
+        for part, piece in zip(parts, np.split(rows, (np.cumsum(shares)[:-1] * len(rows)).astype(int)), strict=True):
+            part.append(piece)
+    return [train.take(np.sort(np.concatenate(p))) for p in parts]
+
+
+def join(parts: list[tacit.Dataset]) -> tacit.Dataset:
+    X = np.concatenate([p.X for p in parts])
+    return tacit.Dataset(X, pd.concat([p.y for p in parts]), pd.concat([p.sensitive for p in parts]))
+
+
+def view(f, attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> dict:
+    report = tacit.audit(f, attack, test, attackers=ATTACKERS, floor=False, limit=False, seed=seed)
+    figures = {f"keeps {n}": round(r.value, 4) for n, r in report.utility.items()}
+    return figures | {f"leaks {n}": round(r.value, 4) for n, r in report.leakage.items()}
+
+
+def sent(f: DistributedEIGAN) -> dict:
+    return {"megabytes": round(sum(r["bytes_up"] + r["bytes_down"] for r in f.rounds_) / 2**20, 3)}
+
+
+def summarise(runs: dict) -> None:
+    """Means over seeds; for the Gaussians, whether D-EIGAN stays within .02 of EIGAN."""
+    groups: dict[str, list[dict]] = {}
+    for name, run in runs.items():
+        groups.setdefault(name.rsplit(" seed=", 1)[0], []).append(run)
+    means = {
+        name: {k: float(np.mean([r[k] for r in found])) for k in found[0] if k != "seconds"} | {"seeds": len(found)}
+        for name, found in groups.items()
+    }
+    for name, mean in means.items():
+        text = ", ".join(f"{k} {v:.3f}" for k, v in mean.items() if k != "seeds")
+        if " D-EIGAN" in name and (other := means.get(name.replace(" D-EIGAN", " EIGAN"))):
+            apart = max(abs(mean[k] - other[k]) for k in ("keeps colour", "leaks shape"))
+            text += f"; apart from EIGAN by at most {apart:.3f}: {'met' if apart <= 0.02 else 'NOT MET'}"
+        print(f"{name} ({mean['seeds']} seeds): {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
