@@ -2,8 +2,8 @@
 
     python benchmarks/federated.py [--only nodes iid objectives sync] [--seeds 5] [--minutes 4.5] [--device cpu]
 
-nodes, iid : Gaussians, K = 2, 5 and 10 nodes of 400 records (Fig. 7: node k has k times the variance; Fig. 19: all alike),
-    phi 1, a sync after every step; the centralised EIGAN takes as many steps with batches K times as large
+nodes, iid : Gaussians, K = 2, 5 and 10 nodes of 400 records (Fig. 7: node k has k times the variance; Fig. 19: all
+    alike), phi 1, a sync after every step; the centralised EIGAN takes as many steps with batches K times as large
 objectives : Adult in 2 and 10 nodes: all nodes hide sex and race, or each hides one of them (Fig. 8, 20)
 sync : Adult in 10 nodes of different shares of income: delta and phi, with bytes, both aggregations (Fig. 9, 21)
 

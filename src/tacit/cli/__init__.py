@@ -18,6 +18,7 @@ except ModuleNotFoundError as missing:  # a device install: bundles run without 
         f"pyarrow for files), or run bundles from Python: tacit.load('NAME.tacit').transform(X)"
     ) from None
 
+from tacit.cli.federated import federated_app
 from tacit.cli.release import release_app
 from tacit.cli.serve import client, keys_app, serve
 from tacit.errors import RequirementNotMet, TacitError
@@ -35,6 +36,7 @@ app.add_typer(release_app, name="release")
 app.add_typer(keys_app, name="keys")
 app.command()(serve)
 app.command()(client)
+app.add_typer(federated_app, name="federated")
 console = Console()
 
 

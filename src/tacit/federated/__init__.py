@@ -11,6 +11,8 @@ _HOME = {
     "Node": "tacit.federated.node",
     "PersonalMinimax": "tacit.federated.personal",
     "ProtocolError": "tacit.federated.protocol",
+    "FederatedReport": "tacit.federated.audit",
+    "audit_nodes": "tacit.federated.audit",
     "fit_closed_form": "tacit.federated.closed_form",
     "simulate": "tacit.federated.simulation",
 }

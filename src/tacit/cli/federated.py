@@ -1,0 +1,68 @@
+"""`tacit federated`: keys, server, node, submit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit.errors import InputError
+
+federated_app = typer.Typer(help="Learn across silos: records stay where they are.", no_args_is_help=True)
+
+
+@federated_app.command()
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Folder to make: server/, nodes/NAME/ and the authority's key.")],
+    node: Annotated[list[str], typer.Option(help="Name of a node (repeat for several).")],
+    host: Annotated[list[str] | None, typer.Option(help="Name or address under which nodes reach the server.")] = None,
+) -> None:
+    """Make the authority, the server's certificate and a key for every node. Nodes can be added later."""
+    _check_flower()
+    from tacit.federated.flower.keys import make_keys
+
+    make_keys(folder, node, host or [])
+    typer.echo(f"{folder}/server goes to the server, each {folder}/nodes/NAME to its node and nowhere else.")
+    typer.echo(f"Keep {folder}/authority.key off both: it can make another server.")
+
+
+@federated_app.command()
+def server(config: Annotated[Path, typer.Argument(help="The server's TOML file.")]) -> None:
+    """Run the server: TLS, and only nodes whose keys are in its folder `allowed`."""
+    _check_flower()
+    from tacit.federated.flower.config import read_server
+    from tacit.federated.flower.launch import run_server
+
+    raise typer.Exit(run_server(read_server(config), typer.echo))
+
+
+@federated_app.command()
+def node(
+    config: Annotated[Path, typer.Argument(help="The node's TOML file.")],
+    data: Annotated[Path | None, typer.Option(help="CSV or Parquet file, in place of the one in the file.")] = None,
+) -> None:
+    """Run a node beside its data."""
+    _check_flower()
+    from tacit.federated.flower.config import read_node
+    from tacit.federated.flower.launch import run_node
+
+    raise typer.Exit(run_node(read_node(config, data), config, typer.echo))
+
+
+@federated_app.command()
+def submit(config: Annotated[Path, typer.Argument(help="The server's TOML file.")]) -> None:
+    """Start a federation on the running server, or go on with one that was stopped. Run it on the server's machine."""
+    _check_flower()
+    from tacit.federated.flower.config import read_server
+    from tacit.federated.flower.launch import submit as start
+
+    number = start(read_server(config), config)
+    typer.echo(f"started (Flower's run {number}); the encoder will be in {read_server(config).out}")
+
+
+def _check_flower() -> None:
+    try:
+        import flwr  # noqa: F401
+    except ImportError:
+        raise InputError("learning across machines needs Flower: pip install 'tacit[federated]'") from None

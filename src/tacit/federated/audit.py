@@ -1,0 +1,175 @@
+"""The audit of a federation: every node attacks the common filter on its own rows; only figures leave it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tacit.audit import audit
+from tacit.audit.report import Report, write_whole
+from tacit.dataset import Dataset
+from tacit.errors import InputError, RequirementNotMet, TacitError
+
+SCHEMA = 1
+FEWEST = 60  # test rows below which a node's figures say nothing
+
+
+@dataclass(frozen=True)
+class FederatedReport:
+    """What the nodes found.
+
+    Attributes
+    ----------
+    figures : by node, one dict for each attribute: role ("utility" or "leakage"), attribute, measure, value, low, high,
+        guessing, attacker, rows, units
+    failed : by node, why there are no figures
+
+    Examples
+    --------
+    >>> figure = {"role": "leakage", "attribute": "sex", "measure": "balanced accuracy", "value": .6, "low": .55,
+    ...           "high": .65, "guessing": .5, "attacker": "trees", "rows": 400, "units": 400}
+    >>> report = FederatedReport({"north": [figure], "south": [figure | {"value": .7, "high": .75}]})
+    >>> report.worst("sex")["node"]
+    'south'
+    """
+
+    figures: Mapping[str, Sequence[Mapping[str, Any]]]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per node and attribute."""
+        rows = [{"node": node, **figure} for node, figures in self.figures.items() for figure in figures]
+        return pd.DataFrame(rows)
+
+    def worst(self, attribute: str) -> dict[str, Any]:
+        """The node where this attribute leaks most (or, for a target, where least is kept), with its figures."""
+        found = [
+            {"node": n, **f} for n, figures in self.figures.items() for f in figures if f["attribute"] == attribute
+        ]
+        if not found:
+            known = sorted({f["attribute"] for figures in self.figures.values() for f in figures})
+            raise InputError(f"no node has figures of {attribute!r}; there are {', '.join(known) or 'none'}")
+        leaks = [f for f in found if f["role"] == "leakage"]
+        return max(leaks, key=lambda f: f["value"]) if leaks else min(found, key=lambda f: f["value"])
+
+    def require(self, leakage: Mapping[str, float]) -> FederatedReport:
+        """Raise unless the upper end of every node's leakage is at most what is asked, at every node."""
+        problems = [f"{node}: {why}" for node, why in self.failed.items()]
+        for name, most in leakage.items():
+            self.worst(name)
+            for node, figures in self.figures.items():
+                high = [f["high"] for f in figures if f["attribute"] == name and f["role"] == "leakage"]
+                if high and high[0] > most:
+                    problems.append(f"{node}: {name} may leak {high[0]:.3f}, allowed {most:.3f}")
+        if problems:
+            raise RequirementNotMet("; ".join(problems))
+        return self
+
+    def __str__(self) -> str:
+        lines = [f"{'node':16s} {'':8s} {'attribute':16s} value  interval     guessing  rows  by"]
+        for node, figures in self.figures.items():
+            for f in figures:
+                lines.append(
+                    f"{node:16s} {'keeps' if f['role'] == 'utility' else 'leaks':8s} {f['attribute']:16s} "
+                    f"{f['value']:.3f}  {f['low']:.3f}–{f['high']:.3f}  {f['guessing']:.3f}     "
+                    f"{f['rows']:5d} {f['attacker']}"
+                )
+        for attribute in dict.fromkeys(f["attribute"] for figures in self.figures.values() for f in figures):
+            w = self.worst(attribute)
+            word = "leaks most" if w["role"] == "leakage" else "is kept least"
+            lines.append(
+                f"worst: {attribute} {word} at {w['node']}: {w['value']:.3f} [{w['low']:.3f}, {w['high']:.3f}]"
+            )
+        lines += [f"no figures of {node}: {why}" for node, why in self.failed.items()]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        names = dict.fromkeys(f["attribute"] for figures in self.figures.values() for f in figures)
+        worst = {name: self.worst(name) for name in names}
+        nodes = {node: [dict(f) for f in figures] for node, figures in self.figures.items()}
+        return {"schema": SCHEMA, "nodes": nodes, "worst": worst, "failed": dict(self.failed)}
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """As JSON; written whole or not at all when a path is given."""
+        text = json.dumps(self.to_dict(), indent=1)
+        if path is not None:
+            write_whole(path, text)
+        return text
+
+
+def audit_nodes(
+    release: Any,
+    parts: Mapping[str, tuple[Dataset, Dataset]],
+    attackers: str | Sequence[Any] = "quick",
+    *,
+    fewest: int = FEWEST,
+    seed: int = 0,
+) -> FederatedReport:
+    """Audit one filter at every node.
+
+    Parameters
+    ----------
+    release : the common filter
+    parts : by node, rows that attackers learn from and rows they are measured on; neither took part in training
+    attackers : as of `tacit.audit`
+    fewest : test rows below which a node tells nothing
+
+    Examples
+    --------
+    >>> import tacit
+    >>> from tacit.federated import audit_nodes
+    >>> from sklearn.decomposition import PCA
+    >>> nodes = tacit.load_dataset("gaussians", n=300, n_nodes=2).split("official")
+    >>> parts = {f"node {i}": d.split((.5, .5)) for i, d in enumerate(nodes)}
+    >>> report = audit_nodes(PCA(1).fit(nodes[0].X), parts, attackers="logistic")
+    >>> sorted(report.figures)
+    ['node 0', 'node 1']
+    """
+    figures, failed = {}, {}
+    for name, (attack, test) in parts.items():
+        try:
+            figures[name] = audit_here(release, attack, test, attackers, fewest=fewest, seed=seed)
+        except TacitError as error:
+            failed[name] = str(error)
+    return FederatedReport(figures, failed)
+
+
+def audit_here(
+    release: Any,
+    attack: Dataset,
+    test: Dataset,
+    attackers: str | Sequence[Any] = "quick",
+    *,
+    fewest: int = FEWEST,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """What one node finds and tells."""
+    if len(test) < fewest:
+        raise InputError(f"{len(test)} rows to measure on; at least {fewest} are needed to say anything")
+    return shared_figures(audit(release, attack, test, attackers, floor=False, limit=False, pooled=(), seed=seed))
+
+
+def shared_figures(report: Report) -> list[dict[str, Any]]:
+    """The numbers of an audit that leave a node: no row, no class, no confusion table."""
+    return [
+        {
+            "role": role,
+            "attribute": name,
+            "measure": r.headline.replace("_", " "),
+            "value": round(float(r.value), 4),
+            "low": round(float(r.low), 4),
+            "high": round(float(r.high), 4),
+            "guessing": round(float(r.guessing), 4),
+            "attacker": r.attacker,
+            "rows": int(r.n),
+            "units": int(r.n_units),
+        }
+        for role, results in (("utility", report.utility), ("leakage", report.leakage))
+        for name, r in results.items()
+    ]

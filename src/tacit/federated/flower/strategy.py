@@ -1,0 +1,202 @@
+"""The server's rounds on Flower: asks the coordinator what to send, sends it, hands it what came back in time."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+from flwr.app import Message as FlowerMessage
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+from flwr.supercore import log
+
+from tacit.errors import InputError
+from tacit.federated.audit import FederatedReport
+from tacit.federated.flower.config import ServerConfig
+from tacit.federated.flower.records import from_records, to_records
+from tacit.federated.protocol import Message, ProtocolError
+from tacit.federated.simulation import plain_settings, read_state, write_state
+
+INFO, WARNING = 20, 30
+ASK = "train"  # Flower's word for the one kind of message that nodes answer
+POLL = 1.0
+
+
+class CoordinatorStrategy(Strategy):
+    """Runs a coordinator of `tacit.federated.protocol` between machines.
+
+    State is written after every finished round; a server that was killed goes on from there. Nodes are known by the
+    names under which their keys were registered, whatever they call themselves.
+    """
+
+    def __init__(self, config: ServerConfig, names: dict[bytes, str]) -> None:
+        self.config, self.names = config, names
+        self.algorithm = config.algorithm()
+        self.coordinator = self.algorithm.coordinator([], config.min_nodes)
+        self.federation = secrets.token_hex(16)
+        self.path = config.state / "server.safetensors"
+        self.ids: dict[str, int] = {}
+        self._resume()
+
+    def _resume(self) -> None:
+        if not self.path.exists():
+            return
+        parts = read_state(self.path, self._identity)
+        if parts["server"][1]["phase"] == "finished":
+            return  # the next federation begins afresh
+        self.coordinator.restore(*parts["server"])
+        self.federation = parts["strategy"][1]["federation"]
+        log(INFO, "going on after round %s", self.coordinator.round - 1)
+
+    @property
+    def _identity(self) -> str:
+        return json.dumps(plain_settings(self.algorithm), sort_keys=True)
+
+    def start(self, grid: Grid, *args: Any, **kwargs: Any) -> Result:  # type: ignore[override]
+        """All rounds, then the encoder, then the nodes' audit."""
+        while not self.coordinator.finished:
+            messages = self.configure_train(self.coordinator.round, ArrayRecord(), ConfigRecord(), grid)
+            replies = grid.send_and_receive(messages, timeout=self.config.deadline)
+            self.aggregate_train(self.coordinator.round, replies)
+            mine = {"federation": self.federation}
+            write_state(self.path, {"server": self.coordinator.state(), "strategy": ({}, mine)}, self._identity)
+        self._finish(grid)
+        return Result()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[FlowerMessage]:
+        self.ids = self._wait_for_nodes(grid)
+        self._asked = self._pack(self.coordinator.requests(sorted(self.ids)))
+        return [self._wrap(m) for m in self._asked]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[FlowerMessage]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        answers, failures = self._unwrap(replies, self._asked)
+        before = self.coordinator.round
+        self.coordinator.receive(answers, failures)
+        line = self.coordinator.log[-1]
+        log(INFO, "round %s: %s; %s bytes up", before, ", ".join(line["nodes"]) or "nobody", line["bytes_up"])
+        for node, why in (line["rejected"] | line["failed"]).items():
+            log(WARNING, "round %s: left out %s: %s", before, node, why)
+        return None, None
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[FlowerMessage]:
+        """The audit: every node gets the whole encoder, and attacks it on rows that it held out."""
+        self.ids = self._wait_for_nodes(grid)
+        state, facts = self.coordinator.state()
+        told = {k: v for k, v in facts.items() if k != "log"} | {"log": []}
+        asked = [Message("audit", n, server_round, {"server": told}, state) for n in sorted(self.ids)]
+        self._asked = self._pack(asked)
+        return [self._wrap(m) for m in self._asked]
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[FlowerMessage]) -> MetricRecord | None:
+        answers, failures = self._unwrap(replies, self._asked)
+        failures |= {m.node: f"answered {m.kind!r}" for m in answers if m.kind != "audited"}
+        figures = {m.node: m.facts["figures"] for m in answers if m.kind == "audited"}
+        report = FederatedReport(dict(sorted(figures.items())), failures)
+        report.to_json(self.config.out.with_suffix(".audit.json"))
+        for text in str(report).splitlines():
+            log(INFO, "%s", text)
+        return None
+
+    def summary(self) -> None:
+        log(INFO, "federation of at least %s nodes", self.config.min_nodes)
+
+    def _finish(self, grid: Grid) -> None:
+        from tacit.release.saving import save
+
+        f = self.algorithm.conclude(self.coordinator)
+        self.config.out.parent.mkdir(parents=True, exist_ok=True)
+        save(f, self.config.out)
+        self.config.out.with_suffix(".rounds.json").write_text(json.dumps(self.coordinator.log, indent=1))
+        log(INFO, "the encoder is in %s", self.config.out)
+        if self.config.audit:
+            replies = grid.send_and_receive(
+                self.configure_evaluate(self.coordinator.round, ArrayRecord(), ConfigRecord(), grid),
+                timeout=self.config.deadline,
+            )
+            self.aggregate_evaluate(self.coordinator.round, replies)
+
+    # -- carrying -------------------------------------------------------------------------------
+
+    def _wait_for_nodes(self, grid: Grid, clock: Callable[[], float] = time.monotonic) -> dict[str, int]:
+        """Names and ids of the nodes that can be reached, once there are enough."""
+        until = clock() + self.config.wait
+        told = False
+        while True:
+            found = {self.names[n.public_key]: n.node_id for n in grid.get_nodes() if n.public_key in self.names}
+            if len(found) >= self.config.min_nodes:
+                return found
+            if clock() > until:
+                raise ProtocolError(
+                    f"{len(found)} of at least {self.config.min_nodes} nodes are here after {self.config.wait:g} s "
+                    f"({', '.join(found) or 'none'}); start the others, or lower min_nodes"
+                )
+            if not told:
+                log(INFO, "waiting for nodes: %s of %s", len(found), self.config.min_nodes)
+                told = True
+            time.sleep(POLL)
+
+    def _pack(self, messages: list[Message]) -> list[Message]:
+        """What every message carries besides: which federation, and its settings."""
+        more = {"federation": self.federation, "settings": dict(self.config.training)}
+        return [Message(m.kind, m.node, m.round, {**m.facts, **more}, m.arrays) for m in messages]
+
+    def _wrap(self, message: Message) -> FlowerMessage:
+        self._log_message(message, "down")
+        return FlowerMessage(
+            to_records(message), dst_node_id=self.ids[message.node], message_type=ASK, group_id=str(message.round)
+        )
+
+    def _unwrap(self, replies: Iterable[FlowerMessage], asked: list[Message]) -> tuple[list[Message], dict[str, str]]:
+        """Answers by the names of the keys they came with, and why others gave none."""
+        names = {node_id: name for name, node_id in self.ids.items()}
+        answers: list[Message] = []
+        failures = {m.node: f"no answer within {self.config.deadline:g} s" for m in asked}
+        for reply in replies:
+            name = names[reply.metadata.src_node_id]
+            if reply.has_error():
+                failures[name] = f"Flower: {reply.error.reason or reply.error.code}"
+                continue
+            try:
+                answer = from_records(reply.content)
+            except Exception as error:  # whatever a node sends must not stop the others
+                failures[name] = f"sent what cannot be read ({type(error).__name__})"
+                continue
+            self._log_message(answer, "up")
+            failures.pop(name, None)
+            if answer.kind == "failed":
+                failures[name] = str(answer.facts.get("why"))
+            else:
+                answers.append(Message(answer.kind, name, answer.round, answer.facts, answer.arrays))
+        return answers, failures
+
+    def _log_message(self, message: Message, way: str) -> None:
+        folder: Path | None = self.config.log_messages
+        if folder is None:
+            return
+        number = len(list(folder.glob("*.safetensors"))) if folder.exists() else 0
+        facts = {"kind": message.kind, "node": message.node, "round": message.round, "facts": dict(message.facts)}
+        write_state(folder / f"{number:05d}-{way}.safetensors", {"message": (message.arrays, facts)}, "message")
+
+
+def registered_names(folder: Path) -> dict[bytes, str]:
+    """Public keys (as Flower tells them) -> names, from the folder of allowed keys."""
+    from cryptography.hazmat.primitives import serialization
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+    names = {}
+    for path in sorted(folder.glob("*.pub")):
+        names[public_key_to_bytes(serialization.load_ssh_public_key(path.read_bytes()))] = path.stem
+    if not names:
+        raise InputError(f"{folder} allows no node; add keys with: tacit federated keys")
+    return names
