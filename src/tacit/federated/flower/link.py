@@ -62,7 +62,7 @@ def main() -> None:
     def guarded() -> tuple[Middleware, ...]:
         return (Middleware(OnlyNodesFromOutside), *before())
 
-    extensions.get_middleware = guarded  # type: ignore[assignment]
+    extensions.get_middleware = guarded
     flower_superlink()
 
 

@@ -16,6 +16,6 @@ def to_records(message: Message) -> RecordDict:
 
 
 def from_records(records: RecordDict) -> Message:
-    told = json.loads(str(records["message"]["json"]))  # type: ignore[index]
+    told = json.loads(str(records["message"]["json"]))
     arrays = {name: array.numpy() for name, array in records["arrays"].items()}  # type: ignore[union-attr]
     return Message(told["kind"], told["node"], int(told["round"]), told["facts"], arrays)

@@ -57,7 +57,7 @@ class CoordinatorStrategy(Strategy):
     def _identity(self) -> str:
         return json.dumps(plain_settings(self.algorithm), sort_keys=True)
 
-    def start(self, grid: Grid, *args: Any, **kwargs: Any) -> Result:  # type: ignore[override]
+    def start(self, grid: Grid, *args: Any, **kwargs: Any) -> Result:
         """All rounds, then the encoder, then the nodes' audit."""
         while not self.coordinator.finished:
             messages = self.configure_train(self.coordinator.round, ArrayRecord(), ConfigRecord(), grid)
@@ -192,11 +192,15 @@ class CoordinatorStrategy(Strategy):
 def registered_names(folder: Path) -> dict[bytes, str]:
     """Public keys (as Flower tells them) -> names, from the folder of allowed keys."""
     from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
     names = {}
     for path in sorted(folder.glob("*.pub")):
-        names[public_key_to_bytes(serialization.load_ssh_public_key(path.read_bytes()))] = path.stem
+        key = serialization.load_ssh_public_key(path.read_bytes())
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise InputError(f"{path} is no elliptic-curve key; make it with: tacit federated keys")
+        names[public_key_to_bytes(key)] = path.stem
     if not names:
         raise InputError(f"{folder} allows no node; add keys with: tacit federated keys")
     return names
