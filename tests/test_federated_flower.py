@@ -41,7 +41,7 @@ from tacit.federated.flower.records import from_records, to_records
 from tacit.federated.protocol import Message
 
 MARK = 1234.567890123  # one record has it: it must never travel
-TRAINING = {"n_components": 2, "epochs": 2, "share": 0.5, "adversary_steps": 2, "random_state": 0}
+TRAINING = {"n_components": 2, "epochs": 1, "share": 0.5, "adversary_steps": 2, "random_state": 0}
 
 
 def tables(folder: Path, n_nodes: int = 3, n: int = 60) -> list[Path]:
@@ -147,12 +147,12 @@ def _identity():
     return plain_settings(algorithm_of(TRAINING))
 
 
-def simulated(folder: Path, n_nodes: int = 3) -> np.ndarray:
+def simulated(folder: Path, training=TRAINING) -> np.ndarray:
     nodes = []
-    for i in range(n_nodes):
+    for i in range(3):
         data, _, _ = read_node(folder / f"n{i + 1}.toml").parts()
         nodes.append(Node(data.X, data.y, sensitive_features=data.sensitive, name=f"n{i + 1}"))
-    f = simulate(nodes, algorithm_of(TRAINING))
+    f = simulate(nodes, algorithm_of(training))
     state = f.encoder_module_.state_dict()
     return np.concatenate([state[k].numpy().ravel() for k in sorted(state)])
 
@@ -253,10 +253,11 @@ def test_a_lost_answer_is_sent_again_and_nothing_is_trained_twice(tmp_path):
     """Also the equality of both engines without a network: each message is answered from the state on disk alone."""
     write_files(tmp_path)
     configs = {f"n{i}": read_node(tmp_path / f"n{i}.toml") for i in (1, 2, 3)}
-    server = algorithm_of(TRAINING).coordinator([])
+    training = TRAINING | {"epochs": 3}
+    server = algorithm_of(training).coordinator([])
 
     def carry(m):
-        more = {"federation": "f", "settings": TRAINING}
+        more = {"federation": "f", "settings": training}
         request = from_records(to_records(Message(m.kind, m.node, m.round, {**m.facts, **more}, m.arrays)))
         first, again = (answer_request(configs[m.node], request) for _ in range(2))
         assert all(np.array_equal(first.arrays[k], again.arrays[k]) for k in first.arrays)
@@ -265,7 +266,7 @@ def test_a_lost_answer_is_sent_again_and_nothing_is_trained_twice(tmp_path):
     while not server.finished:
         server.receive([carry(m) for m in server.requests(sorted(configs))])
     found = np.concatenate([server.current[k].ravel() for k in sorted(server.current)])
-    assert np.array_equal(found, simulated(tmp_path).astype(np.float32))
+    assert np.array_equal(found, simulated(tmp_path, training).astype(np.float32))
 
 
 # -- between processes ---------------------------------------------------------------------------------
@@ -289,7 +290,7 @@ def test_a_short_deployment_gives_the_encoder_of_the_simulation(federation, tmp_
 def test_a_node_dies_and_comes_back_a_stranger_is_refused_the_server_is_restarted(federation, tmp_path):
     TRAINING_LONG = TRAINING | {"epochs": 5}
     port = write_files(tmp_path, min_nodes=2, deadline=60, audit=True)
-    text = (tmp_path / "server.toml").read_text().replace("epochs = 2", "epochs = 5")
+    text = (tmp_path / "server.toml").read_text().replace("epochs = 1", "epochs = 5")
     (tmp_path / "server.toml").write_text(text)
     for i in (1, 2, 3):
         path = tmp_path / f"n{i}.toml"

@@ -12,7 +12,6 @@ from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from tacit.errors import TacitError
-from tacit.federated.audit import audit_here
 from tacit.federated.eigan import DistributedEIGAN
 from tacit.federated.flower.config import NodeConfig, algorithm_of, read_node
 from tacit.federated.flower.records import from_records, to_records
@@ -47,6 +46,8 @@ def answer_request(config: NodeConfig, request: Message) -> Message:
     algorithm = algorithm_of(request.facts["settings"])
     rows, attack, test = config.parts()
     if request.kind == "audit":
+        from tacit.federated.audit import audit_here  # every message starts a new Python: import what it needs
+
         if attack is None or test is None:
             raise ProtocolError("hold_out is 0: there are no rows to audit on")
         figures = audit_here(_global_filter(algorithm, request), attack, test)

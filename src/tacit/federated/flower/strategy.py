@@ -16,7 +16,6 @@ from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
 from tacit.errors import InputError
-from tacit.federated.audit import FederatedReport
 from tacit.federated.flower.config import ServerConfig
 from tacit.federated.flower.records import from_records, to_records
 from tacit.federated.protocol import Message, ProtocolError
@@ -99,6 +98,8 @@ class CoordinatorStrategy(Strategy):
         return [self._wrap(m) for m in self._asked]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[FlowerMessage]) -> MetricRecord | None:
+        from tacit.federated.audit import FederatedReport
+
         answers, failures = self._unwrap(replies, self._asked)
         failures |= {m.node: f"answered {m.kind!r}" for m in answers if m.kind != "audited"}
         figures = {m.node: m.facts["figures"] for m in answers if m.kind == "audited"}
