@@ -161,7 +161,12 @@ def test_a_run_goes_on_from_its_checkpoint_and_filters_can_be_saved(start, nodes
     X = nodes[1].X
     assert np.array_equal(whole.transform(X, "p1"), resumed.transform(X, "p1"))
     assert len(resumed.rounds_) == len(whole.rounds_)
-    release = tacit.load(tacit.save(whole.filters_["p1"], tmp_path / "p1.tacit"))
+    mine = whole.filters_["p1"]
+    assert mine.seen(X).all()
+    assert not mine.seen(crowd(seed=5)[0][0]).any()
+    with pytest.raises(InputError, match="took no part"):
+        mine.release_training_rows()
+    release = tacit.load(tacit.save(mine, tmp_path / "p1.tacit"))
     assert np.allclose(release.transform(X), whole.transform(X, "p1"), atol=1e-4)
 
 

@@ -29,6 +29,7 @@ from tacit.games.heads import Weighted
 from tacit.games.inner import LinearCode
 from tacit.games.kiwiel import kiwiel
 from tacit.labels import MISSING, encode_labels
+from tacit.tables import fingerprints
 
 CHOICES = {"order": ("sequential", "parallel"), "exchange": ("samples", "statistics"), "loss": ("logistic", "squared")}
 
@@ -160,6 +161,16 @@ class PersonalMinimax(BaseEstimator):
         check_is_fitted(self.start)
 
 
+class PersonalFilter(MinimaxFilter):
+    """One contributor's filter: its samples cannot be told from the others' by a linear reader."""
+
+    def _release_out_of_fold(self) -> np.ndarray:
+        raise InputError(
+            "a personal filter was fitted against the others' samples, which are not here; release rows that took no "
+            "part in its training"
+        )
+
+
 class Aggregator:
     """Main routine of Algorithm 3: collects filtered samples and labels, and hands them to the contributors."""
 
@@ -287,8 +298,11 @@ class Contributor:
         return hashlib.sha256(self.X.tobytes() + self.codes.tobytes()).hexdigest()
 
     def filter(self) -> MinimaxFilter:
-        """This contributor's own filter; `release_training_rows` is the common filter's, on public data."""
-        own = copy.copy(self.f.start)
+        """This contributor's own filter; it knows the contributor's rows, and the public ones, again."""
+        own = PersonalFilter(**self.f.start.get_params(deep=False))
+        own.__dict__.update(self.f.start.__dict__)
+        mine = fingerprints(own._check_records(self.node.X, reset=False))
+        own._fingerprints = np.union1d(own._fingerprints, mine)
         G = self.u.view(own.n_components_, -1).numpy().T.copy()
         own.encoder_module_ = linear_net(G).eval()
         return own

@@ -162,9 +162,11 @@ class CoordinatorStrategy(Strategy):
         """Answers by the names of the keys they came with, and why others gave none."""
         names = {node_id: name for name, node_id in self.ids.items()}
         answers: list[Message] = []
-        failures = {m.node: f"no answer within {self.config.deadline:g} s" for m in asked}
+        failures = {m.node: f"gone, or no answer within {self.config.deadline:g} s" for m in asked}
         for reply in replies:
-            name = names[reply.metadata.src_node_id]
+            name = names.get(reply.metadata.src_node_id)
+            if name is None:  # Flower itself says that a node is gone, and not which
+                continue
             if reply.has_error():
                 failures[name] = f"Flower: {reply.error.reason or reply.error.code}"
                 continue
