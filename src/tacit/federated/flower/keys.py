@@ -26,8 +26,8 @@ def make_keys(folder: Path, nodes: Sequence[str], hosts: Sequence[str]) -> None:
     """Write ``FOLDER/server`` (for the server) and ``FOLDER/nodes/NAME`` (for each node, nobody else).
 
     ``FOLDER/authority.key`` signs server certificates: keep it off the server. An authority or a key that is already
-    there is kept, so that nodes can be added later. A node whose ``NAME.pub`` is deleted from ``server/allowed``
-    is no longer let in once the server is started again with a fresh state.
+    there is kept, so that nodes can be added later. A node whose ``NAME.pub`` is deleted from ``server/allowed`` is no
+    longer let in once the server is started again.
     """
     for name in nodes:
         if not name or not all(c.isalnum() or c in "-_." for c in name):

@@ -70,18 +70,29 @@ def run_node(config: NodeConfig, path: Path, tell: Any = print) -> int:
 
 
 def register_nodes(config: ServerConfig) -> None:
-    """Tell Flower which keys may come in; keys it knows already stay."""
-    from flwr.proto.control_pb2 import RegisterNodeRequest
+    """Make the keys that Flower lets in those of the folder `allowed`: no fewer, and no others."""
+    from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest, UnregisterNodeRequest
 
     from tacit.federated.flower.strategy import registered_names
 
+    names = registered_names(config.keys / "allowed")
     with _control(config) as control:
-        for key, name in registered_names(config.keys / "allowed").items():
+        known = {
+            n.public_key: n.node_id for n in control.ListNodes(ListNodesRequest()).nodes_info if not n.unregistered_at
+        }
+        for key, node_id in known.items():
+            if key not in names:
+                control.UnregisterNode(UnregisterNodeRequest(node_id=node_id))
+        for key, name in names.items():
+            if key in known:
+                continue
             try:
                 control.RegisterNode(request=RegisterNodeRequest(public_key=key, name=name))
             except Exception as error:
-                if "already" not in str(error).lower() and "in use" not in str(error).lower():
-                    raise FederationError(f"the key of node {name!r} could not be registered: {error}") from error
+                raise FederationError(
+                    f"the key of node {name!r} could not be registered: a key that was taken out of "
+                    f"{config.keys}/allowed cannot come back; make a new one ({error})"
+                ) from error
 
 
 def submit(config: ServerConfig, path: Path) -> int:

@@ -78,12 +78,11 @@ class CoordinatorStrategy(Strategy):
         self, server_round: int, replies: Iterable[FlowerMessage]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         answers, failures = self._unwrap(replies, self._asked)
-        before = self.coordinator.round
         self.coordinator.receive(answers, failures)
         line = self.coordinator.log[-1]
-        log(INFO, "round %s: %s; %s bytes up", before, ", ".join(line["nodes"]) or "nobody", line["bytes_up"])
+        log(INFO, "round %s: %s; %s bytes up", line["round"], ", ".join(line["nodes"]) or "nobody", line["bytes_up"])
         for node, why in (line["rejected"] | line["failed"]).items():
-            log(WARNING, "round %s: left out %s: %s", before, node, why)
+            log(WARNING, "round %s: left out %s: %s", line["round"], node, why)
         return None, None
 
     def configure_evaluate(
