@@ -152,7 +152,7 @@ class DistributedEIGAN(EIGAN):
         self._fingerprints = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *found]))
         units = [w.units for w in workers if w.units is not None]
         self._units = np.unique(np.concatenate(units)) if units else None
-        self._nodes, self._seed = [w.node for w in workers], coordinator.seed
+        self._nodes, self._trained_seed = [w.node for w in workers], coordinator.seed
         self.notes_ = []
         self._tell_notes(workers)
         return self
@@ -205,12 +205,12 @@ class DistributedEIGAN(EIGAN):
             ]
             units = unit_columns(node.units, len(node))
             unit = None if units is None else next(iter(units.values()))
-            folds.append(cross_folds(np.concatenate(labels, axis=1), 5, self._seed, unit))
+            folds.append(cross_folds(np.concatenate(labels, axis=1), 5, self._trained_seed, unit))
         encoded = [self._before_noise(self._encode(node.X)) for node in self._nodes]
         code = np.empty((starts[-1], self.n_components))
         for f in range(max(int(fold.max()) for fold in folds) + 1):
             outside = [node.take(fold != f) for node, fold in zip(self._nodes, folds, strict=True)]
-            refit = clone(self).set_params(checkpoint=None, verbose=False, random_state=self._seed)
+            refit = clone(self).set_params(checkpoint=None, verbose=False, random_state=self._trained_seed)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TacitWarning)
                 refit.fit(outside)

@@ -39,7 +39,7 @@ def game_state(game: Game) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         for number, moments in optimiser.state_dict()["state"].items():
             arrays |= {f"{name}/{number}/{k}": torch.as_tensor(v).cpu().numpy() for k, v in moments.items()}
     arrays["batches/left"] = game.batches.left.copy()
-    arrays["noise/generator"] = game.generator.get_state().numpy()
+    arrays["noise/generator"] = game.generators[0].get_state().numpy()
     return arrays, {"shuffle": game.batches.generators[0].bit_generator.state, "history": game.history[0]}
 
 
@@ -54,7 +54,7 @@ def restore_game(game: Game, arrays: Arrays, facts: Mapping[str, Any]) -> None:
             states.setdefault(int(number), {})[word] = torch.from_numpy(np.array(value))
         optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
     game.batches.left = arrays["batches/left"]
-    game.generator.set_state(torch.from_numpy(arrays["noise/generator"]))
+    game.generators[0].set_state(torch.from_numpy(arrays["noise/generator"]))
     game.batches.generators[0].bit_generator.state = facts["shuffle"]
     game.history[0] = list(facts["history"])
 
