@@ -45,7 +45,7 @@ LEGAL = {
 PAIRS = [
     (machine, state, event)
     for machine, legal in LEGAL.items()
-    for state, event in itertools.product(legal, {e for moves in legal.values() for e in moves})
+    for state, event in itertools.product(legal, sorted({e for moves in legal.values() for e in moves}))
 ]
 
 
