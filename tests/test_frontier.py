@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -451,6 +452,19 @@ def test_rows_streamed_from_parquet_train_the_same_filters(tmp_path, monkeypatch
     parts[0].X.assign(y=parts[0].y["y"]).to_parquet(tmp_path / "less.parquet")
     with pytest.raises(InputError, match="has no column 's'"):
         tacit.frontier(f, tmp_path / "less.parquet", *parts[1:], **settings)
+
+
+@pytest.mark.slow
+def test_the_page_on_choosing_runs(real, tmp_path, monkeypatch, capsys):
+    real("adult")
+    page = (Path(__file__).parent.parent / "docs" / "choosing.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(compile(block, "choosing.md", "exec"), names)  # later blocks go on from earlier ones
+    told = capsys.readouterr().out
+    assert "certified" in told
+    assert "the nearest is" in told
 
 
 def test_steps_are_replayed_in_order_on_any_device():
