@@ -76,7 +76,8 @@ def main() -> None:
         for word, certified in (("certified", True), ("audited", False)):
             results[name][word] = choice(front, word, certified)
         print(
-            f"{name}: {front.candidates} points in {seconds / 60:.1f} minutes ({used / 60:.1f} of processors so far); hypervolume {area.value:.3f} "
+            f"{name}: {front.candidates} points in {seconds / 60:.1f} minutes ({used / 60:.1f} of processors so far); "
+            f"hypervolume {area.value:.3f} "
             f"[{area.low:.3f}, {area.high:.3f}]; at most {far['distance'].max():.4f} (median "
             f"{far['distance'].median():.4f}) in accuracy from the estimated limit at equal certificate",
             flush=True,
