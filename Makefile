@@ -47,6 +47,10 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/minimax_adversaries.py
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/frontier.py
+	$(BIN)/python benchmarks/stack.py
+	$(BIN)/python benchmarks/federated.py
+	$(BIN)/python benchmarks/personal_minimax.py
 
 # The figure of the README.
 figures: .venv/demo
