@@ -190,6 +190,30 @@ def frontier(
     )
 
 
+@app.command()
+def reproduce(
+    experiment: Annotated[
+        str | None, typer.Argument(help="PAPER/EXPERIMENT, such as eigan/table1; or PAPER for all of it.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every experiment of every paper.")] = False,
+    quick: Annotated[bool, typer.Option(help="Small settings: does it run? Never touches the kept results.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, over what settings.toml says.")] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
+    readme: Annotated[bool, typer.Option("--readme", help="Only write the READMEs' tables anew.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Forget finished parts of an earlier run.")] = False,
+    out: Annotated[Path | None, typer.Option(help="With --quick: folder for its figures.")] = None,
+) -> None:
+    """Run a paper's table or figure and set it beside the printed numbers. Interrupted full runs go on."""
+    from tacit.cli.reproduce import list_experiments, rewrite, run
+
+    if show:
+        list_experiments(console)
+    elif readme:
+        rewrite(console, experiment)
+    else:
+        run(console, experiment, everything, quick, seeds, out, again)
+
+
 @data_app.command("list")
 def data_list() -> None:
     """All data sets: rows, targets, sensitive attributes, licence, and whether they are here."""

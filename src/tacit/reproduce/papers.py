@@ -1,0 +1,121 @@
+"""Where the papers are, and what each can run: `papers/<name>/` of a checkout, all of the same shape."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import InputError
+
+if TYPE_CHECKING:
+    from tacit.reproduce.run import Run
+
+Experiment = Callable[["Run"], None]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One folder of `papers/`: its experiments, their settings, and the results so far."""
+
+    folder: Path
+    settings: Mapping[str, Any]
+    experiments: Mapping[str, Experiment]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """Entries of results.json by experiment; empty before the first full run."""
+        path = self.folder / "results.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    def settings_of(self, experiment: str, quick: bool) -> dict[str, Any]:
+        """What settings.toml says, with the entries of `[experiment.quick]` over the full ones in a quick run."""
+        full = dict(self.settings.get(experiment, {}))
+        small = full.pop("quick", {})
+        return {"seeds": 1, **full, **(small if quick else {})}
+
+    def missing_data(self, experiment: str) -> list[str]:
+        """Data sets the experiment needs that are not on this machine."""
+        from tacit.datasets import declarations
+
+        known = declarations()
+        needs = self.settings_of(experiment, quick=False).get("needs", [])
+        return [name for name in needs if known[name].files and not known[name].present]
+
+
+def find_papers(folder: Path | None = None) -> Path:
+    """The folder `papers/`: of this checkout, or under the current folder.
+
+    An installed Tacit has no papers: they are text, settings and results, not library code.
+    """
+    checkout = Path(__file__).resolve().parents[3]
+    tried = [folder] if folder else [checkout / "papers", Path.cwd() / "papers"]
+    for place in tried:
+        if (place / "README.md").exists():
+            return place
+    raise InputError(
+        f"no folder papers/ (tried {', '.join(map(str, tried))}); it comes with a checkout of Tacit, not with the "
+        f"installed package: run `tacit reproduce` from the root of a checkout"
+    )
+
+
+def all_papers(folder: Path) -> list[str]:
+    """Names of the papers that can be run."""
+    return sorted(p.parent.name for p in folder.glob("*/reproduce.py"))
+
+
+def load_paper(name: str, folder: Path | None = None) -> Paper:
+    """One paper, its `reproduce.py` imported.
+
+    Examples
+    --------
+    >>> load_paper("no-such-paper", Path("papers"))  # doctest: +SKIP
+    Traceback (most recent call last):
+    tacit.errors.InputError: no paper is called 'no-such-paper'; the papers are ...
+    """
+    root = find_papers(folder)
+    if name not in all_papers(root):
+        raise InputError(f"no paper is called {name!r}; the papers are {', '.join(all_papers(root)) or 'none yet'}")
+    home = root / name
+    settings = tomllib.loads((home / "settings.toml").read_text(encoding="utf-8"))
+    module = import_script(home / "reproduce.py", f"papers_{name.replace('-', '_')}")
+    return Paper(home, settings, module.EXPERIMENTS)
+
+
+def choose(asked: str | None, everything: bool, folder: Path | None = None) -> list[tuple[Paper, str]]:
+    """`eigan/table1`, `eigan` (all of it), or everything -> the experiments to run, in order."""
+    root = find_papers(folder)
+    if (asked is None) != everything:
+        raise InputError("say which: PAPER/EXPERIMENT (tacit reproduce --list shows them), PAPER, or --all")
+    if asked is None:
+        return [
+            (paper, e) for name in all_papers(root) for paper in [load_paper(name, root)] for e in paper.experiments
+        ]
+    name, _, experiment = asked.strip("/").partition("/")
+    paper = load_paper(name, root)
+    if experiment and experiment not in paper.experiments:
+        raise InputError(f"{name} has no experiment {experiment!r}; it has {', '.join(paper.experiments)}")
+    return [(paper, e) for e in ([experiment] if experiment else paper.experiments)]
+
+
+def import_script(path: Path, name: str) -> ModuleType:
+    """A script as a module, without putting its folder on the import path."""
+    if not path.exists():
+        raise InputError(f"no script {os.path.relpath(path)}; it is part of a checkout of Tacit")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None  # a .py file always has both
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

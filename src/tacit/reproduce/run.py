@@ -1,0 +1,293 @@
+"""One run of one experiment: its settings, what is finished, its rows, its figures.
+
+An experiment is a function of a `Run`. It asks `run.part(...)` for each piece of work, so that an interrupted
+full run goes on where it stopped; it tells its figures with `run.row`, `run.audited` and `run.figure`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import platform
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from tacit.audit.report import Report, Result, provenance, write_whole
+from tacit.errors import InputError
+from tacit.reproduce.papers import Paper, import_script
+
+Tell = Callable[[str], None]
+
+
+class Run:
+    """What an experiment is given.
+
+    Parameters
+    ----------
+    paper, experiment : what is run
+    quick : the small settings; nothing under `papers/` is written
+    seeds : how many, over what settings.toml says
+    out : where a quick run writes its entry and figures
+    again : forget finished parts
+
+    Attributes
+    ----------
+    settings : the experiment's section of settings.toml, full or quick
+    seeds : range of the seeds to run
+    """
+
+    def __init__(
+        self,
+        paper: Paper,
+        experiment: str,
+        quick: bool = False,
+        seeds: int | None = None,
+        out: Path | None = None,
+        again: bool = False,
+        tell: Tell | None = None,
+    ) -> None:
+        if quick and out is None:
+            raise InputError("a quick run needs a folder of its own (out=); it never overwrites results.json")
+        self.paper, self.experiment, self.quick = paper, experiment, quick
+        self.settings = paper.settings_of(experiment, quick)
+        if seeds is not None:
+            self.settings["seeds"] = seeds
+        self.seeds = range(int(self.settings["seeds"]))
+        self.folder = out if quick and out is not None else paper.folder
+        self.tell = tell or (lambda text: None)
+        self.rows: list[dict[str, Any]] = []
+        self.summary: list[dict[str, Any]] = []
+        self.figures: list[str] = []
+        self.measured_by: list[dict[str, str]] = []
+        self.notes: list[str] = []
+        self._asked: dict[str, dict[str, Any]] = {}
+        self._finished = {} if quick or again else self._earlier()
+
+    # -- work -----------------------------------------------------------------------------------
+
+    def part(self, key: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """`work(*arguments)`, or what it gave before: finished parts of a full run are not done again.
+
+        The result must be plain data (it is kept as JSON). A part is done again when settings other than
+        the number of seeds have changed, or its function's text.
+        """
+        same = self._finished.get(key)
+        stamp = self._stamp(work)
+        if same is None or same["stamp"] != stamp:
+            self.tell(f"{self.paper.name}/{self.experiment}: {key}")
+            began = time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an experiment that is about a warning records it itself
+                value = work(*arguments)
+            seconds = round(time.perf_counter() - began, 2)
+            same = {"value": json.loads(json.dumps(value, default=_plain)), "seconds": seconds, "stamp": stamp}
+        self._asked[key] = self._finished[key] = same
+        if not self.quick:
+            write_whole(self._unfinished, json.dumps(self._finished))
+        return same["value"]
+
+    def script(self, name: str) -> ModuleType:
+        """A script of `benchmarks/` as a module, to run pieces of it."""
+        return import_script(self._benchmarks / f"{name}.py", f"benchmarks_{name}")
+
+    def recorded(self, name: str, command: str, machine: str) -> Any:
+        """Figures that a script of `benchmarks/` measured before; the entry says by which command, on which machine."""
+        path = self._benchmarks / f"{name}.json"
+        if not path.exists():
+            raise InputError(f"no figures {path.name} in benchmarks/; run `{command}` first")
+        self.measured_by.append({"command": command, "machine": machine})
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    # -- what was found -------------------------------------------------------------------------
+
+    def row(
+        self,
+        what: str,
+        measure: str,
+        printed: float | str | None = None,
+        ours: float | None = None,
+        adaptive: float | None = None,
+        interval: Sequence[float] | None = None,
+        by: str | None = None,
+    ) -> None:
+        """One line of the table "printed | ours | ours, strong adaptive attacker".
+
+        `interval` is that of `adaptive`, or of `ours` where there is no attacker; `by` names the attacker.
+        """
+        if adaptive is not None and interval is None:
+            raise InputError(f"{self.experiment}, {what}: an attacker's figure needs its interval")
+        self.rows.append(
+            {
+                "what": what,
+                "measure": measure,
+                "printed": printed,
+                "ours": ours,
+                "adaptive": adaptive,
+                "interval": None if interval is None else [float(v) for v in interval],
+                "by": by,
+            }
+        )
+
+    def audited(self, method: str, data: str, audits: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Lines of the summary of all papers: the honest columns of an audit (see `honest`).
+
+        Of several seeds' audits the one with the middle leakage is shown (the higher of two middle ones).
+        """
+        several = [audits] if isinstance(audits, Mapping) else list(audits)
+        for secret in several[0]["leakage"]:
+            chosen = middle(several, secret)
+            for target in chosen["utility"] or {"": None}:
+                self.summary.append(
+                    {
+                        "method": method,
+                        "data": data,
+                        "target": target,
+                        "utility": chosen["utility"].get(target),
+                        "secret": secret,
+                        "leakage": chosen["leakage"][secret],
+                        "certificate": chosen["certificate"].get(secret),
+                        "label_only": chosen["label_only"].get(secret),
+                        "label_only_utility": chosen["label_only_utility"].get(target),
+                        "seeds": len(several),
+                    }
+                )
+
+    def figure(self, name: str, figure: Figure) -> None:
+        """Write a figure beside the README; the same figure gives the same bytes."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+            figure.savefig(self.folder / f"{name}.svg", metadata={"Date": None}, dpi=110)
+        self.figures.append(f"{name}.svg")
+
+    def note(self, text: str) -> None:
+        """A sentence under the table."""
+        self.notes.append(text)
+
+    # -- keeping it -----------------------------------------------------------------------------
+
+    def entry(self) -> dict[str, Any]:
+        """What results.json keeps of this run."""
+        flags = (" --quick" if self.quick else "") + self._seeds_flag()
+        return {
+            "title": self.settings.get("title", self.experiment),
+            "command": f"tacit reproduce {self.paper.name}/{self.experiment}{flags}",
+            "measured_by": self.measured_by,
+            "settings": {k: v for k, v in self.settings.items() if k != "title"},
+            "seeds": list(self.seeds),
+            "versions": _versions(),
+            "machine": machine(),
+            "seconds": round(sum(p["seconds"] for p in self._asked.values()), 1),
+            "rows": self.rows,
+            "summary": self.summary,
+            "figures": self.figures,
+            "notes": self.notes,
+            "raw": self._asked,
+        }
+
+    def keep(self) -> Path:
+        """Write the entry: into results.json, or for a quick run into a file of its own."""
+        path = self.folder / ("quick.json" if self.quick else "results.json")
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        known[self.experiment] = self.entry()
+        order = [e for e in self.paper.experiments if e in known]
+        write_whole(path, json.dumps({e: known[e] for e in order}, indent=1) + "\n")
+        if not self.quick:
+            self._unfinished.unlink(missing_ok=True)
+        return path
+
+    def _earlier(self) -> dict[str, Any]:
+        """Finished parts: of the last whole run, and over them those of one that was interrupted."""
+        done = dict(self.paper.results.get(self.experiment, {}).get("raw", {}))
+        if self._unfinished.exists():
+            done |= json.loads(self._unfinished.read_text(encoding="utf-8"))
+        return done
+
+    @property
+    def _unfinished(self) -> Path:
+        return self.paper.folder / f".unfinished-{self.experiment}.json"
+
+    @property
+    def _benchmarks(self) -> Path:
+        return self.paper.folder.parent.parent / "benchmarks"
+
+    def _stamp(self, work: Callable[..., Any]) -> str:
+        from hashlib import sha256
+
+        told = {k: v for k, v in self.settings.items() if k not in ("seeds", "title")}
+        text = json.dumps(told, sort_keys=True) + inspect.getsource(inspect.unwrap(work))
+        return sha256(text.encode()).hexdigest()[:12]
+
+    def _seeds_flag(self) -> str:
+        usual = self.paper.settings_of(self.experiment, self.quick)["seeds"]
+        return "" if usual == len(self.seeds) else f" --seeds {len(self.seeds)}"
+
+
+def honest(report: Report) -> dict[str, Any]:
+    """An audit as plain data: what `Run.audited` shows, with every attacker's figure."""
+    bounds = {s: None if c is None else round(c.bound, 5) for s, c in report.certificate.items()}
+    return {
+        "utility": {k: _result(r) for k, r in report.utility.items()},
+        "leakage": {k: _result(r) for k, r in report.leakage.items()},
+        "certificate": bounds,
+        "label_only": {k: _result(r) for k, r in report.label_only.items()},
+        "label_only_utility": {k: _result(r) for k, r in report.label_only_utility.items()},
+    }
+
+
+def middle(audits: Sequence[Mapping[str, Any]], secret: str) -> Mapping[str, Any]:
+    """Of several seeds' audits (plain data), the one with the middle leakage; the higher of two middle ones."""
+    return sorted(audits, key=lambda a: a["leakage"][secret]["value"])[len(audits) // 2]
+
+
+def machine() -> str:
+    """The processor and its number of cores."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        model = lines[0].partition(":")[2].strip() if lines else model
+    return f"{model}, {os.cpu_count()} cores, {os.environ.get('OMP_NUM_THREADS', 'all')} thread"
+
+
+def run_experiment(run: Run) -> Path:
+    """Run it and keep what it found."""
+    if run.quick:
+        shutil.rmtree(run.folder, ignore_errors=True)
+    run.paper.experiments[run.experiment](run)
+    if not run.rows:
+        raise InputError(f"{run.paper.name}/{run.experiment} told no row; call run.row for each printed figure")
+    return run.keep()
+
+
+def _result(r: Result) -> dict[str, Any]:
+    return {
+        "value": round(r.value, 5),
+        "low": round(r.low, 5),
+        "high": round(r.high, 5),
+        "guessing": round(r.guessing, 5),
+        "accuracy": round(r.accuracy.value, 5),
+        "auc": round(r.auc.value, 5),
+        "by": r.attacker,
+        "n": r.n,
+        "attackers": {k: round(m.value, 5) for k, m in r.attackers.items()},
+    }
+
+
+def _versions() -> dict[str, str]:
+    import torch
+
+    return {**provenance()["versions"], "torch": torch.__version__}
+
+
+def _plain(value: Any) -> Any:
+    """Numpy's numbers and arrays as JSON."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,0 +1,125 @@
+"""The READMEs' tables, written from results.json between markers: no figure is typed by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tacit.audit.report import write_whole
+from tacit.errors import InputError
+from tacit.reproduce.papers import Paper, all_papers, load_paper
+
+BLOCK = re.compile(r"(<!-- results: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.S)
+SUMMARY = "summary"
+
+
+def write_readme(paper: Paper) -> Path:
+    """Rewrite the blocks of a paper's README from its results.json."""
+    path = paper.folder / "README.md"
+    return write_whole(path, readme(paper, path.read_text(encoding="utf-8")))
+
+
+def readme(paper: Paper, text: str) -> str:
+    """The README with every block `<!-- results: EXPERIMENT -->` ... `<!-- end -->` written anew."""
+    found = [m["name"] for m in BLOCK.finditer(text)]
+    if sorted(found) != sorted(paper.experiments):
+        raise InputError(
+            f"papers/{paper.name}/README.md has blocks for {', '.join(found) or 'nothing'}, but the experiments are "
+            f"{', '.join(paper.experiments)}; give each a line `<!-- results: NAME -->` and a line `<!-- end -->`"
+        )
+    results = paper.results
+    return BLOCK.sub(lambda m: f"{m[1]}{block(m['name'], results.get(m['name']))}{m[3]}", text)
+
+
+def block(name: str, entry: Mapping[str, Any] | None) -> str:
+    """One experiment: table, figures, notes, command, machine, minutes."""
+    if entry is None:
+        return "Not run yet.\n"
+    out = [
+        "| | measure | printed | ours | ours, strong adaptive attacker |",
+        "|---|---|---|---|---|",
+        *(_line(r) for r in entry["rows"]),
+        "",
+        *(f"![{entry['title']}]({f})" for f in entry["figures"]),
+        *([""] if entry["figures"] else []),
+        *(line for n in entry["notes"] for line in (n, "")),
+    ]
+    for other in entry["measured_by"]:
+        out += [f"Figures by `{other['command']}` ({other['machine']}).", ""]
+    seeds = len(entry["seeds"])
+    out.append(
+        f"`{entry['command']}`: {seeds} seed{'s' if seeds > 1 else ''}, {entry['seconds'] / 60:.1f} minutes "
+        f"on {entry['machine']}."
+    )
+    return "\n".join(out) + "\n"
+
+
+def write_summary(folder: Path) -> Path:
+    """Rewrite the table of `papers/README.md` from all results."""
+    path = folder / "README.md"
+    return write_whole(path, summary(folder, path.read_text(encoding="utf-8")))
+
+
+def summary(folder: Path, text: str) -> str:
+    """The README of all papers with its block `<!-- results: summary -->` written anew."""
+    if [m["name"] for m in BLOCK.finditer(text)] != [SUMMARY]:
+        raise InputError("papers/README.md needs one block: `<!-- results: summary -->` and `<!-- end -->`")
+    papers = [load_paper(name, folder) for name in all_papers(folder)]
+    lines = [
+        (line["data"], line["target"], line["secret"], line["method"], paper.name, experiment, line)
+        for paper in papers
+        for experiment, entry in paper.results.items()
+        for line in entry["summary"]
+    ]
+    out = [
+        "| data | release | kept: accuracy | label-only keeps | withheld: best adaptive attacker (balanced) "
+        "| guessing | label-only leaks | any attacker | command |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for data, target, secret, method, paper_name, experiment, line in sorted(lines, key=lambda x: x[:6]):
+        leak = line["leakage"]
+        kept = f"{target} {_value(line['utility'])}" if line["utility"] else "–"
+        out.append(
+            f"| {data} | {method} | {kept} "
+            f"| {_value(line['label_only_utility'])} "
+            f"| {secret} {shown(leak['value'])} [{shown(leak['low'])}, {shown(leak['high'])}] {leak['by']} "
+            f"| {shown(leak['guessing'])} | {_value(line['label_only'])} "
+            f"| {'none' if line['certificate'] is None else '≤ ' + shown(line['certificate'])} "
+            f"| {paper_name}/{experiment} |"
+        )
+    table = "\n".join(out) + "\n"
+    return BLOCK.sub(lambda m: f"{m[1]}{table}{m[3]}", text)
+
+
+def shown(value: float | str | None) -> str:
+    """A number as the papers print it: .857; 1.23; 14.
+
+    Examples
+    --------
+    >>> [shown(v) for v in (0.8571, 1.2345, 14, None, "below .07")]
+    ['.857', '1.23', '14', '–', 'below .07']
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or abs(value) >= 100:
+        return f"{value:.0f}"
+    text = f"{value:.3f}" if abs(value) < 1 else f"{value:.3g}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    spread = "" if row["interval"] is None else f" [{shown(row['interval'][0])}, {shown(row['interval'][1])}]"
+    ours, adaptive = shown(row["ours"]), shown(row["adaptive"])
+    if row["adaptive"] is None:
+        ours += spread
+    else:
+        adaptive += spread + (f" {row['by']}" if row["by"] else "")
+    return f"| {row['what']} | {row['measure']} | {shown(row['printed'])} | {ours} | {adaptive} |"
+
+
+def _value(result: Mapping[str, Any] | None) -> str:
+    return "–" if result is None else shown(result["value"])
