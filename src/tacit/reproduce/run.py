@@ -14,6 +14,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,11 +78,11 @@ class Run:
     def part(self, key: str, work: Callable[..., Any], *arguments: Any) -> Any:
         """`work(*arguments)`, or what it gave before: finished parts of a full run are not done again.
 
-        The result must be plain data (it is kept as JSON). A part is done again when settings other than
-        the number of seeds have changed, or its function's text.
+        The result must be plain data (it is kept as JSON). A part is done again when its arguments have
+        changed (in a table of settings other than in title and number of seeds), or its function's text.
         """
         same = self._finished.get(key)
-        stamp = self._stamp(work)
+        stamp = _stamp(work, arguments)
         if same is None or same["stamp"] != stamp:
             self.tell(f"{self.paper.name}/{self.experiment}: {key}")
             began = time.perf_counter()
@@ -137,10 +138,17 @@ class Run:
             }
         )
 
-    def audited(self, method: str, data: str, audits: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    def audited(
+        self,
+        method: str,
+        data: str,
+        audits: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        floor: Mapping[str, Any] | None = None,
+    ) -> None:
         """Lines of the summary of all papers: the honest columns of an audit (see `honest`).
 
         Of several seeds' audits the one with the middle leakage is shown (the higher of two middle ones).
+        `floor` is an audit on the same rows that measured the label-only release, where these did not.
         """
         several = [audits] if isinstance(audits, Mapping) else list(audits)
         for secret in several[0]["leakage"]:
@@ -155,8 +163,8 @@ class Run:
                         "secret": secret,
                         "leakage": chosen["leakage"][secret],
                         "certificate": chosen["certificate"].get(secret),
-                        "label_only": chosen["label_only"].get(secret),
-                        "label_only_utility": chosen["label_only_utility"].get(target),
+                        "label_only": (floor or chosen)["label_only"].get(secret),
+                        "label_only_utility": (floor or chosen)["label_only_utility"].get(target),
                         "seeds": len(several),
                     }
                 )
@@ -219,13 +227,6 @@ class Run:
     def _benchmarks(self) -> Path:
         return self.paper.folder.parent.parent / "benchmarks"
 
-    def _stamp(self, work: Callable[..., Any]) -> str:
-        from hashlib import sha256
-
-        told = {k: v for k, v in self.settings.items() if k not in ("seeds", "title")}
-        text = json.dumps(told, sort_keys=True) + inspect.getsource(inspect.unwrap(work))
-        return sha256(text.encode()).hexdigest()[:12]
-
     def _seeds_flag(self) -> str:
         usual = self.paper.settings_of(self.experiment, self.quick)["seeds"]
         return "" if usual == len(self.seeds) else f" --seeds {len(self.seeds)}"
@@ -266,6 +267,16 @@ def run_experiment(run: Run) -> Path:
     if not run.rows:
         raise InputError(f"{run.paper.name}/{run.experiment} told no row; call run.row for each printed figure")
     return run.keep()
+
+
+def _stamp(work: Callable[..., Any], arguments: Sequence[Any]) -> str:
+    """Tells whether a part kept from before is the part asked for now."""
+    told = [
+        {k: v for k, v in a.items() if k not in ("title", "seeds", "needs")} if isinstance(a, Mapping) else a
+        for a in arguments
+    ]
+    text = json.dumps(told, sort_keys=True, default=str) + inspect.getsource(inspect.unwrap(work))
+    return sha256(text.encode()).hexdigest()[:12]
 
 
 def _result(r: Result) -> dict[str, Any]:

@@ -1,0 +1,153 @@
+"""Section 5 of Hamm (2015), "Preserving privacy of continuous high-dimensional data with minimax filters".
+
+The paper's protocol is in `in_print` (and `benchmarks/minimax.py`): filter and evaluator, a logistic regression, learn
+from the same training rows. `adaptive` is ours: the filter learns from some rows, attackers of several
+families from others, and both are measured on a third part; windows of one bout never stand in two parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import tacit
+from tacit.reproduce import Run
+from tacit.reproduce.papers import import_script
+from tacit.reproduce.run import honest, middle
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+COLOURS = {
+    "random": "0.6",
+    "PCA": "tab:orange",
+    "PPLS": "tab:green",
+    "minimax": "tab:red",
+    "minimax nonlinear": "tab:purple",
+}
+SHOWN = tuple(COLOURS)
+
+
+def fig2(run: Run) -> None:
+    """5.1: 1740 faces of 16x16 pixels to learn from, 200 to test (the paper's text says 100)."""
+    tradeoff(run, "genki", "smile", "gender", "genki", {"smile": "highest", "gender": "almost chance, .5"})
+
+
+def fig3(run: Run) -> None:
+    """5.2: mean, max, min and deviation of 13 MFCCs of an utterance; 80 % of each speaker's for training."""
+    tradeoff(run, "emodb", "happy", "speaker", "emodb", {"happy": "as PCA's", "speaker": "near chance, .02 of 43"})
+
+
+def fig4(run: Run) -> None:
+    """5.3: 561 features of a window; 15 of 30 people; a random half of each one's windows for training."""
+    tradeoff(run, "har", "activity", "subject", "uci_har", {"activity": "highest", "subject": "close to chance, .067"})
+
+
+EXPERIMENTS: dict[str, Callable[[Run], None]] = {"fig2": fig2, "fig3": fig3, "fig4": fig4}
+
+
+# -- one comparison: methods x dimensions ------------------------------------------------------------
+
+
+def tradeoff(run: Run, part: str, target: str, secret: str, data: str, printed: dict[str, str]) -> None:
+    s = run.settings
+    runs = {
+        d: [run.part(f"d={d} seed {seed}", in_print, part, d, seed, s["steps"], s["nonlinear"]) for seed in run.seeds]
+        for d in s["dims"]
+    }
+    means = {
+        d: {m: {k: float(np.mean([r[m][k] for r in found])) for k in ("target", "secret")} for m in found[0]}
+        for d, found in runs.items()
+    }
+    ours = [f"minimax d={d}" for d in s["dims"]] + (["minimax nonlinear"] if s["nonlinear"] else [])
+    attacked = {
+        name: [run.part(f"audit {name} seed {seed}", adaptive, part, name, seed, s["steps"], s["attackers"])
+               for seed in range(s["audits"])]
+        for name in ours
+    }  # fmt: skip
+    if s["reference_attackers"]:
+        for name in ("raw data", f"PCA d={s['dims'][0]}"):
+            attacked[name] = [run.part(f"audit {name}", adaptive, part, name, 0, 0, s["reference_attackers"])]
+
+    for d in s["dims"]:
+        for method, row in means[d].items():
+            is_ours = method.startswith("minimax")
+            at = f"{method}, d={d}" if method != "minimax nonlinear" else f"{method}, {d} units"
+            run.row(at, f"{target}, accuracy", printed[target] if is_ours else None, row["target"])
+            name = method if method == "minimax nonlinear" else f"{method} d={d}"
+            found = middle(attacked[name], secret)["leakage"][secret] if name in attacked else None
+            run.row(
+                at, f"{secret}, accuracy", printed[secret] if is_ours else None, row["secret"],
+                found and found["value"], found and (found["low"], found["high"]), found and found["by"],
+            )  # fmt: skip
+    for name, audits in attacked.items():
+        run.audited(name, data, audits, floor=attacked.get("raw data", audits)[0])
+    leaks = {d: middle(attacked[f"minimax d={d}"], secret)["leakage"][secret] for d in s["dims"]}
+    run.figure(run.experiment, draw(means, leaks, target, secret))
+
+
+def in_print(part: str, d: int, seed: int, steps: int, nonlinear: bool) -> dict[str, dict[str, float]]:
+    """The paper's measurement of every method: accuracy of a logistic regression on the release."""
+    protocol = import_script(BENCHMARKS / "minimax.py", "benchmarks_minimax")
+    protocol.STEPS = steps
+    train, test = protocol.SPLITS[part](seed)
+    mean, spread = train.X.mean(axis=0), train.X.std(axis=0) + 1e-9
+    train, test = (protocol.replace_X(x, (x.X - mean) / spread) for x in (train, test))
+    methods = {name: make for name, make in protocol.methods(part, d).items() if name in SHOWN}
+    if not nonlinear:
+        methods.pop("minimax nonlinear", None)
+    return {name: protocol.evaluate(protocol.fitted(make(seed), train), train, test) for name, make in methods.items()}
+
+
+def adaptive(part: str, name: str, seed: int, steps: int, attackers: list[str]) -> dict[str, Any]:
+    """Fresh attackers on rows the filter never saw. With the raw data also the label-only floor."""
+    train, attack, test = fresh_rows(part, seed)
+    d = int(name.partition("d=")[2] or 10)
+    release: Any = None
+    if name.startswith("minimax"):
+        network = "mlp" if name.endswith("nonlinear") else "linear"
+        release = tacit.MinimaxFilter(d, network=network, solver="alternating", max_iter=steps, random_state=seed)
+        release.fit(train.X, train.y, sensitive_features=train.sensitive)
+    elif name.startswith("PCA"):
+        release = make_pipeline(StandardScaler(), PCA(d, random_state=seed)).fit(train.X)
+    floor = release is None
+    return honest(tacit.audit(release, attack, test, attackers, pooled=(), floor=floor, limit=False, seed=seed))
+
+
+def fresh_rows(part: str, seed: int) -> tuple[tacit.Dataset, ...]:
+    """For the filter, for the attackers, and for the test."""
+    protocol = import_script(BENCHMARKS / "minimax.py", "benchmarks_minimax")
+    if part == "har":  # by bout, .4/.4/.2, of people on whom nothing was chosen
+        data = tacit.load_dataset("uci_har")
+        subject = data.sensitive["subject"].to_numpy()
+        people = np.random.default_rng(0).permutation(np.unique(subject))[15:]
+        return data.take(np.isin(subject, people)).split((0.4, 0.4, 0.2), seed=seed)
+    train, test = protocol.SPLITS[part](seed)
+    train = protocol.replace_X(train, train.X)
+    return *train.split((0.5, 0.5), seed=seed), protocol.replace_X(test, test.X)
+
+
+def draw(means: dict[int, dict], leaks: dict[int, dict], target: str, secret: str) -> Figure:
+    """As the paper draws it: up and to the left is better; dotted lines are equal trade-offs."""
+    figure = Figure(figsize=(2.6 * len(means) + 1.6, 3), layout="constrained")
+    axes = figure.subplots(1, len(means), sharex=True, sharey=True, squeeze=False)[0]
+    for axis, (d, methods) in zip(axes, means.items(), strict=True):
+        for name, row in methods.items():
+            axis.plot(row["secret"], row["target"], "o", color=COLOURS[name], label=name)
+        axis.plot(leaks[d]["value"], methods["minimax"]["target"], "x", color=COLOURS["minimax"], ms=8,
+                  label="minimax, best fresh attacker")  # fmt: skip
+        axis.axvline(leaks[d]["guessing"], color="0.8", lw=1)
+        axis.set(title=f"d = {d}", xlabel=f"{secret}, accuracy")
+    low, high = axes[0].get_ylim()
+    for axis in axes:
+        for gap in np.arange(-1, 1, 0.1):
+            axis.plot([0, 1], [gap, 1 + gap], ":", color="0.85", lw=0.7, zorder=0)
+        axis.set(xlim=(0, 1), ylim=(low, high))
+    axes[0].set_ylabel(f"{target}, accuracy")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
+    return figure
