@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 import tacit
 from tacit.reproduce import Run
 from tacit.reproduce.papers import import_script
-from tacit.reproduce.run import honest, middle
+from tacit.reproduce.run import by_attacker, honest, middle
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COLOURS = {
@@ -48,7 +48,60 @@ def fig4(run: Run) -> None:
     tradeoff(run, "har", "activity", "subject", "uci_har", {"activity": "highest", "subject": "close to chance, .067"})
 
 
-EXPERIMENTS: dict[str, Callable[[Run], None]] = {"fig2": fig2, "fig3": fig3, "fig4": fig4}
+def fig5(run: Run) -> None:
+    """5.4, Algorithm 3: 15 other people each learn a filter of their own, starting from that of domain 1 (d=20)."""
+    s = run.settings
+    if run.quick:
+        trials = [run.part(f"seed {seed}", personal, seed, s["rounds"], s["every"]) for seed in run.seeds]
+    else:
+        command = f"python benchmarks/personal_minimax.py --trials {s['seeds']} --rounds {s['rounds']} --audit"
+        trials = run.recorded("personal_minimax", command, "2 CPU cores")["sequential"]["runs"]
+        trials = [{k: v for k, v in t.items() if k != "bytes_samples"} for t in trials]
+    rounds = [c["round"] for c in trials[0]["curve"]]
+    mean = {
+        k: [float(np.mean([t["curve"][i][k] for t in trials])) for i in range(len(rounds))]
+        for k in ("target", "binary")
+    }
+    printed = {"before": (0.936, 0.674), "after": (0.946, 0.538)}
+    for when, at in (("before", 0), ("after", -1)):
+        run.row(f"{when} ({rounds[at]} rounds)", "activity, accuracy", printed[when][0], mean["target"][at])
+        audits = [t["audit"][when] for t in trials if "audit" in t]
+        found = sorted(audits, key=lambda a: a["subject"])[len(audits) // 2] if audits else None
+        run.row(
+            f"{when} ({rounds[at]} rounds)", "this person or another, mean over people; adaptive: which of the 15",
+            printed[when][1], mean["binary"][at], found and found["subject"], found and (found["low"], found["high"]),
+            found and found["attacker"],
+        )  # fmt: skip
+        if found:
+            leak = {
+                "value": found["subject"],
+                "by": found["attacker"],
+                **{k: found[k] for k in ("low", "high", "guessing")},
+            }
+            line = {"utility": {"activity": {"value": found["activity"]}}, "leakage": {"subject": leak}}
+            name = "minimax d=20 of other people" if when == "before" else "personal minimax d=20"
+            run.audited(name, "uci_har", {**line, "certificate": {}, "label_only": {}, "label_only_utility": {}})
+    figure = Figure(figsize=(4.5, 3), layout="constrained")
+    axis = figure.subplots()
+    axis.plot(rounds, mean["target"], "o-", label="activity")
+    axis.plot(rounds, mean["binary"], "s-", label="this person or another (paper's reader)")
+    if audits:
+        ends = [float(np.mean([t["audit"][when]["subject"] for t in trials])) for when in ("before", "after")]
+        axis.plot([rounds[0], rounds[-1]], ends, "x:", label="which of the 15, fresh attacker")
+    axis.set(xlabel="round", ylabel="accuracy", ylim=(0, 1))
+    axis.legend(frameon=False, fontsize=7)
+    run.figure("fig5", figure)
+
+
+def personal(seed: int, rounds: int, every: int) -> dict[str, Any]:
+    """One trial of the benchmark on every n-th window."""
+    trial = import_script(BENCHMARKS / "personal_minimax.py", "benchmarks_personal_minimax")
+    data = tacit.load_dataset("uci_har")
+    data = data.take(np.arange(0, len(data), every))
+    return trial.one_trial(data, seed, rounds, {"rho": 1.0}, False)
+
+
+EXPERIMENTS: dict[str, Callable[[Run], None]] = {"fig2": fig2, "fig3": fig3, "fig4": fig4, "fig5": fig5}
 
 
 # -- one comparison: methods x dimensions ------------------------------------------------------------
@@ -82,9 +135,8 @@ def tradeoff(run: Run, part: str, target: str, secret: str, data: str, printed: 
             name = method if method == "minimax nonlinear" else f"{method} d={d}"
             found = middle(attacked[name], secret)["leakage"][secret] if name in attacked else None
             run.row(
-                at, f"{secret}, accuracy", printed[secret] if is_ours else None, row["secret"],
-                found and found["value"], found and (found["low"], found["high"]), found and found["by"],
-            )  # fmt: skip
+                at, f"{secret}, accuracy", printed[secret] if is_ours else None, row["secret"], **by_attacker(found)
+            )
     for name, audits in attacked.items():
         run.audited(name, data, audits, floor=attacked.get("raw data", audits)[0])
     leaks = {d: middle(attacked[f"minimax d={d}"], secret)["leakage"][secret] for d in s["dims"]}

@@ -244,6 +244,13 @@ def honest(report: Report) -> dict[str, Any]:
     }
 
 
+def by_attacker(result: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A result of `honest` as the arguments of `Run.row` that tell it; nothing where there is none."""
+    if result is None:
+        return {}
+    return {"adaptive": result["value"], "interval": (result["low"], result["high"]), "by": result["by"]}
+
+
 def middle(audits: Sequence[Mapping[str, Any]], secret: str) -> Mapping[str, Any]:
     """Of several seeds' audits (plain data), the one with the middle leakage; the higher of two middle ones."""
     return sorted(audits, key=lambda a: a["leakage"][secret]["value"])[len(audits) // 2]
