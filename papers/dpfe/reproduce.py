@@ -1,7 +1,7 @@
 """Section 6 of Osia et al. (2018), "Deep private-feature extraction", on CMU faces and MotionSense.
 
-Figures 6 and 9 are drawn from the full runs of `benchmarks/dpfe.py`; 7, 8, 10 and 11 run here. The filter, the attackers
-and the test have records of their own (half, three tenths, the rest of each person's images).
+Figures 6 and 9 are drawn from the full runs of `benchmarks/dpfe.py`; 7, 8, 10 and 11 run here. The filter, the
+attackers and the test have records of their own (half, three tenths, the rest of each person's images).
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def curve_of(run: Run, key: str, how: dict[str, Any], targets: tuple[str, ...]) 
 
 
 def curve(
-    how: dict[str, Any], targets: tuple[str, ...], epochs: int, ratios: Sequence[float], draws: int, attackers: list[str],
-    seed: int,
+    how: dict[str, Any], targets: tuple[str, ...], epochs: int, ratios: Sequence[float], draws: int,
+    attackers: list[str], seed: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
     train, attack, test = faces(targets, seed)
     f = fitted(train, epochs, seed, **how)
