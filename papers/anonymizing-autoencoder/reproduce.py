@@ -113,7 +113,10 @@ def fig7(run: Run) -> None:
             run.figure(f"fig7-{what}-{label}", latent_figure(plane, [(title, np.array(found[label])[rows])]))
     raw, released = (np.array(found[what]["windows"]) for what in ("raw", "released"))
     run.figure("fig8", waveform_figure(raw, released, found["titles"], ["gyroscope", "accelerometer"]))
-    run.figure("fig9", spectrogram_figure(raw, released, found["titles"], ["gyroscope", "accelerometer"], RATE))
+    spectrograms = spectrogram_figure(raw, released, found["titles"], ["gyroscope", "accelerometer"], RATE)
+    for mesh in (c for axis in spectrograms.axes for c in axis.collections):
+        mesh.set_rasterized(True)  # thousands of little squares would make a heavy file
+    run.figure("fig9", spectrograms)
 
 
 def fig10(run: Run) -> None:

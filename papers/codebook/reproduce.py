@@ -1,8 +1,8 @@
 """The codebook filter: release one of k cells, so that the best attacker is known in closed form.
 
 With P(z|s) counted from data the best attacker's balanced accuracy is (1/m) sum_z max_s P(z|s): the game's inner
-maximum over *every* attacker. `adult` is the trade-off with the estimated limit of any release behind it; `claims`, `floor` and
-`training-rows` tell what the scripts of `benchmarks/` measured.
+maximum over *every* attacker. `adult` is the trade-off with the estimated limit of any release behind it; `claims`,
+`floor` and `training-rows` tell what the scripts of `benchmarks/` measured.
 """
 
 from __future__ import annotations
@@ -126,8 +126,10 @@ def floor(run: Run) -> None:
             run.row(f"{name}, {release}", "secrets, balanced", None, None, leak, around(figures, "leakage"), "logistic")
         if best is None:
             run.note(f"{name}: no setting tried is as good as label-only on both axes.")
-    run.note("Means over targets and over secrets; at most 6,000 rows; intervals of two standard errors. A setting counts "
-             "as good when it is no worse than label-only beyond half a standard error.")  # fmt: skip
+    run.note(
+        "Means over targets and over secrets; at most 6,000 rows; intervals of two standard errors. A setting counts "
+        "as good when it is no worse than label-only beyond half a standard error."
+    )
 
 
 def training_rows(run: Run) -> None:

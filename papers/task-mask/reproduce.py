@@ -60,8 +60,11 @@ def table1(run: Run) -> None:
                 }
                 run.audited(release[what], data, named(who))
     chosen = found["chosen"]
-    run.note(f"Fixed on validation images: keep {chosen['keep']:g}, blur of deviation {chosen['sigma']:g}. "
-             f"Images: {', '.join(f'{n:,}' for n in found['settings']['sizes'])} (train, validation, test).")  # fmt: skip
+    sizes = ", ".join(f"{n:,}" for n in found["settings"]["sizes"])
+    run.note(
+        f"Fixed on validation images: keep {chosen['keep']:g}, blur of deviation {chosen['sigma']:g}. Images: {sizes} "
+        f"(train, validation, test)."
+    )
 
 
 def table2(run: Run) -> None:
