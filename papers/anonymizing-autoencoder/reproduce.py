@@ -492,8 +492,9 @@ def autocorrelation_by_person() -> dict[str, Any]:
     }
     people = pd.read_csv(str(require(PEOPLE, SOURCE))).set_index("code")
     stride = [first_peak(c)[0] for c in curves.values()]
-    out: dict[str, Any] = {"curves": curves, "limit": 1.96 / np.sqrt(data.X.shape[2])}
-    out["weight"] = {p: float(people["weight"][int(p)]) for p in curves}
+    shown = ("1", "13", "19")
+    out: dict[str, Any] = {"curves": {p: curves[p] for p in shown}, "limit": 1.96 / np.sqrt(data.X.shape[2])}
+    out["weight"] = {p: float(people["weight"][int(p)]) for p in shown}
     for column in ("weight", "height"):
         rho = float(spearmanr([people[column][int(p)] for p in curves], stride)[0])
         half = 1.96 * np.sqrt((1 + rho**2 / 2) / (len(curves) - 3))  # of Fisher's z (Bonett and Wright)
