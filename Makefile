@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Data sets that are not embedded: the folder beside this checkout, when it is there.
 export TACIT_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test test-all lint bench browser figures clean
+.PHONY: demo test test-all lint bench browser figures docs clean
 
 .venv/demo: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -57,5 +57,9 @@ figures: .venv/demo
 	$(BIN)/tacit demo
 	cp tacit-demo/figure.svg docs/demo.svg
 
+# The documentation, into site/; open site/index.html.
+docs: .venv/dev
+	$(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv build dist *.egg-info src/*.egg-info tacit-demo
+	rm -rf .venv build dist site *.egg-info src/*.egg-info tacit-demo

@@ -1,0 +1,142 @@
+"""The documentation: its Python runs, its commands exist, its site builds without a broken link."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+
+import tacit
+from tacit.cli import app
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+FENCE = re.compile(r"^([ ]*)```(\w*)([^\n]*)\n(.*?)^\1```", re.S | re.M)
+ADULT = "choosing.md"  # walks through Adult: minutes, not seconds
+
+
+def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
+    """(what stands behind the language, the code) of a page's blocks in these languages."""
+    return [(title, code) for _, language, title, code in FENCE.findall(PAGES[page]) if language in languages]
+
+
+def run_blocks(page: str) -> None:
+    names: dict = {"__name__": "__main__"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for title, code in blocks(page, "python"):
+            tree = compile(code, page, "exec", ast.PyCF_ONLY_AST)
+            if "not run" not in title:  # the reader sees the title, and why
+                exec(compile(tree, page, "exec"), names)  # later blocks go on from earlier ones
+
+
+def people(n: int = 400) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "id": range(n),
+            "job": rng.choice(["nurse", "clerk", "cook"], n),
+            "pay": rng.normal(30, 5, n).round(2),
+            "age": rng.integers(20, 70, n),
+        }
+    )
+
+
+def engines_files() -> None:
+    """What engines.md takes as given: a table, and the bundle of a filter fitted on such rows."""
+    table = people()
+    table.to_parquet("people.parquet")
+    X = table[["job", "pay", "age"]]
+    f = tacit.CodebookFilter(4, random_state=0)
+    f.fit(X, X["pay"] > 30, sensitive_features=X["job"])
+    tacit.save(f, "people.tacit")
+
+
+PREPARE: dict[str, Callable[[], None]] = {"engines.md": engines_files}
+QUICK = [page for page in PAGES if blocks(page, "python") and page != ADULT]
+
+
+@pytest.mark.parametrize("page", QUICK)
+def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    PREPARE.get(page, lambda: None)()
+    run_blocks(page)
+
+
+@pytest.mark.slow
+def test_choosing_runs_on_adult(real: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    real("adult")
+    monkeypatch.chdir(tmp_path)
+    run_blocks(ADULT)
+    assert "certified" in capsys.readouterr().out
+
+
+def commands(page: str) -> list[list[str]]:
+    """The words of every `tacit ...` of a page's shell blocks."""
+    found = []
+    for _, code in blocks(page, "bash", "sh", "console", "yaml"):
+        for line in code.replace("\\\n", " ").splitlines():
+            for part in re.split(r"\s(?:\||&&)\s", line.split(" #")[0].strip().removeprefix("$ ").removeprefix("- run: ")):
+                if part.strip().startswith("tacit "):
+                    found.append(shlex.split(re.split(r"\s[<>]\s", part)[0])[1:])
+    return found
+
+
+def check(words: list[str]) -> None:
+    """Fails unless the subcommand exists and click can parse the rest: names of options, their types, arguments."""
+    command: click.Command = typer.main.get_command(app)
+    context = click.Context(command, info_name="tacit")
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(context, words[0])
+        assert found is not None, f"tacit has no command {' '.join(words)}"
+        command, words = found, words[1:]
+        context = click.Context(command, parent=context, info_name=command.name)
+    if "--help" not in words:
+        command.parse_args(context, list(words))
+
+
+COMMANDS = sorted({(page, *words) for page in PAGES for words in commands(page)})
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_commands_parse(command: tuple[str, ...]) -> None:
+    check(list(command[1:]))
+
+
+@pytest.mark.parametrize("wrong", ["forget", "fit people.csv --goal income", "audit released.parquet --seed many"])
+def test_wrong_commands_are_noticed(wrong: str) -> None:
+    with pytest.raises((click.ClickException, AssertionError)):
+        check(wrong.split())
+
+
+def test_no_machine_paths_or_registries() -> None:
+    texts = {**PAGES, "mkdocs.yml": (ROOT / "mkdocs.yml").read_text()}
+    for name, text in texts.items():
+        assert not re.search(r"/(work|root|home|tmp)/\w|index-url|@[A-Z]+@", text), name
+
+
+def test_site_builds_without_broken_links_and_works_offline(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) >= len(PAGES)
+    for path in pages:  # what a browser would fetch by itself
+        fetched = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(https?://[^\s\">]+)", path.read_text())
+        assert not fetched, f"{path.name} needs the network: {fetched[:3]}"
