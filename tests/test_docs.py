@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
 FENCE = re.compile(r"^([ ]*)```(\w*)([^\n]*)\n(.*?)^\1```", re.S | re.M)
-ADULT = "choosing.md"  # walks through Adult: minutes, not seconds
+ADULT = "choosing.md"  # minutes on Adult: run by test_frontier.py, where it is slow
 
 
 def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
@@ -32,8 +33,8 @@ def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
     return [(title, code) for _, language, title, code in FENCE.findall(PAGES[page]) if language in languages]
 
 
-def run_blocks(page: str) -> None:
-    names: dict = {"__name__": "__main__"}
+def run_blocks(page: str, given: dict[str, Any]) -> None:
+    names = {"__name__": "__main__", **given}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for title, code in blocks(page, "python"):
@@ -54,7 +55,16 @@ def people(n: int = 400) -> pd.DataFrame:
     )
 
 
-def engines_files() -> None:
+def device_files() -> dict[str, Any]:
+    """What device.md takes as given: a bundle, its noise key, and a window."""
+    X = np.random.default_rng(0).standard_normal((80, 2, 16))
+    f = tacit.EIGAN(n_components=2, epochs=1, noise=0.3, random_state=0)
+    tacit.save(f.fit(X, X[:, 0, 0] > 0, sensitive_features=X[:, 1, 0] > 0), "watch.tacit")
+    Path("noise.key").write_text((f.noise_key or b"").hex())
+    return {"window": X[0]}
+
+
+def engines_files() -> dict[str, Any]:
     """What engines.md takes as given: a table, and the bundle of a filter fitted on such rows."""
     table = people()
     table.to_parquet("people.parquet")
@@ -62,25 +72,20 @@ def engines_files() -> None:
     f = tacit.CodebookFilter(4, random_state=0)
     f.fit(X, X["pay"] > 30, sensitive_features=X["job"])
     tacit.save(f, "people.tacit")
+    return {}
 
 
-PREPARE: dict[str, Callable[[], None]] = {"engines.md": engines_files}
+PREPARE: dict[str, Callable[[], dict[str, Any]]] = {"engines.md": engines_files, "device.md": device_files}
 QUICK = [page for page in PAGES if blocks(page, "python") and page != ADULT]
 
 
 @pytest.mark.parametrize("page", QUICK)
 def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    PREPARE.get(page, lambda: None)()
-    run_blocks(page)
-
-
-@pytest.mark.slow
-def test_choosing_runs_on_adult(real: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    real("adult")
-    monkeypatch.chdir(tmp_path)
-    run_blocks(ADULT)
-    assert "certified" in capsys.readouterr().out
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = PREPARE.get(page, dict)()
+    run_blocks(page, given)
 
 
 def commands(page: str) -> list[list[str]]:

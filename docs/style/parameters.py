@@ -13,7 +13,7 @@ class OneLineParameters(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is None:
             return
-        for section in obj.docstring.parse("numpy", warnings=False):
+        for section in obj.docstring.parsed:
             if section.kind not in (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind.attributes):
                 continue
             for item in section.value:

@@ -29,6 +29,7 @@ from tacit.tables import Column, TableEncoder
 CLOSE = 1e-5  # of the output's scale
 AGREE = 0.999  # of codes
 MADE_ROWS = 2000
+USUAL_REACH = 3.0  # standard deviations to each side of the mean
 LIBRARIES = ("numpy", "torch", "scikit-learn", "lightgbm", "onnx", "onnxruntime", "pandas")
 NO_AUDIT = (
     "# {name}\n\nThis filter was saved without an audit: nothing is known about what its releases give away. "
@@ -200,8 +201,11 @@ def _input(f: Filter) -> dict[str, Any]:
     encoder = f.encoder_
     if isinstance(encoder, TableEncoder):
         return {"kind": "table", "columns": [_column(c) for c in encoder.columns]}
-    ranges = [coarse_range(low, high) for low, high in f._ranges]
-    return {"kind": "array", "shape": list(f._record_shape), "ranges": ranges}
+    ends = getattr(f, "_ranges", None)
+    if ends is None:  # fitted across nodes, which keep their extremes: what is agreed is where the middle lies
+        mean, reach = encoder.mean.ravel(), USUAL_REACH * encoder.scale.ravel()
+        ends = zip((mean - reach).tolist(), (mean + reach).tolist(), strict=True)
+    return {"kind": "array", "shape": list(f._record_shape), "ranges": [coarse_range(*pair) for pair in ends]}
 
 
 def _column(c: Column) -> dict[str, Any]:
