@@ -59,7 +59,7 @@ figures: .venv/demo
 
 # The documentation, into site/; open site/index.html.
 docs: .venv/dev
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf .venv build dist site *.egg-info src/*.egg-info tacit-demo

@@ -76,10 +76,15 @@ def engines_files() -> dict[str, Any]:
 
 
 PREPARE: dict[str, Callable[[], dict[str, Any]]] = {"engines.md": engines_files, "device.md": device_files}
-QUICK = [page for page in PAGES if blocks(page, "python") and page != ADULT]
+TWICE = "index.md"  # the README's lines, which test_readme.py runs: here only when there is time
+RUN = [
+    pytest.param(page, marks=[pytest.mark.slow] if page == TWICE else [])
+    for page in PAGES
+    if blocks(page, "python") and page != ADULT
+]
 
 
-@pytest.mark.parametrize("page", QUICK)
+@pytest.mark.parametrize("page", RUN)
 def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
@@ -93,7 +98,9 @@ def commands(page: str) -> list[list[str]]:
     found = []
     for _, code in blocks(page, "bash", "sh", "console", "yaml"):
         for line in code.replace("\\\n", " ").splitlines():
-            for part in re.split(r"\s(?:\||&&)\s", line.split(" #")[0].strip().removeprefix("$ ").removeprefix("- run: ")):
+            for part in re.split(
+                r"\s(?:\||&&)\s", line.split(" #")[0].strip().removeprefix("$ ").removeprefix("- run: ")
+            ):
                 if part.strip().startswith("tacit "):
                     found.append(shlex.split(re.split(r"\s[<>]\s", part)[0])[1:])
     return found
@@ -143,5 +150,7 @@ def test_site_builds_without_broken_links_and_works_offline(tmp_path: Path) -> N
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) >= len(PAGES)
     for path in pages:  # what a browser would fetch by itself
-        fetched = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(https?://[^\s\">]+)", path.read_text())
+        fetched = re.findall(
+            r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(https?://[^\s\">]+)", path.read_text()
+        )
         assert not fetched, f"{path.name} needs the network: {fetched[:3]}"
