@@ -21,8 +21,8 @@ demo: .venv/demo
 	$(BIN)/tacit demo
 
 lint: .venv/dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks papers
+	$(BIN)/ruff format --check src tests benchmarks papers
 	$(BIN)/mypy
 
 # What runs filters in the browser, from npm; without npm the tests of the page are skipped.
