@@ -44,8 +44,9 @@ class TaskMask(Filter):
         "rest": (1 - m_topK) x, all that is hidden
     adversarial : False trains masker and predictor alone (the paper's non-adversarial variant)
     class_maps : each class of the task has a map of where to look, and the masker learns to tell the classes. Then
-        the mask's *shape* tells most of the answer, and few pixels are enough. False: one map for all, and the
-        pixels must tell; take that where people are to judge the images, or the masker has judged them before
+        the mask's *shape* tells most of the answer, and few pixels are enough. False: one map for all, and more is
+        left to the pixels, though a shape may still tell much (`tacit.audit` attacks the bare mask). Where people
+        are to judge the images, compare with a region that is the same in all of them (`always`)
     always, never : pixels revealed (hidden) in every image: a box (top, left, bottom, right), or booleans
         (height, width). They count towards `keep`
     fill : the value of hidden pixels; None: the training images' mean, per channel
