@@ -53,7 +53,7 @@ def bundles(tmp_path_factory):
                 "codes": tacit.CodebookFilter(n_codes=4, n_folds=2, decode=True, random_state=0),
             }[name]
         elif name == "window":
-            data, fresh, f = walkers(), walkers(20, seed=1).X, tacit.AnonymizingAutoencoder(**TINY)
+            data, fresh, f = walkers(), walkers(20, seed=1).X, tacit.AnonymizingAutoencoder(noise=None, **TINY)
             data = tacit.Dataset(data.X, data.y, data.sensitive)
         else:
             data, fresh, f = patches(200), patches(20, seed=1).X, small(epochs=1)

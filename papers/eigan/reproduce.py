@@ -330,7 +330,7 @@ SHAPES: dict[str, tuple[str, dict[str, int]]] = {
 def points(data: str, options: Mapping[str, int], seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     parts = tacit.load_dataset(data, n=2 * s["n"], seed=seed, **options).split((0.5, 0.25, 0.25), seed=seed)
     release = fitted(tacit.EIGAN(2, epochs=s["epochs"], random_state=seed), parts[0], seed)
-    shown = parts[2].take(np.arange(min(150, len(parts[2]))))
+    shown = parts[2].take(np.arange(min(250, len(parts[2]))))
     axes = shown.X[:, [0, 2]] if shown.X.shape[1] == 3 else shown.X  # of three, an ally's and the adversary's
     return {
         **measured(release, parts, seed, s, floor=True),

@@ -6,6 +6,7 @@ not here: Table II and Figure 2 are on CMU faces, sunglasses kept. Figure 3 is d
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -164,10 +165,19 @@ def compared(
                 0
             ]
             figures[name][label] = list(accuracy(y[~half], guess))
-        shown[name] = {"images": np.round(out[~half][some], 2)}
+        shown[name] = {"images": packed(out[~half][some])}
         if name in MASKS:
-            shown[name]["mask"] = release.mask(test[some]).astype(int)
+            shown[name]["mask"] = packed(release.mask(test[some]))
     return {"figures": figures, "shown": shown}
+
+
+def packed(images: np.ndarray) -> dict[str, Any]:
+    """Images from 0 to 1 as text, at eight bits: lists of numbers would fill results.json."""
+    return {"shape": images.shape, "bytes": b64encode((images.clip(0, 1) * 255).astype(np.uint8).tobytes()).decode()}
+
+
+def unpacked(text: Mapping[str, Any]) -> np.ndarray:
+    return np.frombuffer(b64decode(text["bytes"]), np.uint8).reshape(text["shape"]) / 255
 
 
 def codes(labels: Any) -> np.ndarray:
@@ -183,17 +193,20 @@ class Shown:
     def __init__(self, of: Mapping[str, Any]) -> None:
         self.of = of
         if "mask" in of:
-            self.mask = lambda X: np.array(of["mask"], dtype=bool)
+            self.mask = lambda X: unpacked(of["mask"])
 
     def transform(self, X: Any) -> np.ndarray:
-        return np.array(self.of["images"])
+        return unpacked(self.of["images"])
 
 
 def drawn(shown: Mapping[str, Any]) -> Any:
     """Original, blur, block, non-adversarial, ours; with the bare masks beside."""
     short = {"task mask, non-adversarial": "non-adversarial", "task mask": "task mask"}
     releases = {short.get(n, n): Shown(of) for n, of in shown.items() if n != "original"}
-    return draw_masks(np.array(shown["original"]["images"]), releases)
+    figure = draw_masks(unpacked(shown["original"]["images"]), releases)
+    for image in (i for axis in figure.axes for i in axis.images):
+        image.set_interpolation("none")  # kept at its own few pixels, so that the file is small
+    return figure
 
 
 def ends(measure: Mapping[str, float]) -> tuple[float, float]:

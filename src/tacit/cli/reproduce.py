@@ -78,7 +78,7 @@ def list_experiments(console: Console) -> None:
     root = find_papers()
     table = Table(box=None, pad_edge=False)
     for head in ("experiment", "reproduces", "data", "full run"):
-        table.add_column(head, overflow="fold")
+        table.add_column(head, overflow="fold", no_wrap=head == "experiment")  # names are there to be copied
     for name in all_papers(root):
         paper = load_paper(name, root)
         results = paper.results
