@@ -45,7 +45,7 @@ def encoder(n_in: int, n_out: int):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--parquet-mb", type=int, default=1000)
     parser.add_argument("--windows", type=int, default=2000)
