@@ -39,6 +39,13 @@ app.command()(client)
 app.add_typer(federated_app, name="federated")
 console = Console()
 
+# What a table's columns are, said alike by every command that reads one.
+Targets = Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")]
+Secrets = Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")]
+Unit = Annotated[str | None, typer.Option(help="Column that says which rows belong together.")]
+Dropped = Annotated[list[str] | None, typer.Option(help="Column that is no input (repeat for several).")]
+Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")]
+
 
 @app.command()
 def demo(
@@ -56,11 +63,11 @@ def demo(
 @app.command()
 def fit(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
-    target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
-    sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")],
-    unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column that is no input (repeat for several).")] = None,
-    bins: Annotated[int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")] = None,
+    target: Targets,
+    sensitive: Secrets,
+    unit: Unit = None,
+    drop: Dropped = None,
+    bins: Bins = None,
     filter_name: Annotated[
         str, typer.Option("--filter", help="codebook, eigan, minimax, or a baseline such as linear-arl.")
     ] = "codebook",
@@ -85,11 +92,11 @@ def fit(
 def audit(
     release: Annotated[Path, typer.Argument(help="The released table, row by row that of --data; or a bundle.")],
     data: Annotated[Path, typer.Option(help="The original table with targets and secrets.")],
-    target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
-    sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")],
-    unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column that is no input (repeat for several).")] = None,
-    bins: Annotated[int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")] = None,
+    target: Targets,
+    sensitive: Secrets,
+    unit: Unit = None,
+    drop: Dropped = None,
+    bins: Bins = None,
     alongside: Annotated[list[str] | None, typer.Option(help="Column that travels with the release.")] = None,
     attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
     require: Annotated[
@@ -142,11 +149,11 @@ def profile(
 @app.command()
 def frontier(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
-    target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
-    sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")],
-    unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column that is no input (repeat for several).")] = None,
-    bins: Annotated[int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")] = None,
+    target: Targets,
+    sensitive: Secrets,
+    unit: Unit = None,
+    drop: Dropped = None,
+    bins: Bins = None,
     filter_name: Annotated[
         list[str] | None, typer.Option("--filter", help="codebook, eigan, ... (repeat: several in one picture).")
     ] = None,
