@@ -9,11 +9,16 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")  # so that scikit-learn runs its a
 
 import pytest
 import torch
+from hypothesis import settings
 
 import tacit
 from tacit.datasets import declarations
 
 torch.set_num_threads(1)
+# The same made-up cases in every run, so that a red run tells of a change; HYPOTHESIS_PROFILE=search makes up others.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("search", derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @pytest.fixture(scope="session")

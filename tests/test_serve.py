@@ -682,6 +682,8 @@ def test_ten_thousand_mutated_requests_get_clean_answers(fuzzed, method, path, b
 def test_the_service_is_as_its_openapi_says(bundle):
     """Requests made up from the schema, right and wrong ones: answers have the status and the form it tells of."""
     schema = schemathesis.openapi.from_asgi("/openapi.json", make_app(bundle, None))
+    rejected = schema.config.checks.negative_data_rejection
+    rejected.expected_statuses = [*rejected.expected_statuses, "413"]  # more releases than are taken at a time
     told = {op.ok().path for op in schema.get_all_operations()}
     assert told == {"/v1/analyze", "/health", "/v1/bundle", "/v1/bundle/model.onnx"}
     operation, found = schema["/v1/analyze"]["POST"], set()
