@@ -315,10 +315,22 @@ def test_several_filters_make_one_picture(parts, tmp_path):
     back = mixed.build(mixed.only("noisy").traced[0])  # from its weights, not trained again
     assert back.noise_key is not None
     page = mixed.to_html(tmp_path / "front.html")
-    dom, console = browser.dump(page, tmp_path / "profile")
-    assert 'data-drawn="yes"' in dom
-    assert dom.count('class="point mark"') == 4
-    assert not console
+    with browser.driven(tmp_path / "profile") as shown:
+        shown.open(page.resolve().as_uri())
+        assert shown.evaluate("document.documentElement.dataset.drawn") == "yes"
+        assert shown.evaluate("document.querySelectorAll('circle.point.mark').length") == 4
+        # the pointer on a code's dot: its figures in words, its certificate as a line; gone when the pointer leaves
+        spot = shown.evaluate("""(() => { const dot = document.querySelector('circle[data-filter=code]');
+            dot.scrollIntoView({block: "center"}); const b = dot.getBoundingClientRect();
+            return [b.x + b.width / 2, b.y + b.height / 2]; })()""")
+        code = mixed.only("code").traced[0]
+        for x, y, words, lines in ((*spot, f"code, leakage_weight = 0.1, seed {code.point.seed}", 1), (1, 1, None, 0)):
+            shown.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+            tip = shown.evaluate("document.getElementById('tip').style.display === 'block' && tip.textContent")
+            assert shown.evaluate("document.querySelectorAll('line.bound').length") == lines
+            assert tip.startswith(words) if words else tip is False
+            assert not words or f"no attacker exceeds {code.certificate['s'].bound:.3f}".replace("0.", ".") in tip
+        assert not shown.console
 
 
 # -- kills -----------------------------------------------------------------------------------------
