@@ -38,6 +38,7 @@ FILTERS = {
     "codebook, decoded": tacit.CodebookFilter(n_codes=4, n_folds=2, decode=True, random_state=0),
     "codebook, network": tacit.CodebookFilter(n_codes=4, features="raw", output="code", epochs=3, random_state=0),
     "EIGAN": tacit.EIGAN(n_components=2, epochs=2, random_state=0),
+    "EIGAN, pieces": tacit.EIGAN(n_components=2, epochs=2, pieces=8, random_state=0),
     "EIGAN, noise": tacit.EIGAN(n_components=2, epochs=2, noise=0.2, random_state=0),
     "minimax": tacit.MinimaxFilter(n_components=2, max_iter=3, random_state=0),
     "minimax, noise": tacit.MinimaxFilter(n_components=2, max_iter=3, noise=0.3, random_state=0),

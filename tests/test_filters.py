@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 import tacit
 from tacit.dataset import Dataset
+from tacit.errors import InputError
 from tacit.filters.posterior import Posteriors
 from tacit.labels import encode_labels
+from tacit.nets.pieces import cut_into_pieces
 from tacit.release.noise import keyed_normal, new_key
 
 
@@ -205,3 +209,42 @@ def test_a_network_of_the_users_own():
     assert LogisticRegression().fit(Z, y).score(Z, y) > 0.8
     with pytest.raises(tacit.TacitError, match="a record has shape"):
         f.transform(windows[:, :, :10])
+
+
+# -- numbers in pieces -----------------------------------------------------------------------------
+
+
+def test_numbers_are_cut_where_rows_are():
+    rng = np.random.default_rng(0)
+    gain = np.where(rng.random(2000) < 0.95, 0.0, rng.uniform(1, 5, 2000))  # mostly one value, as capital gain
+    X = np.column_stack([rng.standard_normal(2000), gain, rng.integers(2, size=2000), np.zeros(2000)])
+    pieces = cut_into_pieces(X, 8)
+    columns = pieces.slope.nonzero()[:, 1].tolist()
+    assert columns == sorted(columns)
+    assert set(columns) == {0, 1}  # neither a column of two values nor one of one
+    assert columns.count(0) == 8
+    assert 4 <= columns.count(1) <= 8  # between 1 and 5, though nineteen of twenty values are 0
+    assert (1 / pieces.slope[pieces.slope > 0]).min() >= 0.049  # no steeper than single precision bears
+    there = pieces(torch.from_numpy(X).float())[:, 4:]
+    assert there.min() == 0
+    assert there.max() == 1
+    order = np.argsort(X[:, 0])
+    assert (np.diff(there[order, :8].sum(1).numpy()) >= -1e-5).all()
+    assert not cut_into_pieces(X[:15, :2], 8).slope.numel()  # no cut is the mark of a single record
+
+
+def test_pieces_show_an_encoder_thresholds():
+    """A narrow band of a skewed number decides: a few epochs are enough with pieces, not without."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.lognormal(0, 1.5, 4000), rng.standard_normal(4000)])
+    y = ((X[:, 0] > 0.6) & (X[:, 0] < 1.1)).astype(int)
+    s = (X[:, 1] > 0).astype(int)
+    right = {}
+    for pieces in (None, 12):
+        f = tacit.EIGAN(1, alpha=0.9, epochs=5, pieces=pieces, random_state=0).fit(X, y, sensitive_features=s)
+        code = f.transform(X)
+        right[pieces] = DecisionTreeClassifier(max_depth=4).fit(code[::2], y[::2]).score(code[1::2], y[1::2])
+    assert right[12] > 0.93
+    assert right[12] > right[None] + 0.05, right
+    with pytest.raises(InputError, match="pieces=12 is for tables"):
+        tacit.EIGAN(2, pieces=12).fit(rng.standard_normal((50, 2, 8)), y[:50], sensitive_features=s[:50])

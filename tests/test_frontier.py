@@ -119,9 +119,10 @@ def dropping(n_in, n_out):
         (RULE, "leakage_weight"),
         (tacit.CodebookFilter(4, features="raw", epochs=3), "leakage_weight"),
         (tacit.EIGAN(2, epochs=1), "alpha"),
+        (tacit.EIGAN(2, epochs=1, pieces=5), "alpha"),
         (tacit.EIGAN(2, epochs=1, encoder=dropping), "alpha"),
     ],
-    ids=["posterior", "raw", "eigan", "eigan with dropout"],
+    ids=["posterior", "raw", "eigan", "eigan with pieces", "eigan with dropout"],
 )
 def test_points_fitted_together_are_the_filters_a_user_would_fit(parts, template, knob):
     train, _, test = parts

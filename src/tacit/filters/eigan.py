@@ -3,7 +3,7 @@
 Implements eq. 3 of "Can we Generalize and Distribute Private Representation Learning?" (the
 normalised weights per head; eq. 4 is its script form) with Algorithm A1's alternating updates,
 on logits end to end. Beyond the paper: several adversary steps for every encoder step (an adversary
-that lags protects nobody), a class-balanced adversary loss, and noise on the bounded code.
+that lags protects nobody), a class-balanced adversary loss, noise on the bounded code, and numbers cut into pieces.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tacit.games.replay import replayed
 from tacit.games.stack import Batches, Stack, can_stack, choose_batch_size, choose_device, games_that_fit
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
+from tacit.nets.pieces import cut_into_pieces
 from tacit.release.noise import Noise, mechanism
 
 Factory = Callable[[Any, int], nn.Module]
@@ -39,6 +40,7 @@ class EIGAN(Filter):
         they replace alpha and are normalised to sum to 1 (eq. 3); one given alone shares out its part of alpha
     noise : standard deviation of Gaussian noise on the code (which lies in -1..1), added in training
         *and* at release; without noise a stronger attacker than the trained one usually sees more
+    pieces : for tables: the encoder also sees in which of so many pieces a number lies, as trees do; 12 is plenty
     adversary_steps : adversary updates for every encoder update
     encoder, target_head, sensitive_head : factories (n_in, n_out) -> nn.Module; the encoder's output
         passes through tanh. Default: one hidden layer of 128, heads of 64-64
@@ -72,6 +74,7 @@ class EIGAN(Filter):
         target_weights: Sequence[float] | Mapping[str, float] | None = None,
         sensitive_weights: Sequence[float] | Mapping[str, float] | None = None,
         noise: float | None = None,
+        pieces: int | None = None,
         adversary_steps: int = 5,
         encoder: Factory | None = None,
         target_head: Factory | None = None,
@@ -89,6 +92,7 @@ class EIGAN(Filter):
         self.target_weights = target_weights
         self.sensitive_weights = sensitive_weights
         self.noise = noise
+        self.pieces = pieces
         self.adversary_steps = adversary_steps
         self.encoder = encoder
         self.target_head = target_head
@@ -112,7 +116,7 @@ class EIGAN(Filter):
         first = filters[0]
         for f in filters:
             f._check_parameters()
-        if len(filters) > 1 and not can_stack((first.encoder or one_hidden)(problems[0].n_in, first.n_components)):
+        if len(filters) > 1 and not can_stack(encoder_maker(first, problems[0])()):
             for f, problem in zip(filters, problems, strict=True):
                 f._learn(problem)
             return
@@ -125,7 +129,7 @@ class EIGAN(Filter):
 
     def _games_that_fit(self, problem: Problem) -> int:
         shape = (problem.n_in,) if isinstance(problem.n_in, int) else problem.n_in
-        nets, inputs = [(self.encoder or one_hidden)(problem.n_in, self.n_components)], [torch.zeros(2, *shape)]
+        nets, inputs = [encoder_maker(self, problem)()], [torch.zeros(2, *shape)]
         for make, labels in ((self.target_head, problem.targets), (self.sensitive_head, problem.sensitive)):
             nets += [(make or head)(self.n_components, labels.n_classes(i)) for i in range(len(labels))]
             inputs += [torch.zeros(2, self.n_components)] * len(labels)
@@ -138,7 +142,7 @@ class EIGAN(Filter):
         return {"history": history, **{k: v.numpy() for k, v in self.encoder_module_.state_dict().items()}}
 
     def _adopt(self, problem: Problem, state: Mapping[str, np.ndarray]) -> None:
-        encoder = (self.encoder or one_hidden)(problem.n_in, self.n_components).double()
+        encoder = encoder_maker(self, problem)().double()
         encoder.load_state_dict({k: torch.as_tensor(v) for k, v in state.items() if k != "history"})
         heads = [f"target {n}" for n in problem.targets.names] + [f"adversary {n}" for n in problem.sensitive.names]
         names = ["epoch", "encoder", *heads]
@@ -193,7 +197,8 @@ class EIGAN(Filter):
     def _check_parameters(self) -> None:
         check_number("alpha", self.alpha, 0, 1)
         check_number("noise", self.noise, 0, optional=True)
-        check_number("batch_size", self.batch_size, 1, whole=True, optional=True)
+        for name in ("batch_size", "pieces"):
+            check_number(name, getattr(self, name), 1, whole=True, optional=True)
         for name in ("n_components", "epochs", "adversary_steps"):
             check_number(name, getattr(self, name), 1, whole=True)
         for name in ("learning_rate", "head_speed"):
@@ -238,13 +243,9 @@ class Game:
     ) -> None:
         self.device, self.dtype = choose_device(f.device), dtype
         self.noise, self.adversary_steps = f.noise or 0.0, f.adversary_steps
-        encoder, target_head, sensitive_head = (
-            f.encoder or one_hidden,
-            f.target_head or head,
-            f.sensitive_head or head,
-        )
+        target_head, sensitive_head = f.target_head or head, f.sensitive_head or head
         code = f.n_components
-        self.encoders = Stack(lambda: encoder(problem.n_in, code), seeds, self.device, dtype)
+        self.encoders = Stack(encoder_maker(f, problem), seeds, self.device, dtype)
         self.allies = self._heads(target_head, code, problem.targets, seeds)
         self.adversaries = self._heads(sensitive_head, code, problem.sensitive, seeds)
         weights = np.array([head_weights(f, problem.targets, problem.sensitive, a) for a in alphas])
@@ -404,6 +405,17 @@ def _given(weights: Any, labels: Labels, name: str) -> np.ndarray | None:
     if out.shape != (len(labels),) or not (out > 0).all():
         raise InputError(f"{name} needs one positive number for each of {', '.join(labels.names)}; found {weights!r}")
     return out
+
+
+def encoder_maker(f: EIGAN, problem: Problem) -> Callable[[], nn.Module]:
+    """What makes an encoder for these records."""
+    make, code = f.encoder or one_hidden, f.n_components
+    if f.pieces is None:
+        return lambda: make(problem.n_in, code)
+    if not isinstance(problem.n_in, int):
+        raise InputError(f"pieces={f.pieces} is for tables; records here have the shape {problem.n_in}: leave it out")
+    pieces = cut_into_pieces(problem.X, f.pieces)
+    return lambda: nn.Sequential(pieces, make(pieces.n_out, code))
 
 
 def one_hidden(n_in: Any, n_out: int) -> nn.Module:
