@@ -2,42 +2,48 @@
 
 `LinearARL` and `LinearEraser` depend on the records through counts, means and covariances alone. After the scaling is
 agreed each node sends these once, for its encoded records and by class of its labels; merged they are exact. What
-travels per node: the number of records, their mean and covariance, and per class its size and mean; of columns where
-one value is that of at least half of the node's records, that value and how often (to know columns that hardly vary).
-The mean of a class of one record is that record: classes of fewer than `fewest` records at a node are refused.
+travels is in `tacit.federated.sums`.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from tacit.baselines.linear_arl import LinearARL, solve_moments
 from tacit.baselines.linear_eraser import LinearEraser
-from tacit.baselines.moments import ClassMeans, Moments, moments_of
-from tacit.errors import InputError, InputTypeError, TacitError, check_number
-from tacit.federated.node import Node, named
-from tacit.federated.protocol import Message, ProtocolError, traffic
-from tacit.federated.schema import agree, describe, make_common_encoder
-from tacit.filters.base import Filter
-from tacit.labels import encode_labels
-from tacit.tables import fingerprints
+from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
+from tacit.federated.agreeing import (
+    AgreeingCoordinator,
+    AgreeingWorker,
+    remember_rows,
+    scaling_of,
+    take_shape,
+)
+from tacit.federated.node import Node
+from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow
+from tacit.federated.schema import make_common_encoder
+from tacit.federated.simulation import simulate
+from tacit.federated.sums import ROLES, merged, sift_sums, sums
 
-ROLES = ("targets", "sensitive")
 
-
-def fit_closed_form(estimator: Any, nodes: Sequence[Node], *, fewest: int = 5) -> Any:
+def fit_closed_form(
+    estimator: Any, nodes: Sequence[Node], *, fewest: int = 5, categories: Mapping[str, Sequence[str]] | None = None
+) -> Any:
     """Fit `LinearARL` or `LinearEraser` from summed statistics of all nodes.
 
     Parameters
     ----------
     estimator : an unfitted `LinearARL` (without features) or `LinearEraser`; a fitted copy is returned, with
-        `rounds_`: the bytes of the two rounds (scaling, then sums)
+        `rounds_`: the bytes of the two rounds (scaling, then sums), and `nodes_`: the records of each node
     nodes : `Node`s with the same label columns
     fewest : smallest class, in records at one node, whose mean may travel
+    categories : words of text columns that were agreed on beforehand, as of `DistributedEIGAN`
 
     Examples
     --------
@@ -50,73 +56,140 @@ def fit_closed_form(estimator: Any, nodes: Sequence[Node], *, fewest: int = 5) -
     >>> bool(np.allclose(f.transform(data.X), pooled.transform(data.X), atol=1e-8))
     True
     """
-    if type(estimator) not in (LinearARL, LinearEraser):
-        raise InputTypeError(
-            f"sums of statistics are enough for LinearARL and LinearEraser; found a {type(estimator).__name__}"
-        )
-    check_number("fewest", fewest, 1, whole=True)
-    nodes = named(nodes)
-    f = clone(estimator)
-    records = {str(node.name): _checked(f, node) for node in nodes}
-    told = [_describe(f, records[name], name) for name in records]
-    facts, scaling = agree(told)
-    f.encoder_ = make_common_encoder(facts, scaling)
-    asked = [Message("sum", name, 0, {"agreed": facts}, scaling) for name in records]
-    answers = [sums(node, f.encoder_.transform(records[str(node.name)]), fewest) for node in nodes]
-    f.rounds_ = [{"round": -1, **traffic([], told)}, {"round": 0, **traffic(asked, answers)}]
-    _conclude(f, answers)
-    f._fingerprints = np.sort(np.concatenate([fingerprints(r) for r in records.values()]))
-    return f
+    return simulate(nodes, ClosedForm(estimator, fewest=fewest, categories=categories))
 
 
-def sums(node: Node, X: np.ndarray, fewest: int = 5) -> Message:
-    """What a node sends of its encoded records."""
-    arrays, facts = dict[str, np.ndarray](), {"records": len(X), "classes": dict[str, Any]()}
-    try:
-        labels = [
-            encode_labels(v, what, len(X), min_classes=1)
-            for v, what in ((node.y, "y"), (node.sensitive_features, "sensitive_features"))
-        ]
-    except TacitError as error:
-        raise type(error)(f"node {node.name!r}: {error}") from None
-    moments, means = moments_of(X, *labels)
-    arrays |= {"mean": moments.mean, "scatter": moments.scatter[np.triu_indices(len(moments.mean))]}
-    arrays |= dict(zip(("common", "often"), _common(X.reshape(len(X), -1)), strict=True))
-    for role, running in zip(ROLES, means, strict=True):
-        for name, classes in running.columns.items():
-            small = [label for label, (n, _) in classes.items() if n < fewest]
-            if small:
-                raise InputError(
-                    f"node {node.name!r}: class {small[0]!r} of {name!r} has fewer than {fewest} records, whose mean "
-                    f"would tell too much of each; leave these rows out (label NaN), or lower fewest"
-                )
-            facts["classes"][f"{role}/{name}"] = list(classes)  # type: ignore[index]
-            arrays[f"{role}/{name}/counts"] = np.array([n for n, _ in classes.values()])
-            arrays[f"{role}/{name}/means"] = np.array([mean for _, mean in classes.values()])
-    return Message("sums", str(node.name), 0, facts, arrays)
+class ClosedForm(BaseEstimator):
+    """The algorithm behind `fit_closed_form`, for `simulate` and for Flower; parameters as there."""
+
+    def __init__(
+        self, estimator: Any, *, fewest: int = 5, categories: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self.estimator = estimator
+        self.fewest = fewest
+        self.categories = categories
+
+    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> SumsCoordinator:
+        """The server's side."""
+        self._check_parameters()
+        return SumsCoordinator(self, names, min_nodes)
+
+    def worker(self, node: Node) -> SumsWorker:
+        """A node's side."""
+        self._check_parameters()
+        return SumsWorker(self, node)
+
+    def conclude(self, coordinator: SumsCoordinator, workers: Sequence[SumsWorker] = ()) -> Any:
+        """The fitted filter. `workers` are those of this process: none between machines."""
+        f = clone(self.estimator)
+        f.encoder_ = make_common_encoder(*coordinator.agreed)
+        take_shape(f, coordinator.agreed[0])
+        remember_rows(f, workers)
+        f.rounds_ = copy.deepcopy(coordinator.log)
+        f.nodes_ = {m.node: int(m.facts["records"]) for m in coordinator.sums}
+        f._problem, f.notes_ = None, []
+        _solve(f, coordinator.sums)
+        for line in f.rounds_:
+            for node, why in line["rejected"].items():
+                f._note(f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)
+        return f
+
+    def _check_parameters(self) -> None:
+        f = self.estimator
+        if type(f) not in (LinearARL, LinearEraser):
+            raise InputTypeError(
+                f"sums of statistics are enough for LinearARL and LinearEraser; found a {type(f).__name__}"
+            )
+        check_number("fewest", self.fewest, 1, whole=True)
+        if isinstance(f, LinearARL):
+            check_number("lam", f.lam, 0, 1)
+            check_number("n_components", f.n_components, 1, whole=True, optional=True)
+        else:
+            check_number("rare", f.rare, 0, 1)
 
 
-def merged(answers: Sequence[Message]) -> tuple[Moments, dict[str, ClassMeans]]:
-    """The statistics of all nodes' records together."""
-    answers = sorted(answers, key=lambda m: m.node)
-    width = len(answers[0].arrays["mean"])
-    total, means = Moments(width), {role: ClassMeans(width) for role in ROLES}
-    columns = set(answers[0].facts["classes"])
-    for message in answers:
-        _check_sums(message, width, columns)
-        total.merge(_moments(message))
-        for key, classes in message.facts["classes"].items():
-            role, name = key.split("/", 1)
-            counts, centres = message.arrays[f"{key}/counts"], message.arrays[f"{key}/means"]
-            part = ClassMeans(width)
-            part.columns[name] = {c: (int(n), mean) for c, n, mean in zip(classes, counts, centres, strict=True)}
-            means[role].merge(part)
-    return total, means
+class SumsCoordinator(AgreeingCoordinator):
+    """The server: agrees on columns and scaling, then asks for sums, once."""
+
+    n_rounds = 1
+
+    def __init__(self, f: ClosedForm, names: Sequence[str], min_nodes: int = 1) -> None:
+        super().__init__(names, min_nodes)
+        self.f, self.categories = f, f.categories
+        self.sums: list[Message] = []
+
+    def requests(self, available: Sequence[str] | None = None) -> list[Message]:
+        """What to send now; nodes that turn up after the scaling was agreed are too late."""
+        available = self.names if available is None else list(available)
+        if self.phase == "recruiting":
+            self.phase = follow(SERVER, self.phase, "describe")
+            self._sent = self._describe(available)
+        else:
+            self.phase = follow(SERVER, self.phase, "open")
+            told, scaling = self._agreement()
+            self._sent = [Message("sum", n, self.round, told, scaling) for n in available if n in self.members]
+        return self._sent
+
+    def receive(self, answers: Sequence[Message], failures: Mapping[str, str] | None = None) -> None:
+        if self.phase == "agreeing":
+            self._receive_descriptions(answers, failures)
+            return
+        line = self._line(self.round, answers, failures)
+        usable, line["rejected"] = sift_sums(answers, self._width)
+        line["nodes"] = sorted(m.node for m in usable)
+        for node, why in line["rejected"].items() if self.names else ():  # the sums of some are not those of all
+            raise InputError(f"node {node!r}: {why}")
+        if len(usable) < max(1, self.min_nodes):
+            return self._retry(f"sums of {len(usable)} of at least {self.min_nodes} nodes can be used", line)
+        self.phase, self.sums, self.round = follow(SERVER, self.phase, "merge"), usable, 1
+        self.phase = follow(SERVER, self.phase, "finish")
+
+    @property
+    def _width(self) -> int:
+        facts = self.agreed[0]
+        return math.prod(facts["shape"]) if "shape" in facts else make_common_encoder(*self.agreed).n_out  # type: ignore[union-attr]
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, facts = super().state()
+        arrays |= {f"sums/{i}/{k}": a for i, m in enumerate(self.sums) for k, a in m.arrays.items()}
+        return arrays, {**facts, "sums": [[m.node, dict(m.facts)] for m in self.sums]}
+
+    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+        super().restore(arrays, facts)
+        self.sums = []
+        for i, (node, told) in enumerate(facts["sums"]):
+            mine = {k.removeprefix(f"sums/{i}/"): a for k, a in arrays.items() if k.startswith(f"sums/{i}/")}
+            self.sums.append(Message("sums", node, 0, told, mine))
 
 
-def _conclude(f: Any, answers: Sequence[Message]) -> None:
+class SumsWorker(AgreeingWorker):
+    """A node: describes its columns, then sends the sums of its encoded records. It keeps nothing but its phase."""
+
+    def __init__(self, f: ClosedForm, node: Node) -> None:
+        super().__init__(clone(f.estimator), node)
+        self.fewest = f.fewest
+
+    def work(self, message: Message) -> Message:
+        """Answer the server."""
+        if message.kind == "describe":
+            return self._description(message)
+        if message.kind != "sum":
+            raise ProtocolError(f"node {self.name!r} knows 'describe' and 'sum'; found {message.kind!r}")
+        if self.phase != "started":
+            self.phase = follow(NODE, self.phase, "start")
+        self.phase = follow(NODE, self.phase, "train")
+        encoder = make_common_encoder(message.facts["agreed"], scaling_of(message.arrays))
+        return sums(self.node, encoder.transform(self._records), self.fewest)
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {}, {"phase": self.phase}
+
+    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+        self.phase = facts["phase"]
+
+
+def _solve(f: Any, answers: Sequence[Message]) -> None:
     total, means = merged(answers)
-    f._units, f._problem, f.notes_ = None, None, []
     for role in ROLES if isinstance(f, LinearARL) else ROLES[1:]:
         poorest = means[role].fewest_classes()
         if poorest is not None and poorest[1] < 2:
@@ -124,51 +197,7 @@ def _conclude(f: Any, answers: Sequence[Message]) -> None:
     if isinstance(f, LinearARL):
         if not means["targets"].columns:
             raise InputError("LinearARL needs a target (y) at the nodes: say what must keep working")
-        check_number("lam", f.lam, 0, 1)
-        check_number("n_components", f.n_components, 1, whole=True, optional=True)
         f._take(*solve_moments(total, means["targets"], means["sensitive"], f.lam))
     else:
-        check_number("rare", f.rare, 0, 1)
         f._moments, f._means, f._n_features_out = total, means["sensitive"], len(total.mean)
         f._finish()
-
-
-def _checked(f: Filter, node: Node) -> Any:
-    try:
-        return f._check_records(node.X, reset=True)
-    except TacitError as error:
-        raise type(error)(f"node {node.name!r}: {error}") from None
-
-
-def _describe(f: Filter, records: Any, name: str) -> Message:
-    return describe(records, name)
-
-
-def _common(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """By column the value that at least half of the records have, and how many do; NaN and 0 where there is none."""
-    middle = np.median(X, axis=0)  # a value that half of the records have is their median
-    often = (middle == X).sum(axis=0)
-    enough = 2 * often >= len(X)
-    return np.where(enough, middle, np.nan), np.where(enough, often, 0)
-
-
-def _moments(message: Message) -> Moments:
-    width = len(message.arrays["mean"])
-    out = Moments(width)
-    out.n, out.mean = int(message.facts["records"]), message.arrays["mean"]
-    out.scatter[np.triu_indices(width)] = message.arrays["scatter"]
-    out.scatter += np.triu(out.scatter, 1).T
-    out.values[0], out.counts[0] = message.arrays["common"], message.arrays["often"]
-    return out
-
-
-def _check_sums(message: Message, width: int, columns: set[str]) -> None:
-    who, facts = f"node {message.node!r}", message.facts
-    if set(facts["classes"]) != columns:
-        odd = sorted(set(facts["classes"]) ^ columns)[0]
-        raise InputError(f"{who}: the label column {odd.split('/', 1)[1]!r} is not at all nodes; pass it everywhere")
-    fine: Mapping[str, np.ndarray] = {k: v for k, v in message.arrays.items() if k != "common"}
-    if len(message.arrays["mean"]) != width or not all(np.isfinite(v).all() for v in fine.values()):
-        raise ProtocolError(
-            f"{who} sent statistics of {len(message.arrays['mean'])} columns (expected {width}), or NaN"
-        )

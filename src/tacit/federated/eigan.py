@@ -18,6 +18,7 @@ from sklearn.base import clone
 
 from tacit.dataset import cross_folds, unit_columns
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
+from tacit.federated.agreeing import remember_rows, take_shape
 from tacit.federated.coordinator import EiganCoordinator
 from tacit.federated.local import set_parameters
 from tacit.federated.node import Node
@@ -118,10 +119,6 @@ class DistributedEIGAN(EIGAN):
         """Learn from all nodes, in this process (`tacit.federated.simulate` shows how)."""
         return simulate(nodes, self, checkpoint=self.checkpoint, verbose=self.verbose)
 
-    def seen(self, X: Any, units: Any = None) -> np.ndarray:
-        """Which of these records a node was fitted on; where training ran on other machines nobody here knows."""
-        return super().seen(X, units) if len(self._fingerprints) else np.zeros(len(X), dtype=bool)
-
     # -- what an engine calls -------------------------------------------------------------------
 
     def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> EiganCoordinator:
@@ -135,9 +132,8 @@ class DistributedEIGAN(EIGAN):
 
     def conclude(self, coordinator: EiganCoordinator, workers: Sequence[EiganWorker] = ()) -> Self:
         """Become the filter that was learned. `workers` are those of this process: none between machines."""
-        facts = coordinator.agreed[0]
         self.encoder_ = make_common_encoder(*coordinator.agreed)
-        self._set_shape(facts)
+        take_shape(self, coordinator.agreed[0])
         self.encoder_module_ = coordinator.new_encoder()
         set_parameters(self.encoder_module_, coordinator.current)
         self.encoder_module_ = self.encoder_module_.double().eval()
@@ -148,25 +144,11 @@ class DistributedEIGAN(EIGAN):
         self.nodes_, self.rounds_ = dict(coordinator.members), copy.deepcopy(coordinator.log)
         self.node_history_ = {w.name: w.history for w in workers}
         self.history_ = _mean_history([(w.history, self.nodes_[w.name]) for w in workers if w.history])
-        found = [w.fingerprints for w in workers]
-        self._fingerprints = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *found]))
-        units = [w.units for w in workers if w.units is not None]
-        self._units = np.unique(np.concatenate(units)) if units else None
+        remember_rows(self, workers)
         self._nodes, self._trained_seed = [w.node for w in workers], coordinator.seed
         self.notes_ = []
         self._tell_notes(workers)
         return self
-
-    def _set_shape(self, facts: Mapping[str, Any]) -> None:
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        if "shape" in facts:
-            self._record_shape = tuple(facts["shape"])
-            self.n_features_in_ = self._record_shape[0]
-            return
-        self.n_features_in_ = len(facts["columns"])
-        self._record_shape = (self.n_features_in_,)
-        if facts["named"]:
-            self.feature_names_in_ = np.array([c["name"] for c in facts["columns"]], dtype=object)
 
     def _tell_notes(self, workers: Sequence[EiganWorker]) -> None:
         """Each remark once, with the nodes it is about."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tacit.errors import InputError, InputTypeError
+from tacit.errors import InputError, InputTypeError, TacitError
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,3 +89,12 @@ def named(nodes: Sequence[Node]) -> list[Node]:
     if twice:
         raise InputError(f"two nodes are called {twice[0]!r}; give each its own name")
     return out
+
+
+@contextlib.contextmanager
+def naming(who: str) -> Iterator[None]:
+    """Errors of what is done inside say whose records they are about."""
+    try:
+        yield
+    except TacitError as error:
+        raise type(error)(f"{who}: {error}") from None

@@ -22,6 +22,14 @@ from tacit.tables import ArrayEncoder, Column, TableEncoder
 STATISTICS = ("count", "mean", "variance")
 
 
+class Misfit(InputError):
+    """A node that does not fit in with the others; `node` says which."""
+
+    def __init__(self, text: str, node: str = "") -> None:
+        super().__init__(text)
+        self.node = node
+
+
 def describe(
     records: pd.DataFrame | np.ndarray, node: str, categories: Mapping[str, Sequence[str]] | None = None
 ) -> Message:
@@ -68,6 +76,7 @@ def agree(descriptions: Sequence[Message]) -> tuple[dict[str, Any], dict[str, np
     """The common columns and scaling (facts, arrays); a node that does not fit in raises, named with its column."""
     descriptions = sorted(descriptions, key=lambda m: m.node)
     for message in descriptions:
+        _check_outline(message)
         _check_numbers(message)
     arrays = pooled([m.arrays for m in descriptions]) if _alike(descriptions) else {}
     if "shape" in descriptions[0].facts:
@@ -75,6 +84,29 @@ def agree(descriptions: Sequence[Message]) -> tuple[dict[str, Any], dict[str, np
     columns = [_agree_column([(m.node, m.facts["columns"][i]) for m in descriptions]) for i in
                range(len(descriptions[0].facts["columns"]))]  # fmt: skip
     return {"columns": columns}, arrays
+
+
+def agree_among(
+    descriptions: Sequence[Message],
+) -> tuple[list[Message], dict[str, Any], dict[str, np.ndarray], dict[str, str]]:
+    """The nodes that can agree, what they agree on (facts, arrays), and by node why each other one is left out."""
+    left, rejected = list(descriptions), dict[str, str]()
+    while left:
+        try:
+            return (left, *agree(left), rejected)
+        except Misfit as error:
+            rejected[error.node] = str(error)
+            left = [m for m in left if m.node != error.node]
+    return [], {}, {}, rejected
+
+
+def admit(description: Message, facts: Mapping[str, Any], arrays: Arrays) -> None:
+    """Raise unless a node that came later has the agreed columns."""
+    told = Message("description", "the federation", -1, {**facts, "records": 1}, arrays)
+    try:
+        agree([description, told, told])
+    except Misfit as error:
+        raise Misfit(str(error), description.node) from None
 
 
 def pooled(parts: Sequence[Arrays]) -> dict[str, np.ndarray]:
@@ -132,18 +164,44 @@ def make_common_encoder(facts: Mapping[str, Any], arrays: Arrays) -> TableEncode
     return table
 
 
+def _check_outline(message: Message) -> None:
+    """What a node on another machine sends may be anything: here it is found out, not further on."""
+    facts = message.facts
+    try:
+        readable = message.kind == "description" and ("shape" in facts) != ("columns" in facts)
+        readable &= all(isinstance(n, int) and n > 0 for n in facts.get("shape", [1])) and bool(facts.get("shape", [1]))
+        for c in facts.get("columns", []):
+            readable &= isinstance(c["name"], str | int) and c["kind"] in ("number", "category")
+            if c["kind"] == "number":
+                low, high = map(float, c["range"])
+                readable &= low <= high and isinstance(c["gaps"], bool) and isinstance(c["type"], str)
+            else:
+                readable &= all(isinstance(word, str) for word in c["categories"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        readable = False
+    if not readable:
+        raise Misfit(
+            f"node {message.node!r} sent a description of its columns that cannot be read; install the same version "
+            f"of tacit there",
+            message.node,
+        )
+
+
 def _check_numbers(message: Message) -> None:
     records = message.facts.get("records")
-    if not isinstance(records, int) or records < 1:
-        raise InputError(f"node {message.node!r} says it has {records!r} records; at least 1 is needed")
+    if not isinstance(records, int) or isinstance(records, bool) or records < 1:
+        raise Misfit(f"node {message.node!r} says it has {records!r} records; at least 1 is needed", message.node)
     columns = message.facts.get("columns")
     wide = message.facts["shape"][0] if columns is None else sum(c["kind"] == "number" for c in columns)
     for word in STATISTICS:
         array = message.arrays.get(word)
         if array is None or array.shape != (wide,) or not np.isfinite(array).all():
-            raise InputError(
-                f"node {message.node!r} sent no usable {word} of its {wide} number columns; check that node's table"
+            raise Misfit(
+                f"node {message.node!r} sent no usable {word} of its {wide} number columns; check that node's table",
+                message.node,
             )
+    if (message.arrays["variance"] < 0).any() or (message.arrays["count"] < 0).any():
+        raise Misfit(f"node {message.node!r} sent a negative count or variance; check that node", message.node)
 
 
 def _alike(descriptions: Sequence[Message]) -> bool:
@@ -161,22 +219,27 @@ def _alike(descriptions: Sequence[Message]) -> bool:
             continue
         who = f"node {message.node!r}"
         if "array" in (mine[0], usual[0]):
-            raise InputError(
-                f"{who} has {_words(mine)}, the others have {_words(usual)}; bring all nodes' records to one form"
+            raise Misfit(
+                f"{who} has {_words(mine)}, the others have {_words(usual)}; bring all nodes' records to one form",
+                message.node,
             )
         names, others = [n for n, _ in mine], [n for n, _ in usual]
         for name in others:
             if name not in names:
-                raise InputError(f"{who} has no column {name!r}, which the others have; add it, or drop it everywhere")
+                text = f"{who} has no column {name!r}, which the others have; add it, or drop it everywhere"
+                raise Misfit(text, message.node)
         for name in names:
             if name not in others:
-                raise InputError(f"{who} has a column {name!r}, which the others do not have; drop it there")
+                text = f"{who} has a column {name!r}, which the others do not have; drop it there"
+                raise Misfit(text, message.node)
         for (name, kind), (other, usual_kind) in zip(mine, usual, strict=True):
             if name != other:
-                raise InputError(f"{who} has column {name!r} where the others have {other!r}; use one order of columns")
+                text = f"{who} has column {name!r} where the others have {other!r}; use one order of columns"
+                raise Misfit(text, message.node)
             if kind != usual_kind:
-                raise InputError(
-                    f"{who}: column {name!r} holds {_kind(kind)}, at the others {_kind(usual_kind)}; convert it there"
+                raise Misfit(
+                    f"{who}: column {name!r} holds {_kind(kind)}, at the others {_kind(usual_kind)}; convert it there",
+                    message.node,
                 )
     return True
 
@@ -197,10 +260,11 @@ def _agree_column(told: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, An
         mine = set(c["categories"])
         others = {v for other, d in told if other != node for v in d["categories"]}
         if mine and others and not mine & others:
-            raise InputError(
+            raise Misfit(
                 f"node {node!r}: column {name!r} has the categories {_few(mine)}, none of which another node has "
                 f"({_few(others)}); use the same words at all nodes, or state them beforehand: "
-                f"categories={{{name!r}: [...]}}"
+                f"categories={{{name!r}: [...]}}",
+                node,
             )
     union = sorted({v for _, c in told for v in c["categories"]})
     return {"name": name, "kind": kind, "categories": union}

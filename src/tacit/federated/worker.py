@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from tacit.dataset import unit_columns
-from tacit.errors import InputError, TacitError
-from tacit.federated.coordinator import SCALING
+from tacit.errors import InputError
+from tacit.federated.agreeing import SCALING, AgreeingWorker, scaling_of
 from tacit.federated.local import encoder_of, game_state, parameters_of, restore_game, set_parameters
-from tacit.federated.node import Node
+from tacit.federated.node import Node, naming
 from tacit.federated.protocol import NODE, Arrays, Message, ProtocolError, choose_indices, follow, pack, unpack
-from tacit.federated.schema import describe, make_common_encoder
+from tacit.federated.schema import make_common_encoder
 from tacit.filters.base import Problem
 from tacit.filters.eigan import Game
 from tacit.labels import Labels, encode_labels
-from tacit.tables import fingerprints
 
 if TYPE_CHECKING:
     from tacit.federated.eigan import DistributedEIGAN
@@ -28,46 +25,31 @@ if TYPE_CHECKING:
 UP = 21  # the stream of random numbers of uplinks, apart from those of the games
 
 
-class EiganWorker:
+class EiganWorker(AgreeingWorker):
     """A node of D-EIGAN: describes its columns, then plays EIGAN's game with its own heads between syncs."""
 
+    f: DistributedEIGAN
+
     def __init__(self, f: DistributedEIGAN, node: Node) -> None:
-        self.node, self.name = node, str(node.name)
-        self.f = clone(f)
-        self.phase = "new"
+        super().__init__(clone(f), node)
         self.problem: Problem | None = None
         self.game: Game | None = None
         self.notes: list[str] = []
         self._begun: tuple[dict[str, Any], dict[str, np.ndarray]] = ({}, {})
-        self._records = self._check()
-        self.fingerprints = fingerprints(self._records)
-        units = unit_columns(node.units, len(node))
-        self.units = None if units is None else np.unique(next(iter(units.values())).astype(str))
 
     @property
     def history(self) -> list[dict[str, float]]:
         return [] if self.game is None else self.game.history[0]
 
-    def digest(self) -> str:
-        """Of this node's data, to know a checkpoint of other data."""
-        labels = (self.node.y, self.node.sensitive_features)
-        codes = [encode_labels(v, "labels", len(self.node), min_classes=1).codes for v in labels]
-        told = [self.fingerprints.tobytes(), *(c.tobytes() for c in codes)]
-        return hashlib.sha256(b"".join(told)).hexdigest()
-
     def work(self, message: Message) -> Message:
         """Answer the server."""
         if message.kind == "describe":
-            self.phase = follow(NODE, self.phase, "describe")
-            told = describe(self._records, self.name, message.facts.get("categories"))
-            named_columns = hasattr(self.f, "feature_names_in_")
-            return Message("description", self.name, message.round, {**told.facts, "named": named_columns}, told.arrays)
+            return self._description(message)
         if message.kind != "train":
             raise ProtocolError(f"node {self.name!r} knows 'describe' and 'train'; found {message.kind!r}")
         if "agreed" in message.facts and self.phase != "started":
             self.phase = follow(NODE, self.phase, "start")
-            scaling = {k.removeprefix(SCALING): v for k, v in message.arrays.items() if k.startswith(SCALING)}
-            self._begin({k: message.facts[k] for k in ("agreed", "seed", "position")}, scaling)
+            self._begin({k: message.facts[k] for k in ("agreed", "seed", "position")}, scaling_of(message.arrays))
         self.phase = follow(NODE, self.phase, "train")
         assert self.game is not None
         encoder = encoder_of(self.game)
@@ -91,17 +73,10 @@ class EiganWorker:
     def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
         self.phase = facts["phase"]
         if "game" in facts:
-            scaling = {k.removeprefix(SCALING): v for k, v in arrays.items() if k.startswith(SCALING)}
-            self._begin(dict(facts["begun"]), scaling)
+            self._begin(dict(facts["begun"]), scaling_of(arrays))
             played = {k.removeprefix("game/"): v for k, v in arrays.items() if k.startswith("game/")}
             assert self.game is not None
             restore_game(self.game, played, facts["game"])
-
-    def _check(self) -> Any:
-        try:
-            return self.f._check_records(self.node.X, reset=True)
-        except TacitError as error:
-            raise type(error)(f"node {self.name!r}: {error}") from None
 
     def _labels(self, values: Any, what: str) -> Labels:
         """This node's labels; one that has a single class here has nothing to teach, and is left out."""
@@ -124,7 +99,7 @@ class EiganWorker:
         encoder = make_common_encoder(begun["agreed"], scaling)
         node, f = self.node, self.f
         f.notes_ = []
-        try:
+        with naming(f"node {self.name!r}"):
             targets = self._labels(node.y, "y")
             sensitive = self._labels(node.sensitive_features, "sensitive_features")
             if not len(targets) + len(sensitive):
@@ -136,8 +111,6 @@ class EiganWorker:
             f.sensitive_weights = _own(f.sensitive_weights, sensitive.names)
             self.problem = Problem(X, targets, sensitive, None, self._seed)
             self.game = Game(f, self.problem, [f.alpha], [self._seed])
-        except TacitError as error:
-            raise type(error)(f"node {self.name!r}: {error}") from None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             f._note_copies(self._records, sensitive)

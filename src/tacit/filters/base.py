@@ -338,6 +338,8 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
 
 def _among(found: np.ndarray, known: np.ndarray) -> np.ndarray:
+    if not len(known):  # a filter that was learned on other machines
+        return np.zeros(len(found), dtype=bool)
     return known[np.minimum(np.searchsorted(known, found), len(known) - 1)] == found
 
 
