@@ -30,9 +30,10 @@ import contextlib
 
 from cryptography import x509
 
+from tacit.federated.flower.algorithms import algorithm_of
 from tacit.federated.flower.bundle import app_bundle, bundle_hash
 from tacit.federated.flower.client_app import answer_request
-from tacit.federated.flower.config import algorithm_of, read_node, read_server
+from tacit.federated.flower.config import read_node, read_server
 from tacit.federated.flower.keys import make_keys
 from tacit.federated.flower.launch import free_port
 from tacit.federated.flower.link import allowed
@@ -136,15 +137,11 @@ def federation(tmp_path):
     running.close()
 
 
-def encoder_of(path: Path) -> np.ndarray:
-    arrays, _ = read_state(path, json.dumps(_identity(), sort_keys=True))["server"]
+def encoder_of(folder: Path) -> np.ndarray:
+    arrays, _ = read_state(folder / "state" / "server.safetensors", read_server(folder / "server.toml").identity)[
+        "server"
+    ]
     return np.concatenate([arrays[k].ravel() for k in sorted(arrays) if k.startswith("encoder/")])
-
-
-def _identity():
-    from tacit.federated.simulation import plain_settings
-
-    return plain_settings(algorithm_of(TRAINING))
 
 
 def simulated(folder: Path, training=TRAINING) -> np.ndarray:
@@ -165,7 +162,7 @@ def check_that_no_value_crossed(folder: Path) -> None:
     for path in logged:
         arrays, facts = read_state(path, "message")["message"]
         kinds = {name.split("/")[0] for name in arrays}
-        assert kinds <= {"values", "indices", "encoder", "scaling", "count", "mean", "variance"}
+        assert kinds <= {"values", "indices", "scaling", "count", "mean", "variance", "bundle"}
         for name, array in arrays.items():
             if not name.startswith("indices"):
                 assert not np.isin(array, values).any()
@@ -280,7 +277,7 @@ def test_a_short_deployment_gives_the_encoder_of_the_simulation(federation, tmp_
     federation.until(lambda: federation.said("server.log", "listening on"))
     federation.submit()
     federation.until(lambda: (tmp_path / "encoder.tacit").exists())
-    assert np.allclose(encoder_of(tmp_path / "state" / "server.safetensors"), simulated(tmp_path), atol=1e-6)
+    assert np.allclose(encoder_of(tmp_path), simulated(tmp_path), atol=1e-6)
     X = pd.read_csv(tmp_path / "n1.csv")[["a", "b"]]
     assert tacit.load(tmp_path / "encoder.tacit").transform(X).shape == (60, 2)
     check_that_no_value_crossed(tmp_path)

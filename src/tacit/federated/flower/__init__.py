@@ -1,1 +1,1 @@
-"""D-EIGAN between machines, on Flower: TLS, registered node keys, and the protocol functions that `simulate` runs."""
+"""Federations between machines, on Flower: TLS, registered keys, and the protocol functions that `simulate` runs."""

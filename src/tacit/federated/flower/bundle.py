@@ -13,7 +13,7 @@ build-backend = "hatchling.build"
 [project]
 name = "tacit-federation"
 version = "{version}"
-description = "D-EIGAN across silos; the code is the installed tacit's"
+description = "Learning across silos; the code is the installed tacit's"
 license = "Apache-2.0"
 dependencies = []
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from flwr.app import Context
 from flwr.app import Message as FlowerMessage
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
+from tacit.dataset import Dataset
 from tacit.errors import TacitError
-from tacit.federated.eigan import DistributedEIGAN
-from tacit.federated.flower.config import NodeConfig, algorithm_of, read_node
+from tacit.federated.flower.algorithms import START, name_of, unpack_algorithm
+from tacit.federated.flower.config import NodeConfig, read_node
 from tacit.federated.flower.records import from_records, to_records
 from tacit.federated.node import Node
 from tacit.federated.protocol import Message, ProtocolError
@@ -43,15 +47,10 @@ def answer_request(config: NodeConfig, request: Message) -> Message:
     """One message in, one out; the node's state goes to its disk before the answer leaves."""
     if request.node != config.name:
         raise ProtocolError(f"this is node {config.name!r}, the message is for {request.node!r}")
-    algorithm = algorithm_of(request.facts["settings"])
+    algorithm = _algorithm(config, request)
     rows, attack, test = config.parts()
-    if request.kind == "audit":
-        from tacit.federated.audit import audit_here  # every message starts a new Python: import what it needs
-
-        if attack is None or test is None:
-            raise ProtocolError("hold_out is 0: there are no rows to audit on")
-        figures = audit_here(_global_filter(algorithm, request), attack, test)
-        return Message("audited", config.name, request.round, {"figures": figures})
+    if request.kind == "audit" and "bundle" in request.arrays:
+        return _audit(config, request, _given_filter(request.arrays["bundle"]), attack, test)
     worker = algorithm.worker(Node(rows.X, rows.y, rows.sensitive, rows.units_of(), config.name))
     path = _state_file(config, str(request.facts["federation"]))
     asked = _digest(request)
@@ -61,16 +60,52 @@ def answer_request(config: NodeConfig, request: Message) -> Message:
         if facts["asked"] == asked:  # the answer was lost on its way: it is sent again, nothing is trained twice
             return Message(facts["kind"], config.name, request.round, facts["facts"], arrays)
         worker.restore(*parts["worker"])
-    answer = worker.work(request)
+    if request.kind == "audit":
+        return _audit(config, request, worker.own_filter(), attack, test)
+    arrays = {k: v for k, v in request.arrays.items() if not k.startswith(START)}
+    answer = worker.work(Message(request.kind, request.node, request.round, request.facts, arrays))
+    own = worker.own_filter()
+    if own is not None:
+        from tacit.release.saving import save
+
+        save(own, config.out)
     told = {"asked": asked, "kind": answer.kind, "facts": dict(answer.facts)}
     write_state(path, {"worker": worker.state(), "answer": (answer.arrays, told)}, worker.digest())
     return answer
 
 
-def _global_filter(algorithm: DistributedEIGAN, request: Message) -> DistributedEIGAN:
-    coordinator = algorithm.coordinator([])
-    coordinator.restore(request.arrays, request.facts["server"])
-    return algorithm.conclude(coordinator)
+def _algorithm(config: NodeConfig, request: Message) -> Any:
+    """What the server asks for, within what this node has agreed to."""
+    name = name_of(request.facts["settings"])
+    if name != config.algorithm:
+        raise ProtocolError(
+            f"the server asks for {name}, this node takes part in {config.algorithm} alone; if {name} is meant, and "
+            f"what travels with it may leave this node, set algorithm = {name!r} in this node's file"
+        )
+    algorithm = unpack_algorithm(request.facts, request.arrays)
+    if hasattr(algorithm, "fewest"):
+        algorithm.fewest = max(algorithm.fewest, config.fewest)
+    return algorithm
+
+
+def _audit(config: NodeConfig, request: Message, release: Any, attack: Dataset | None, test: Dataset | None) -> Message:
+    from tacit.federated.audit import audit_here
+
+    if attack is None or test is None:
+        raise ProtocolError("hold_out is 0: there are no rows to audit on")
+    if release is None:
+        raise ProtocolError("this node has no filter yet; it takes part from the next federation on")
+    return Message("audited", config.name, request.round, {"figures": audit_here(release, attack, test)})
+
+
+def _given_filter(bundle: np.ndarray) -> Any:
+    """The common filter, as it will be used: the bundle itself, which holds no code."""
+    from tacit.release.runtime import load
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "given.tacit"
+        path.write_bytes(bundle.astype(np.uint8).tobytes())
+        return load(path)
 
 
 def _state_file(config: NodeConfig, federation: str) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -10,14 +12,40 @@ from typing import Any
 
 from tacit.dataset import Dataset, read_table
 from tacit.errors import InputError, check_number
-from tacit.federated.eigan import DistributedEIGAN
+from tacit.federated.flower.algorithms import USUAL, algorithm_of, name_of
 
-# what may be set for all nodes: plain numbers and words, no code
-TRAINING = (
-    "n_components", "alpha", "share", "sync_every", "sync_unit", "aggregation", "categories", "target_weights",
-    "sensitive_weights", "noise", "adversary_steps", "epochs", "batch_size", "learning_rate", "head_speed",
-    "random_state",
-)  # fmt: skip
+
+@dataclass(frozen=True)
+class PublicConfig:
+    """`[public]` of the server's file: what the common initial filter of PersonalMinimax is learned from.
+
+    Attributes
+    ----------
+    data : CSV or Parquet file with the nodes' columns. Everybody may see it: the filter is given to all nodes
+    target, sensitive : columns; sensitive says who it is
+    unit, drop : as of `tacit fit`
+    n_components, rho, privacy_loss, max_iter, random_state : as of `MinimaxFilter`
+    """
+
+    data: Path
+    target: tuple[str, ...]
+    sensitive: tuple[str, ...]
+    unit: str | None = None
+    drop: tuple[str, ...] = ()
+    n_components: int | None = None
+    rho: float = 1.0
+    privacy_loss: str = "multiclass"
+    max_iter: int = 30
+    random_state: int = 0
+
+    def start(self) -> Any:
+        """The common filter, fitted."""
+        from tacit.filters.minimax import MinimaxFilter
+
+        data = read_table(self.data, list(self.target), list(self.sensitive), self.unit, self.drop)
+        names = ("n_components", "rho", "privacy_loss", "max_iter", "random_state")
+        f = MinimaxFilter(**{name: getattr(self, name) for name in names})
+        return f.fit(data.X, data.y, sensitive_features=data.sensitive, units=data.units_of())
 
 
 @dataclass(frozen=True)
@@ -35,7 +63,8 @@ class ServerConfig:
     wait : seconds to wait for enough nodes
     audit : let every node audit the encoder on rows it held out; only figures with counts come back
     log_messages : folder where every message is written, for inspection
-    training : parameters of `DistributedEIGAN`
+    training : the name of the `algorithm` (DistributedEIGAN by default) and its parameters
+    public : for PersonalMinimax, what the common initial filter is learned from
     """
 
     keys: Path
@@ -48,9 +77,16 @@ class ServerConfig:
     audit: bool = True
     log_messages: Path | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
+    public: PublicConfig | None = None
 
-    def algorithm(self) -> DistributedEIGAN:
-        return algorithm_of(self.training)
+    @property
+    def identity(self) -> str:
+        """What a federation that goes on after a restart must have in common with the one that was stopped."""
+        told: dict[str, Any] = {"training": dict(self.training)}
+        if self.public is not None:
+            told["public"] = {k: str(v) for k, v in vars(self.public).items()}
+            told["public"]["data"] = hashlib.sha256(self.public.data.read_bytes()).hexdigest()
+        return json.dumps(told, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -67,6 +103,9 @@ class NodeConfig:
     unit, drop : as of `tacit fit`
     hold_out : share of the rows (whole units) that take no part in training, for the audit
     state : folder for this node's heads and optimisers
+    algorithm : the one this node takes part in. What travels depends on it, so the server alone does not choose it
+    fewest : for the closed forms, the smallest class of this node whose mean may travel
+    out : for PersonalMinimax, where this node's own filter goes, NAME.tacit
     """
 
     name: str
@@ -79,6 +118,9 @@ class NodeConfig:
     drop: tuple[str, ...] = ()
     hold_out: float = 0.4
     state: Path = Path("state")
+    algorithm: str = USUAL
+    fewest: int = 5
+    out: Path = Path("filter.tacit")
 
     def parts(self) -> tuple[Dataset, Dataset | None, Dataset | None]:
         """Rows to train on, rows attackers learn from, rows they are measured on."""
@@ -89,28 +131,27 @@ class NodeConfig:
         return train, attack, test
 
 
-def algorithm_of(training: Mapping[str, Any]) -> DistributedEIGAN:
-    """The algorithm of these settings; nothing but numbers and words is accepted."""
-    for name in training:
-        if name not in TRAINING:
-            raise InputError(f"[training] has no setting {name!r}; it has {', '.join(TRAINING)}")
-    f = DistributedEIGAN(**training)
-    f._check_parameters()
-    return f
-
-
 def read_server(path: str | Path) -> ServerConfig:
     """Read and check the server's file; paths in it are relative to it."""
     config = _read(Path(path), ServerConfig)
     check_number("min_nodes", config.min_nodes, 1, whole=True)
     for name in ("deadline", "wait"):
         check_number(name, getattr(config, name), 0)
-    if config.out.suffix != ".tacit":
-        raise InputError(f"{path}: out is called NAME.tacit; found {config.out.name!r}")
+    _check_out(path, config.out)
     for name in ("server.pem", "server.key", "authority.pem", "allowed"):
         if not (config.keys / name).exists():
             raise InputError(f"{path}: {config.keys} has no {name}; make it with: tacit federated keys")
-    config.algorithm()
+    personal = name_of(config.training) == "PersonalMinimax"
+    algorithm_of(config.training)
+    if personal and config.public is None:
+        raise InputError(f"{path}: PersonalMinimax begins with a filter of public data; add [public] with data, target "
+                         f"and sensitive")  # fmt: skip
+    if config.public is not None and not (personal and config.public.data.exists()):
+        raise InputError(
+            f"{path}: there is no file {config.public.data}; check data of [public]"
+            if personal
+            else f"{path}: [public] is for PersonalMinimax alone; take it out"
+        )
     return config
 
 
@@ -118,10 +159,18 @@ def read_node(path: str | Path, data: str | Path | None = None) -> NodeConfig:
     """Read and check a node's file."""
     config = _read(Path(path), NodeConfig, {} if data is None else {"data": str(Path(data).resolve())})
     check_number("hold_out", config.hold_out, 0, 0.9)
+    check_number("fewest", config.fewest, 1, whole=True)
+    name_of({"algorithm": config.algorithm})
+    _check_out(path, config.out)
     for name in ("node.key", "authority.pem"):
         if not (config.keys / name).exists():
             raise InputError(f"{path}: {config.keys} has no {name}; it is made by: tacit federated keys")
     return config
+
+
+def _check_out(path: str | Path, out: Path) -> None:
+    if out.suffix != ".tacit":
+        raise InputError(f"{path}: out is called NAME.tacit; found {out.name!r}")
 
 
 def _read(path: Path, kind: type, more: Mapping[str, Any] | None = None) -> Any:
@@ -131,6 +180,10 @@ def _read(path: Path, kind: type, more: Mapping[str, Any] | None = None) -> Any:
         found = tomllib.loads(path.read_text(encoding="utf-8")) | dict(more or {})
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is no TOML: {error}") from None
+    return _build(found, path, kind)
+
+
+def _build(found: Mapping[str, Any], path: Path, kind: type) -> Any:
     known = {f.name: f for f in fields(kind)}
     for name in found:
         if name not in known:
@@ -145,7 +198,9 @@ def _read(path: Path, kind: type, more: Mapping[str, Any] | None = None) -> Any:
             raise InputError(f"{path} says nothing of {name!r}; add it")
         values[name] = value
     for name, f in known.items():
-        if "Path" in str(f.type) and (name in values or f.default is not None):
+        if name == "public" and name in values:
+            values[name] = _build(values[name], path, PublicConfig)
+        if str(f.type).startswith("Path") and (name in values or f.default is not None):
             values[name] = (path.parent / str(values.get(name, f.default))).resolve()
         if "tuple" in str(f.type) and name in values:
             values[name] = (values[name],) if isinstance(values[name], str) else tuple(values[name])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.app import Message as FlowerMessage
 from flwr.serverapp import Grid
@@ -16,10 +17,12 @@ from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
 from tacit.errors import InputError
+from tacit.federated.flower.algorithms import pack_algorithm, unpack_algorithm
 from tacit.federated.flower.config import ServerConfig
 from tacit.federated.flower.records import from_records, to_records
 from tacit.federated.protocol import Message, ProtocolError
-from tacit.federated.simulation import plain_settings, read_state, write_state
+from tacit.federated.simulation import read_state, write_state
+from tacit.filters.base import Filter
 
 INFO, WARNING = 20, 30
 ASK = "train"  # Flower's word for the one kind of message that nodes answer
@@ -35,41 +38,48 @@ class CoordinatorStrategy(Strategy):
 
     def __init__(self, config: ServerConfig, names: dict[bytes, str]) -> None:
         self.config, self.names = config, names
-        self.algorithm = config.algorithm()
-        self.coordinator = self.algorithm.coordinator([], config.min_nodes)
-        self.federation = secrets.token_hex(16)
         self.path = config.state / "server.safetensors"
         self.ids: dict[str, int] = {}
-        self._resume()
+        parts = self._stopped()
+        self.federation = parts["strategy"][1]["federation"] if parts else secrets.token_hex(16)
+        self.told, self.given = parts["algorithm"][::-1] if parts else self._begin()
+        self.algorithm = unpack_algorithm(self.told, self.given)
+        self.coordinator = self.algorithm.coordinator([], config.min_nodes)
+        if parts:
+            self.coordinator.restore(*parts["server"])
+            log(INFO, "going on after round %s", self.coordinator.round - 1)
 
-    def _resume(self) -> None:
+    def _begin(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        public = self.config.public
+        if public is not None:
+            log(INFO, "learning the common filter from %s", public.data)
+        return pack_algorithm(self.config.training, None if public is None else public.start())
+
+    def _stopped(self) -> dict[str, tuple[dict[str, np.ndarray], dict[str, Any]]] | None:
+        """What a federation left that was stopped before its end; after its end the next one begins afresh."""
         if not self.path.exists():
-            return
-        parts = read_state(self.path, self._identity)
-        if parts["server"][1]["phase"] == "finished":
-            return  # the next federation begins afresh
-        self.coordinator.restore(*parts["server"])
-        self.federation = parts["strategy"][1]["federation"]
-        log(INFO, "going on after round %s", self.coordinator.round - 1)
+            return None
+        parts = read_state(self.path, self.config.identity)
+        return None if parts["strategy"][1]["concluded"] else parts
 
-    @property
-    def _identity(self) -> str:
-        return json.dumps(plain_settings(self.algorithm), sort_keys=True)
+    def _keep(self, concluded: bool = False) -> None:
+        mine = {"federation": self.federation, "concluded": concluded}
+        parts = {"server": self.coordinator.state(), "strategy": ({}, mine), "algorithm": (self.given, self.told)}
+        write_state(self.path, parts, self.config.identity)
 
     def start(self, grid: Grid, *args: Any, **kwargs: Any) -> Result:
         """All rounds, then the encoder, then the nodes' audit."""
         while not self.coordinator.finished:
             messages = self.configure_train(self.coordinator.round, ArrayRecord(), ConfigRecord(), grid)
-            replies = grid.send_and_receive(messages, timeout=self.config.deadline)
+            replies = grid.send_and_receive(messages, timeout=self.config.deadline) if messages else []
             self.aggregate_train(self.coordinator.round, replies)
-            mine = {"federation": self.federation}
-            write_state(self.path, {"server": self.coordinator.state(), "strategy": ({}, mine)}, self._identity)
+            self._keep()
         self._finish(grid)
         return Result()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[FlowerMessage]:
+    ) -> list[FlowerMessage]:
         self.ids = self._wait_for_nodes(grid)
         self._asked = self._pack(self.coordinator.requests(sorted(self.ids)))
         return [self._wrap(m) for m in self._asked]
@@ -88,11 +98,10 @@ class CoordinatorStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[FlowerMessage]:
-        """The audit: every node gets the whole encoder, and attacks it on rows that it held out."""
+        """The audit: every node attacks the common filter (or its own) on rows that it held out."""
         self.ids = self._wait_for_nodes(grid)
-        state, facts = self.coordinator.state()
-        told = {k: v for k, v in facts.items() if k != "log"} | {"log": []}
-        asked = [Message("audit", n, server_round, {"server": told}, state) for n in sorted(self.ids)]
+        common = {"bundle": np.frombuffer(self.config.out.read_bytes(), dtype=np.uint8)} if self._common else {}
+        asked = [Message("audit", n, server_round, {}, common) for n in sorted(self.ids)]
         self._asked = self._pack(asked)
         return [self._wrap(m) for m in self._asked]
 
@@ -115,10 +124,15 @@ class CoordinatorStrategy(Strategy):
         from tacit.release.saving import save
 
         f = self.algorithm.conclude(self.coordinator)
+        self._common = isinstance(f, Filter)
         self.config.out.parent.mkdir(parents=True, exist_ok=True)
-        save(f, self.config.out)
         self.config.out.with_suffix(".rounds.json").write_text(json.dumps(self.coordinator.log, indent=1))
-        log(INFO, "the encoder is in %s", self.config.out)
+        if self._common:
+            save(f, self.config.out)
+            log(INFO, "the filter is in %s", self.config.out)
+        else:
+            log(INFO, "every node has its own filter")
+        self._keep(concluded=True)
         if self.config.audit:
             replies = grid.send_and_receive(
                 self.configure_evaluate(self.coordinator.round, ArrayRecord(), ConfigRecord(), grid),
@@ -147,9 +161,9 @@ class CoordinatorStrategy(Strategy):
             time.sleep(POLL)
 
     def _pack(self, messages: list[Message]) -> list[Message]:
-        """What every message carries besides: which federation, and its settings."""
-        more = {"federation": self.federation, "settings": dict(self.config.training)}
-        return [Message(m.kind, m.node, m.round, {**m.facts, **more}, m.arrays) for m in messages]
+        """What every message carries besides: which federation, and the algorithm."""
+        more = {"federation": self.federation, **self.told}
+        return [Message(m.kind, m.node, m.round, {**m.facts, **more}, {**m.arrays, **self.given}) for m in messages]
 
     def _wrap(self, message: Message) -> FlowerMessage:
         self._log_message(message, "down")

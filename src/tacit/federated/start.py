@@ -1,0 +1,56 @@
+"""The common initial filter of PersonalMinimax as plain facts and arrays, so that it can be given to every node."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import InputError
+from tacit.federated.agreeing import take_shape
+from tacit.federated.protocol import Arrays
+from tacit.filters.minimax import MinimaxFilter, linear_net
+from tacit.tables import Column, TableEncoder
+
+
+def tell_start(f: MinimaxFilter) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A linear filter of tables: its columns with their scaling, and its matrix. All of it is of public data.
+
+    Examples
+    --------
+    >>> import pandas as pd, tacit
+    >>> data = tacit.load_dataset("gaussians", n=300)
+    >>> X = pd.DataFrame(data.X, columns=["a", "b"])
+    >>> f = tacit.MinimaxFilter(1, max_iter=2, random_state=0).fit(X, data.y, sensitive_features=data.sensitive)
+    >>> bool((start_of(*tell_start(f)).transform(X) == f.transform(X)).all())
+    True
+    """
+    if not isinstance(f.encoder_, TableEncoder):
+        raise InputError("the common filter must be one of tables; fit it on a table of named columns")
+    columns = [dataclasses.asdict(c) for c in f.encoder_.columns]
+    (weight,) = f.encoder_module_.parameters()
+    facts = {"columns": columns, "named": hasattr(f, "feature_names_in_")}
+    return facts, {"weight": weight.detach().numpy().copy()}
+
+
+def start_of(facts: Mapping[str, Any], arrays: Arrays) -> MinimaxFilter:
+    """The filter that `tell_start` told of."""
+    encoder = TableEncoder()
+    encoder.columns = tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in facts["columns"])
+    weight = arrays["weight"]
+    if weight.ndim != 2 or weight.shape[1] != encoder.n_out or not np.isfinite(weight).all():
+        raise InputError(f"the common filter has a matrix of shape {weight.shape} for {encoder.n_out} encoded columns")
+    if len(weight) >= encoder.n_out:
+        raise InputError(
+            f"the common filter makes {len(weight)} numbers of {encoder.n_out}, which can be undone; it needs fewer"
+        )
+    f = MinimaxFilter(len(weight))
+    f.encoder_, f.encoder_module_ = encoder, linear_net(weight.T).eval()
+    take_shape(f, facts)
+    f.n_components_ = f._n_features_out = len(weight)
+    f._clipped, f.local_dp_, f.history_, f.notes_ = False, None, [], []
+    f._fingerprints, f._units = np.empty(0, dtype=np.uint64), None
+    f._set_noise(None)
+    return f
