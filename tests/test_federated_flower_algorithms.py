@@ -1,0 +1,503 @@
+"""The closed forms and PersonalMinimax on Flower: what `simulate` gives, and nodes that do not fit in are left out.
+
+Most of it runs the strategy and the nodes' app without a network: every message is packed, and answered from what the
+node has on its disk. A real deployment of each is marked slow.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import tomllib
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tacit
+from tacit.baselines import LinearARL, LinearEraser
+from tacit.errors import InputError, TacitWarning
+from tacit.federated import Node, PersonalMinimax, ProtocolError, fit_closed_form, simulate
+from tacit.federated.simulation import read_state
+
+pytest.importorskip("flwr")
+from flwr.app import RecordDict
+
+from tacit.federated.flower import strategy as strategies
+from tacit.federated.flower.algorithms import algorithm_of
+from tacit.federated.flower.client_app import train
+from tacit.federated.flower.config import read_node, read_server
+from tacit.federated.flower.records import from_records, to_records
+from tacit.federated.flower.strategy import CoordinatorStrategy
+from tacit.federated.protocol import Message
+from test_federated_flower import Federation, free_port, make_keys
+
+ARL = {"algorithm": "LinearARL", "lam": 0.3}
+ERASER = {"algorithm": "LinearEraser"}
+PERSONAL = {"algorithm": "PersonalMinimax", "rounds": 2}
+NAMES = ("n1", "n2", "n3")
+
+
+def table(n: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    act, sex = rng.integers(3, size=n), rng.integers(2, size=n)
+    X = rng.normal(size=(n, 4)) + np.random.default_rng(90 + seed).normal(size=4)
+    X[:, :2] += 2 * np.array([(0, 0), (0, 1), (1, 0)])[act]
+    X[:, 2] += sex
+    data = pd.DataFrame(X, columns=list("abcd")).assign(job=rng.choice(["nurse", "cook"], n))
+    return data.assign(act=np.array(["sit", "walk", "run"])[act], sex=np.array(["m", "f"])[sex])
+
+
+def write_files(folder: Path, training: dict, node: dict | None = None, n: int = 60, **settings) -> int:
+    """Keys, tables and configuration of a whole federation; returns the port."""
+    make_keys(folder / "keys", NAMES, [])
+    port = free_port()
+    told = {"keys": "keys/server", "address": f"127.0.0.1:{port}", "min_nodes": 2, "deadline": 240, "wait": 240}
+    told |= {"log_messages": "log", "audit": False, "out": "out/common.tacit"} | settings
+    lines = [f"{k} = {json.dumps(v)}" for k, v in told.items()]
+    lines += ["[training]", *(f"{k} = {json.dumps(v)}" for k, v in training.items())]
+    if training["algorithm"] == "PersonalMinimax":
+        public = [table(100, seed).assign(who=f"p{seed}") for seed in (7, 8)]
+        pd.concat(public).to_csv(folder / "public.csv", index=False)
+        lines += ["[public]", 'data = "public.csv"', 'target = "act"', 'sensitive = "who"', 'drop = ["sex"]']
+        lines += ["n_components = 3", "max_iter = 3"]
+    (folder / "server.toml").write_text("\n".join(lines))
+    for seed, name in enumerate(NAMES):
+        table(n + 10 * seed, seed).to_csv(folder / f"{name}.csv", index=False)
+        told = {"name": name, "server": f"127.0.0.1:{port}", "keys": f"keys/nodes/{name}", "data": f"{name}.csv",
+                "target": "act", "sensitive": "sex", "hold_out": 0, "state": f"state-{name}",
+                "algorithm": training["algorithm"], "out": f"{name}.tacit"} | (node or {})  # fmt: skip
+        (folder / f"{name}.toml").write_text("\n".join(f"{k} = {json.dumps(v)}" for k, v in told.items()))
+    return port
+
+
+class Wire:
+    """In the place of Flower's grid: answers come from the nodes' app, in this process.
+
+    `change` may alter an answer on its way, or lose it (None); nodes in `gone` cannot be reached.
+    """
+
+    def __init__(self, folder: Path, change=lambda m: m) -> None:
+        self.folder, self.change, self.gone, self.answered = folder, change, set(), []
+
+    def get_nodes(self):
+        return [SimpleNamespace(public_key=n.encode(), node_id=i) for i, n in enumerate(NAMES) if n not in self.gone]
+
+    def send_and_receive(self, messages, timeout):
+        replies = []
+        for message in messages:
+            name = NAMES[message.metadata.dst_node_id]
+            context = SimpleNamespace(
+                node_config={
+                    "config": str(self.folder / f"{name}.toml"),
+                    "data": str(read_node(self.folder / f"{name}.toml").data),
+                }
+            )
+            answer = self.change(from_records(train(message, context).content))
+            self.answered.append((name, answer))
+            if answer is not None:
+                metadata = SimpleNamespace(src_node_id=message.metadata.dst_node_id)
+                content = to_records(answer)
+                replies.append(SimpleNamespace(metadata=metadata, has_error=lambda: False, content=content))
+        return replies
+
+
+@pytest.fixture(autouse=True)
+def plain_messages(monkeypatch):
+    """Flower's messages know which task made them; here there is none."""
+
+    def message(content: RecordDict, dst_node_id=None, message_type=None, group_id=None, reply_to=None):
+        return SimpleNamespace(content=content, metadata=SimpleNamespace(dst_node_id=dst_node_id))
+
+    monkeypatch.setattr(strategies, "FlowerMessage", message)
+    monkeypatch.setattr("tacit.federated.flower.client_app.FlowerMessage", message)
+
+
+def run(folder: Path, wire: Wire | None = None) -> CoordinatorStrategy:
+    wire = wire or Wire(folder)
+    strategy = CoordinatorStrategy(read_server(folder / "server.toml"), {n.encode(): n for n in NAMES})
+    strategy.start(wire)
+    return strategy
+
+
+def nodes_of(folder: Path, *names: str) -> list[Node]:
+    parts = [read_node(folder / f"{name}.toml").parts()[0] for name in names or NAMES]
+    return [Node(d.X, d.y, sensitive_features=d.sensitive, name=n) for d, n in zip(parts, names or NAMES, strict=True)]
+
+
+def records(folder: Path) -> pd.DataFrame:
+    return pd.read_csv(folder / "n1.csv")[["a", "b", "c", "d", "job"]]
+
+
+def log_of(folder: Path) -> list[dict]:
+    return json.loads((folder / "out" / "common.rounds.json").read_text())
+
+
+def alter(folder: Path, name: str, change) -> None:
+    change(pd.read_csv(folder / f"{name}.csv")).to_csv(folder / f"{name}.csv", index=False)
+
+
+# -- closed forms ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("training, estimator", [(ARL, LinearARL(lam=0.3)), (ERASER, LinearEraser())])
+def test_a_closed_form_is_that_of_one_process_and_ends_as_a_bundle(tmp_path, training, estimator):
+    write_files(tmp_path, training)
+    strategy = run(tmp_path)
+    nodes = nodes_of(tmp_path)
+    expected = fit_closed_form(estimator, nodes)
+    found = strategy.algorithm.conclude(strategy.coordinator)
+    X = records(tmp_path)
+    assert np.allclose(found.transform(X), expected.transform(X), atol=1e-6)
+    pooled = [pd.concat(part, ignore_index=True) for part in zip(*[(n.X, n.y, n.sensitive_features) for n in nodes])]  # noqa: B905
+    central = type(estimator)(**estimator.get_params()).fit(pooled[0], pooled[1], sensitive_features=pooled[2])
+    assert np.allclose(found.transform(X), central.transform(X), atol=1e-6)
+    two = fit_closed_form(estimator, nodes[:2])
+    assert not np.allclose(found.transform(X), two.transform(X), atol=1e-3)  # the control
+    bundle = tacit.load(tmp_path / "out" / "common.tacit")
+    assert np.allclose(bundle.transform(X), expected.transform(X), rtol=1e-4, atol=1e-4)
+    assert not found.seen(X).any()  # nobody at the server knows the rows
+    assert [line["round"] for line in log_of(tmp_path)] == [-1, 0]
+    assert log_of(tmp_path)[-1]["nodes"] == list(NAMES)
+
+
+def test_every_node_audits_the_bundle(tmp_path):
+    write_files(tmp_path, ARL, {"hold_out": 0.8}, n=200, audit=True)
+    run(tmp_path)
+    told = json.loads((tmp_path / "out" / "common.audit.json").read_text())
+    assert sorted(told["nodes"]) == list(NAMES)
+    assert {f["attribute"] for f in told["nodes"]["n1"]} == {"act", "sex"}
+    sent = [read_state(p, "message")["message"] for p in sorted((tmp_path / "log").glob("*-down.safetensors"))]
+    audits = [arrays for arrays, facts in sent if facts["kind"] == "audit"]
+    assert len(audits) == 3
+    assert all(set(arrays) == {"bundle"} for arrays in audits)  # not the sums of the others
+
+
+def changed(kind, **arrays):
+    """Alter n3's answers of this kind."""
+
+    def change(m):
+        if (m.node, m.kind) != ("n3", kind):
+            return m
+        return Message(
+            m.kind, m.node, m.round, m.facts, {k: arrays.get(k, lambda a: a)(a) for k, a in m.arrays.items()}
+        )
+
+    return change
+
+
+def told(kind, **facts):
+    def change(m):
+        return (
+            Message(m.kind, m.node, m.round, {**m.facts, **facts}, m.arrays) if (m.node, m.kind) == ("n3", kind) else m
+        )
+
+    return change
+
+
+def lose(kind):
+    return lambda m: None if (m.node, m.kind) == ("n3", kind) else m
+
+
+NAN = {"mean": lambda a: np.full_like(a, np.nan)}
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (changed("sums", **NAN), "'mean' holds NaN"),
+        (changed("sums", scatter=lambda a: a[:-1]), "'scatter' has shape"),
+        (changed("sums", **{"targets/act/means": lambda a: a.T}), "'targets/act/means' has shape"),
+        (changed("sums", **{"sensitive/sex/counts": lambda a: a * 100}), "'sensitive/sex' has classes of"),
+        (told("sums", records=0), "says it has 0 records"),
+        (told("sums", classes={}), "has an unknown array"),
+        (told("sums", classes=["act"]), "cannot be read"),
+        (changed("description", **NAN), "no usable mean"),
+        (changed("description", variance=lambda a: -a), "negative"),
+        (told("description", records=0), "says it has 0 records"),
+        (told("description", columns=[{"name": "a"}]), "cannot be read"),
+        (told("description", columns=7), "cannot be read"),
+        (lose("sums"), "no answer within"),
+        (lose("description"), "no answer within"),
+    ],
+)
+def test_a_node_that_sends_rubbish_is_named_and_the_others_go_on(tmp_path, change, words):
+    write_files(tmp_path, ARL)
+    check_that_n3_was_left_out(tmp_path, Wire(tmp_path, change), words)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda t: t.drop(columns="a"), "node 'n3' has no column 'a'"),
+        (lambda t: t.assign(extra=1.0), "node 'n3' has a column 'extra'"),
+        (lambda t: t.assign(a="low"), "column 'a' holds text"),
+        (lambda t: t.assign(job="pilot"), "column 'job' has the categories 'pilot'"),
+        (lambda t: t[:0], "InputError: see the node's own log"),  # no record
+        (lambda t: t.assign(sex=["x"] + ["m", "f"] * 39 + ["m"]), "InputError: see the node's own log"),  # a class of 1
+    ],
+)
+def test_a_node_whose_table_does_not_fit_in_is_named_and_the_others_go_on(tmp_path, change, words):
+    write_files(tmp_path, ARL)
+    alter(tmp_path, "n3", change)
+    check_that_n3_was_left_out(tmp_path, Wire(tmp_path), words)
+
+
+def check_that_n3_was_left_out(folder: Path, wire: Wire, words: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TacitWarning)
+        strategy = run(folder, wire)
+        f = strategy.algorithm.conclude(strategy.coordinator)
+    reasons = {n: why for line in log_of(folder) for n, why in (line["rejected"] | line["failed"]).items()}
+    assert list(reasons) == ["n3"]
+    assert words in reasons["n3"]
+    assert log_of(folder)[-1]["nodes"] == ["n1", "n2"]
+    without = fit_closed_form(LinearARL(lam=0.3), nodes_of(folder, "n1", "n2"))
+    assert np.allclose(f.transform(records(folder)), without.transform(records(folder)), atol=1e-6)
+
+
+def test_too_few_usable_answers_end_the_federation_by_name(tmp_path):
+    write_files(tmp_path, ARL, min_nodes=3)
+    with pytest.raises(ProtocolError, match=r"sums of 2 of at least 3 .* 3 times in a row \(n3: 'mean' holds NaN"):
+        run(tmp_path, Wire(tmp_path, changed("sums", **NAN)))
+
+
+def test_a_node_takes_part_in_what_its_own_file_names_and_keeps_its_own_limit(tmp_path):
+    write_files(tmp_path, {**ARL, "fewest": 1})
+    path = tmp_path / "n2.toml"
+    path.write_text(path.read_text().replace("LinearARL", "DistributedEIGAN"))
+    alter(tmp_path, "n3", lambda t: t.assign(sex=["x"] + ["m", "f"] * 39 + ["m"]))
+    wire = Wire(tmp_path)
+    with pytest.raises(ProtocolError, match=r"sums of 1 of at least 2 .*n3: InputError"):
+        run(tmp_path, wire)  # the server asks for classes of 1; n3 gives none below 5
+    assert [m.kind for n, m in wire.answered if n == "n1"][:2] == ["description", "sums"]
+    assert {m.kind for n, m in wire.answered if n == "n2"} == {"failed"}
+    assert not any(m.arrays for n, m in wire.answered if n == "n2")
+
+
+def test_a_server_killed_before_the_bundle_was_written_writes_it_when_started_again(tmp_path, monkeypatch):
+    write_files(tmp_path, ARL)
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tacit.release.saving.save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path)
+    wire = Wire(tmp_path)
+    run(tmp_path, wire)
+    assert wire.answered == []  # nobody was asked again
+    assert (tmp_path / "out" / "common.tacit").exists()
+    run(tmp_path, wire)
+    assert len(wire.answered) == 6  # but the next federation begins afresh
+
+
+# -- PersonalMinimax ------------------------------------------------------------------------------
+
+
+def personal(folder: Path, *names: str, **settings) -> PersonalMinimax:
+    """The same in one process."""
+    training = {**tomllib.loads((folder / "server.toml").read_text())["training"], **settings}
+    return simulate(
+        nodes_of(folder, *names), algorithm_of(training, read_server(folder / "server.toml").public.start())
+    )
+
+
+def check_that_filters_are_those_of(folder: Path, f: PersonalMinimax, names=NAMES) -> None:
+    X = records(folder)
+    for name in names:
+        found = tacit.load(folder / f"{name}.tacit").transform(X)
+        assert np.allclose(found, f.transform(X, name), atol=1e-6)
+        assert not np.allclose(found, f.start.transform(X), atol=1e-3)  # the control: it was learned
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"order": "parallel"}, {"exchange": "statistics"}, {"exchange": "statistics", "loss": "squared"}]
+)
+def test_personal_filters_are_those_of_one_process_and_stay_at_the_nodes(tmp_path, settings):
+    write_files(tmp_path, PERSONAL | settings)
+    wire = Wire(tmp_path)
+    strategy = run(tmp_path, wire)
+    check_that_filters_are_those_of(tmp_path, personal(tmp_path))
+    assert not (tmp_path / "out" / "common.tacit").exists()
+    allowed = {"samples", "labels"} if "exchange" not in settings else {"counts", "means", "scatter"}
+    assert {name for _, m in wire.answered for name in m.arrays} == allowed
+    assert strategy.coordinator.members == {"n1": 60, "n2": 70, "n3": 80}
+    values = np.concatenate([pd.read_csv(tmp_path / f"{n}.csv")[list("abcd")].to_numpy().ravel() for n in NAMES])
+    for path in (tmp_path / "log").glob("*.safetensors"):
+        arrays, _ = read_state(path, "message")["message"]
+        assert not any(np.isin(a, values).any() for a in arrays.values())
+
+
+def test_a_node_without_its_state_comes_back_and_one_that_is_gone_loses_its_turn(tmp_path):
+    write_files(tmp_path, PERSONAL | {"rounds": 4})
+    wire = Wire(tmp_path)
+    begin, rounds = Wire.send_and_receive, iter(range(100))
+
+    def send(messages, timeout):
+        turn = next(rounds)  # 0 is the beginning, then three turns a round
+        if turn == 4:
+            wire.gone = {"n3"}
+        if turn == 6:
+            wire.gone = set()
+            (next((tmp_path / "state-n2").glob("*.safetensors"))).unlink()
+        return begin(wire, messages, timeout)
+
+    wire.send_and_receive = send
+    run(tmp_path, wire)
+    log = log_of(tmp_path)
+    failed = [(line["round"], n, why) for line in log for n, why in line["failed"].items()]
+    assert (1, "n3", "cannot be reached") in failed
+    assert (2, "n2", "ProtocolError: see the node's own log") in failed
+    assert [line["nodes"] for line in log if line["round"] == 3] == [["n1"], ["n2"], ["n3"]]
+    assert all(np.isfinite(tacit.load(tmp_path / f"{n}.tacit").transform(records(tmp_path))).all() for n in NAMES)
+
+
+def test_a_server_that_is_killed_goes_on_to_the_same_filters(tmp_path, monkeypatch):
+    write_files(tmp_path, PERSONAL)
+    wire = Wire(tmp_path)
+    before = CoordinatorStrategy._keep
+
+    def killed(self, concluded=False):
+        if len(wire.answered) == 6:
+            raise KeyboardInterrupt  # the turn was answered, and not yet written down
+        before(self, concluded)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CoordinatorStrategy, "_keep", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, wire)
+    run(tmp_path)
+    check_that_filters_are_those_of(tmp_path, personal(tmp_path))
+    (tmp_path / "public.csv").write_text((tmp_path / "public.csv").read_text() + "1,1,1,1,cook,sit,m,p7\n")
+    with pytest.raises(InputError, match="other settings or other data"):
+        run(tmp_path)
+
+
+def test_a_contributor_that_comes_later_takes_part(tmp_path):
+    write_files(tmp_path, PERSONAL)
+    wire = Wire(tmp_path)
+    wire.gone, send = {"n2"}, wire.send_and_receive
+
+    def later(messages, timeout):
+        wire.gone = set() if len(wire.answered) >= 3 else wire.gone
+        return send(messages, timeout)
+
+    wire.send_and_receive = later
+    strategy = run(tmp_path, wire)
+    assert list(strategy.coordinator.members) == ["n1", "n3", "n2"]
+    assert (tmp_path / "n2.tacit").exists()
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (changed("filtered", samples=lambda a: a * np.nan), "sent 'samples' with NaN"),
+        (changed("filtered", samples=lambda a: a[:, :2]), "sent 'samples' of shape"),
+        (changed("filtered", labels=lambda a: a + 50), "labels outside its 3 classes"),
+        (changed("filtered", labels=lambda a: a[:5]), "sent 'labels' of shape"),
+        (changed("filtered", labels=lambda a: 0 * a - 1), "no record with a target"),
+        (changed("filtered", samples=lambda a: a[:0], labels=lambda a: a[:0]), "sent 'samples' of shape (0, 3)"),
+        (told("filtered", classes=None), "classes of the target that cannot be read"),
+        (changed("improved", samples=lambda a: a * np.inf), "sent 'samples' with NaN"),
+        (changed("improved", samples=lambda a: a.T), "sent 'samples' of shape"),
+        (lose("improved"), "no answer within"),
+    ],
+)
+def test_a_contributor_that_sends_rubbish_is_named_and_the_others_go_on(tmp_path, change, words):
+    write_files(tmp_path, PERSONAL)
+    run(tmp_path, Wire(tmp_path, change))
+    reasons = {n: why for line in log_of(tmp_path) for n, why in (line["rejected"] | line["failed"]).items()}
+    assert list(reasons) == ["n3"]
+    assert words in reasons["n3"]
+    assert {n for line in log_of(tmp_path) if line["round"] == 1 for n in line["nodes"]} == {"n1", "n2"}
+    if "n3" in log_of(tmp_path)[0]["rejected"]:
+        check_that_filters_are_those_of(tmp_path, personal(tmp_path, "n1", "n2"), ("n1", "n2"))
+
+
+def test_a_common_filter_that_can_be_undone_is_refused_by_the_nodes(tmp_path):
+    write_files(tmp_path, PERSONAL)
+    text = (tmp_path / "server.toml").read_text()
+    (tmp_path / "server.toml").write_text(text.replace("n_components = 3", "n_components = 5"))
+    from tacit.federated.start import start_of, tell_start
+
+    facts, arrays = tell_start(read_server(tmp_path / "server.toml").public.start())
+    wide = facts["columns"][-1]["categories"], arrays["weight"].shape
+    assert wide == (("cook", "nurse"), (5, 8))
+    with pytest.raises(InputError, match="can be undone"):
+        start_of(facts, {"weight": np.eye(8)})
+    with pytest.raises(InputError, match="matrix of shape"):
+        start_of(facts, {"weight": np.full((2, 8), np.nan)})
+
+
+def test_configuration_says_what_is_wrong(tmp_path):
+    write_files(tmp_path, PERSONAL)
+    good = (tmp_path / "server.toml").read_text()
+    for change, words in (
+        (good.replace("PersonalMinimax", "Magic"), "algorithm is one of DistributedEIGAN, LinearARL"),
+        (good.replace("rounds", "epochs"), "no setting 'epochs'; PersonalMinimax has"),
+        (good.replace("rounds = 2", "rounds = 0"), "rounds"),
+        (good[: good.index("[public]")], "add .public."),
+        (good.replace("public.csv", "none.csv"), "no file .*none.csv"),
+        (good.replace("max_iter", "iterations"), "no setting 'iterations'"),
+        (good.replace('"PersonalMinimax"', '"LinearARL"').replace("rounds = 2", ""), "take it out"),
+    ):
+        (tmp_path / "bad.toml").write_text(change)
+        with pytest.raises(InputError, match=words):
+            read_server(tmp_path / "bad.toml")
+    node = (tmp_path / "n1.toml").read_text()
+    for change, words in (
+        (node.replace("PersonalMinimax", "Magic"), "algorithm is one of"),
+        (node.replace("n1.tacit", "n1.onnx"), "NAME.tacit"),
+        (node + "\nfewest = 0", "fewest"),
+    ):
+        (tmp_path / "bad.toml").write_text(change)
+        with pytest.raises(InputError, match=words):
+            read_node(tmp_path / "bad.toml")
+
+
+# -- between processes ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def processes(tmp_path):
+    running = Federation(tmp_path)
+    yield running
+    running.close()
+
+
+def deploy(processes: Federation) -> dict[str, subprocess.Popen]:
+    processes.start("server", "server.toml", log="server.log")
+    nodes = {name: processes.start("node", f"{name}.toml", log=f"{name}.log") for name in NAMES}
+    processes.until(lambda: processes.said("server.log", "listening on"))
+    processes.submit()
+    return nodes
+
+
+@pytest.mark.slow
+def test_a_closed_form_between_processes(processes, tmp_path):
+    write_files(tmp_path, ARL, {"hold_out": 0.8}, n=200, min_nodes=3, audit=True)
+    deploy(processes)
+    processes.until(lambda: (tmp_path / "out" / "common.audit.json").exists())
+    f, X = fit_closed_form(LinearARL(lam=0.3), nodes_of(tmp_path)), records(tmp_path)
+    assert np.allclose(tacit.load(tmp_path / "out" / "common.tacit").transform(X), f.transform(X), atol=1e-5)
+    assert sorted(json.loads((tmp_path / "out" / "common.audit.json").read_text())["nodes"]) == list(NAMES)
+
+
+@pytest.mark.slow
+def test_personal_filters_between_processes_with_a_node_that_dies_and_comes_back(processes, tmp_path):
+    write_files(tmp_path, PERSONAL | {"order": "parallel", "rounds": 3}, min_nodes=3)
+    nodes = deploy(processes)
+    processes.until(lambda: (tmp_path / "n3.tacit").exists())
+    processes.end(nodes["n3"], signal.SIGKILL)
+    processes.start("node", "n3.toml", log="n3.log")
+    processes.until(lambda: (tmp_path / "out" / "common.rounds.json").exists())
+    lines = [line for line in log_of(tmp_path) if line["round"] == 2]
+    assert "n3" in lines[-1]["nodes"]
+    if not any(line["failed"] for line in log_of(tmp_path)):  # it was back before it was asked
+        check_that_filters_are_those_of(tmp_path, personal(tmp_path))
