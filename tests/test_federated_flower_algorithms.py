@@ -7,10 +7,12 @@ node has on its disk. A real deployment of each is marked slow.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import tomllib
 import warnings
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,7 +32,7 @@ from flwr.app import RecordDict
 from tacit.federated.flower import strategy as strategies
 from tacit.federated.flower.algorithms import algorithm_of
 from tacit.federated.flower.client_app import train
-from tacit.federated.flower.config import read_node, read_server
+from tacit.federated.flower.config import NodeConfig, PublicConfig, ServerConfig, read_node, read_server
 from tacit.federated.flower.records import from_records, to_records
 from tacit.federated.flower.strategy import CoordinatorStrategy
 from tacit.federated.protocol import Message
@@ -433,6 +435,42 @@ def test_a_common_filter_that_can_be_undone_is_refused_by_the_nodes(tmp_path):
         start_of(facts, {"weight": np.eye(8)})
     with pytest.raises(InputError, match="matrix of shape"):
         start_of(facts, {"weight": np.full((2, 8), np.nan)})
+
+
+def test_a_node_takes_no_second_common_filter(tmp_path):
+    write_files(tmp_path, PERSONAL)
+    run(tmp_path)
+    run(tmp_path)  # another federation with the same one
+    text = (tmp_path / "server.toml").read_text()
+    (tmp_path / "server.toml").write_text(text.replace("n_components = 3", "n_components = 2"))
+    (tmp_path / "state" / "server.safetensors").unlink()
+    wire = Wire(tmp_path)
+    with pytest.raises(ProtocolError, match=r"0 of at least 2 .*n1: ProtocolError"):
+        run(tmp_path, wire)
+    assert not any(m.arrays for _, m in wire.answered)
+    for name in NAMES:
+        (tmp_path / f"state-{name}" / "start.safetensors").unlink()
+    (tmp_path / "state" / "server.safetensors").unlink()
+    run(tmp_path)
+    assert tacit.load(tmp_path / "n1.tacit").transform(records(tmp_path)).shape == (60, 2)
+
+
+def test_the_documentations_files_are_right():
+    text = (Path(__file__).parent.parent / "docs" / "federated.md").read_text()
+    found = [tomllib.loads(block) for block in re.findall(r"```toml[^\n]*\n(.*?)```", text, re.S)]
+    servers = [b for b in found if "training" in b]
+    assert {b["training"].get("algorithm", "DistributedEIGAN") for b in servers} == {
+        "DistributedEIGAN",
+        "LinearARL",
+        "PersonalMinimax",
+    }
+    for block in servers:
+        algorithm_of(block["training"])
+        assert set(block) <= {f.name for f in fields(ServerConfig)}
+        assert set(block.get("public", {})) <= {f.name for f in fields(PublicConfig)}
+    nodes = [b for b in found if "training" not in b]
+    assert len(nodes) == 3
+    assert all(set(b) <= {f.name for f in fields(NodeConfig)} for b in nodes)
 
 
 def test_configuration_says_what_is_wrong(tmp_path):

@@ -57,8 +57,10 @@ def submit(config: Annotated[Path, typer.Argument(help="The server's TOML file."
     from tacit.federated.flower.config import read_server
     from tacit.federated.flower.launch import submit as start
 
-    number = start(read_server(config), config)
-    typer.echo(f"started (Flower's run {number}); the encoder will be in {read_server(config).out}")
+    told = read_server(config)
+    number = start(told, config)
+    where = f"the filter will be in {told.out}" if told.public is None else "every node will have its own filter"
+    typer.echo(f"started (Flower's run {number}); {where}")
 
 
 def _check_flower() -> None:

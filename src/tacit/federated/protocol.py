@@ -8,12 +8,14 @@ out mean "all". An engine has to do three things:
 1. carry each `Message` to its node, call ``worker.work(message)`` there and carry the answer back;
 2. keep ``worker.state()`` and ``coordinator.state()`` (named arrays and JSON) where a killed process finds them again;
 3. call the coordinator's ``requests()`` and ``receive(answers)`` in turn until ``finished``.
+
+An algorithm is an object with ``coordinator(names, min_nodes)``, ``worker(node)`` and ``conclude(coordinator, workers)``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -56,11 +58,19 @@ class Message:
 
 
 class Worker(Protocol):
-    """A node's side of an algorithm. `work` answers a message; `state` is all that must survive the process."""
+    """A node's side of an algorithm. `work` answers a message; `state` is all that must survive the process.
+
+    `digest` is of the node's data, to know a state of other data; `own_filter` is what stays at the node and is used
+    there, None where there is one filter for all.
+    """
 
     name: str
 
     def work(self, message: Message) -> Message: ...
+
+    def digest(self) -> str: ...
+
+    def own_filter(self) -> Any: ...
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
 
@@ -68,12 +78,18 @@ class Worker(Protocol):
 
 
 class Coordinator(Protocol):
-    """The server's side: `requests` says what to send now, `receive` takes the answers that came."""
+    """The server's side: `requests` says what to send now, `receive` takes the answers that came.
+
+    `available` are the nodes that can be reached (all by default), `failures` says of nodes why they gave no answer.
+    `log` has a line about every exchange: round, nodes, rejected and failed ones with the reason, bytes up and down.
+    """
+
+    log: list[dict[str, Any]]
 
     @property
     def finished(self) -> bool: ...
 
-    def requests(self) -> list[Message]: ...
+    def requests(self, available: Sequence[str] | None = None) -> list[Message]: ...
 
     def receive(self, answers: Sequence[Message], failures: Mapping[str, str] | None = None) -> None: ...
 
@@ -256,6 +272,3 @@ def _fault_of_array(name: str, like: np.ndarray, values: np.ndarray, indices: np
 def traffic(sent: Sequence[Message], received: Sequence[Message]) -> dict[str, int]:
     """Bytes that went down to the nodes and up to the server."""
     return {"bytes_down": sum(m.nbytes for m in sent), "bytes_up": sum(m.nbytes for m in received)}
-
-
-Tell = Callable[[str], None]

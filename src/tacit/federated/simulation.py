@@ -31,7 +31,8 @@ def simulate(
     Parameters
     ----------
     nodes : `Node`s
-    algorithm : an unfitted `DistributedEIGAN` or `PersonalMinimax`; it is fitted, and returned
+    algorithm : an unfitted `DistributedEIGAN` or `PersonalMinimax`; it is fitted, and returned (closed forms have
+        `fit_closed_form`)
     checkpoint : file that is written as rounds are finished, and read at the start if it is there: a run that was
         killed and resumed ends with the same bits as one that was not
     verbose : show a bar

@@ -82,10 +82,28 @@ def _algorithm(config: NodeConfig, request: Message) -> Any:
             f"the server asks for {name}, this node takes part in {config.algorithm} alone; if {name} is meant, and "
             f"what travels with it may leave this node, set algorithm = {name!r} in this node's file"
         )
+    if "start" in request.facts:
+        _check_start(config, request)
     algorithm = unpack_algorithm(request.facts, request.arrays)
     if hasattr(algorithm, "fewest"):
         algorithm.fewest = max(algorithm.fewest, config.fewest)
     return algorithm
+
+
+def _check_start(config: NodeConfig, request: Message) -> None:
+    """Take one common filter and no second: samples under many filters together tell the records."""
+    path = config.state / "start.safetensors"
+    mine = {k: v for k, v in request.arrays.items() if k.startswith(START)}
+    if not path.exists():
+        write_state(path, {"start": (mine, {"start": request.facts["start"]})}, "start")
+        return
+    arrays, facts = read_state(path, "start")["start"]
+    alike = facts["start"] == request.facts["start"] and set(arrays) == set(mine)
+    if not (alike and all(arrays[k].shape == mine[k].shape and np.allclose(arrays[k], mine[k]) for k in mine)):
+        raise ProtocolError(
+            f"the server gives another common filter than before, and samples under both tell more of the records than "
+            f"those under one; if this is meant, delete {path}"
+        )
 
 
 def _audit(config: NodeConfig, request: Message, release: Any, attack: Dataset | None, test: Dataset | None) -> Message:
