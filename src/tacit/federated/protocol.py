@@ -9,7 +9,8 @@ out mean "all". An engine has to do three things:
 2. keep ``worker.state()`` and ``coordinator.state()`` (named arrays and JSON) where a killed process finds them again;
 3. call the coordinator's ``requests()`` and ``receive(answers)`` in turn until ``finished``.
 
-An algorithm is an object with ``coordinator(names, min_nodes)``, ``worker(node)`` and ``conclude(coordinator, workers)``.
+An algorithm has three methods for it: ``coordinator(names, min_nodes)``, ``worker(node)`` and ``conclude(coordinator,
+workers)``.
 """
 
 from __future__ import annotations
