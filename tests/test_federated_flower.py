@@ -304,7 +304,7 @@ def test_a_node_dies_and_comes_back_a_stranger_is_refused_the_server_is_restarte
     nodes = {i: federation.start("node", f"n{i}.toml", log=f"n{i}.log") for i in (1, 2, 3)}
     federation.until(lambda: federation.said("server.log", "listening on"))
     refused = federation.start("node", "n9.toml", log="n9.log")
-    assert refused.wait(180) != 0
+    assert refused.wait(240) != 0  # it asks for a while: the server might only not have forgotten it
     federation.submit()
 
     def logged(way: str, kind: str, round_: int, node: str | None = None) -> bool:
