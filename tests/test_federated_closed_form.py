@@ -89,6 +89,6 @@ def test_bad_input():
         fit_closed_form(LinearARL(), [Node(X, sensitive_features=S)])
     with pytest.raises(InputError, match="node 'x' has no column 'age'"):
         fit_closed_form(LinearEraser(), [*NODES, Node(X.drop(columns="age"), sensitive_features=S, name="x")])
-    f = fit_closed_form(LinearEraser(), NODES)
-    with pytest.raises(InputError, match="training rows"):
-        f.release_training_rows()
+    for estimator in (LinearEraser(), LinearARL()):
+        with pytest.raises(InputError, match="training rows"):
+            fit_closed_form(estimator, NODES).release_training_rows()

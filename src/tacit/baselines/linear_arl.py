@@ -64,7 +64,7 @@ class LinearARL(Filter):
         check_number("lam", self.lam, 0, 1)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
         self._take(*self._solve(problem))
-        self._problem = problem
+        self._problem: Problem | None = problem
 
     def _take(self, every: LinearCode, eigenvalues: np.ndarray) -> None:
         """Choose the useful ones of all directions."""
@@ -106,6 +106,11 @@ class LinearARL(Filter):
         return self.code_.graph(g, x)
 
     def _release_out_of_fold(self) -> np.ndarray:
+        if self._problem is None:
+            raise InputError(
+                "the training rows are at the nodes, not here; release rows there that took no part in training"
+            )
+
         def learn(part: Problem) -> Release:
             code, _ = self._solve(part)
             return code.first(self.n_components or self.useful_rank_, self._n_features_out)

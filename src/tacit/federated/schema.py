@@ -195,7 +195,8 @@ def _check_numbers(message: Message) -> None:
     wide = message.facts["shape"][0] if columns is None else sum(c["kind"] == "number" for c in columns)
     for word in STATISTICS:
         array = message.arrays.get(word)
-        if array is None or array.shape != (wide,) or not np.isfinite(array).all():
+        usable = array is not None and array.shape == (wide,) and array.dtype.kind in "fiu"
+        if not usable or not np.isfinite(array).all():  # type: ignore[arg-type]
             raise Misfit(
                 f"node {message.node!r} sent no usable {word} of its {wide} number columns; check that node's table",
                 message.node,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import tomllib
@@ -79,7 +80,7 @@ class ServerConfig:
     training: Mapping[str, Any] = field(default_factory=dict)
     public: PublicConfig | None = None
 
-    @property
+    @functools.cached_property
     def identity(self) -> str:
         """What a federation that goes on after a restart must have in common with the one that was stopped."""
         told: dict[str, Any] = {"training": dict(self.training)}
