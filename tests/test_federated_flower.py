@@ -138,7 +138,7 @@ def federation(tmp_path):
 
 
 def encoder_of(folder: Path) -> np.ndarray:
-    arrays, _ = read_state(folder / "state" / "server.safetensors", read_server(folder / "server.toml").identity)[
+    arrays, _ = read_state(folder / "state" / "last.safetensors", read_server(folder / "server.toml").identity)[
         "server"
     ]
     return np.concatenate([arrays[k].ravel() for k in sorted(arrays) if k.startswith("encoder/")])
@@ -276,7 +276,7 @@ def test_a_short_deployment_gives_the_encoder_of_the_simulation(federation, tmp_
         federation.start("node", f"n{i}.toml", log=f"n{i}.log")
     federation.until(lambda: federation.said("server.log", "listening on"))
     federation.submit()
-    federation.until(lambda: (tmp_path / "encoder.tacit").exists())
+    federation.until(lambda: (tmp_path / "state" / "last.safetensors").exists())
     assert np.allclose(encoder_of(tmp_path), simulated(tmp_path), atol=1e-6)
     X = pd.read_csv(tmp_path / "n1.csv")[["a", "b"]]
     assert tacit.load(tmp_path / "encoder.tacit").transform(X).shape == (60, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -27,6 +28,7 @@ from tacit.filters.base import Filter
 INFO, WARNING = 20, 30
 ASK = "train"  # Flower's word for the one kind of message that nodes answer
 POLL = 1.0
+LAST = "last.safetensors"  # the state of the federation that was finished last
 
 
 class CoordinatorStrategy(Strategy):
@@ -56,14 +58,11 @@ class CoordinatorStrategy(Strategy):
         return pack_algorithm(self.config.training, None if public is None else public.start())
 
     def _stopped(self) -> dict[str, tuple[dict[str, np.ndarray], dict[str, Any]]] | None:
-        """What a federation left that was stopped before its end; after its end the next one begins afresh."""
-        if not self.path.exists():
-            return None
-        parts = read_state(self.path, self.config.identity)
-        return None if parts["strategy"][1]["concluded"] else parts
+        """What a federation left that was stopped before its end."""
+        return read_state(self.path, self.config.identity) if self.path.exists() else None
 
-    def _keep(self, concluded: bool = False) -> None:
-        mine = {"federation": self.federation, "concluded": concluded}
+    def _keep(self) -> None:
+        mine = {"federation": self.federation}
         parts = {"server": self.coordinator.state(), "strategy": ({}, mine), "algorithm": (self.given, self.told)}
         write_state(self.path, parts, self.config.identity)
 
@@ -132,7 +131,7 @@ class CoordinatorStrategy(Strategy):
             log(INFO, "the filter is in %s", self.config.out)
         else:
             log(INFO, "every node has its own filter")
-        self._keep(concluded=True)
+        os.replace(self.path, self.path.with_name(LAST))  # the next federation begins afresh, with any settings
         if self.config.audit:
             replies = grid.send_and_receive(
                 self.configure_evaluate(self.coordinator.round, ArrayRecord(), ConfigRecord(), grid),
