@@ -86,6 +86,25 @@ def test_an_interrupted_run_goes_on(toy):
     assert not list(paper.folder.glob(".unfinished*"))
 
 
+def test_a_script_imports_what_lies_beside_it_and_a_move_there_keeps_finished_parts(toy):
+    paper = toy()
+    run_experiment(Run(paper, "fig1"))
+    head, work, tail = SCRIPT.partition("def work(seed, size):\n    WORKED.append(seed)\n    return seed * size\n")
+    assert work
+    beside = paper.folder / "beside.py"
+    beside.write_text("WORKED = []\n\n" + work)
+    (paper.folder / "reproduce.py").write_text("from .beside import work, WORKED\n" + head.replace("WORKED, ", "", 1)
+                                               .replace("[], []", "[]") + tail)  # fmt: skip
+    paper = toy()
+    run_experiment(Run(paper, "fig1"))
+    assert worked(paper) == []  # the part's text is the same, wherever it stands
+    beside.write_text("WORKED = []\n\n" + work.replace("seed * size", "seed + size"))
+    paper = toy()
+    run_experiment(Run(paper, "fig1"))
+    assert worked(paper) == [0, 1]
+    assert toy().results["fig1"]["rows"][0]["ours"] == 10.5
+
+
 def test_a_quick_run_never_touches_the_paper(toy, tmp_path):
     before = sorted(p.name for p in toy().folder.iterdir() if p.suffix)
     path = run_experiment(Run(toy(), "fig1", quick=True, out=tmp_path / "quick"))

@@ -7,7 +7,6 @@ attackers and the test have records of their own (half, three tenths, the rest o
 from __future__ import annotations
 
 from argparse import Namespace
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from tacit.nets.cut import cost_of_cuts, cut_network
 from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
 from tacit.reproduce import Run
 from tacit.reproduce.papers import import_script
+from tacit.reproduce.pictures import packed, unpacked
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "dpfe.py"
 COMMAND = "python benchmarks/dpfe.py --device cuda --jobs 16"
@@ -200,15 +200,6 @@ def rebuilt(cut: str, epochs: int) -> dict[str, Any]:
         found = reconstruction(za, attack.X, zt, test.X)
         out[name] = {"r2": list(found.r2), "shown": packed(found.guess[some])}
     return out
-
-
-def packed(images: np.ndarray) -> dict[str, Any]:
-    """Images from 0 to 1 as text, at eight bits: lists of numbers would fill results.json."""
-    return {"shape": images.shape, "bytes": b64encode((images.clip(0, 1) * 255).astype(np.uint8).tobytes()).decode()}
-
-
-def unpacked(text: dict[str, Any]) -> np.ndarray:
-    return np.frombuffer(b64decode(text["bytes"]), np.uint8).reshape(text["shape"]) / 255
 
 
 def costs_of(repeats: int) -> list[dict[str, Any]]:

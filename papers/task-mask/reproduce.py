@@ -6,7 +6,6 @@ not here: Table II and Figure 2 are on CMU faces, sunglasses kept. Figure 3 is d
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tacit.datasets import face_embedding
 from tacit.report.masks import draw_masks
 from tacit.reproduce import Run
 from tacit.reproduce.papers import import_script
+from tacit.reproduce.pictures import packed, unpacked
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "task_mask.py"
 # similarity, accuracy
@@ -169,15 +169,6 @@ def compared(
         if name in MASKS:
             shown[name]["mask"] = packed(release.mask(test[some]))
     return {"figures": figures, "shown": shown}
-
-
-def packed(images: np.ndarray) -> dict[str, Any]:
-    """Images from 0 to 1 as text, at eight bits: lists of numbers would fill results.json."""
-    return {"shape": images.shape, "bytes": b64encode((images.clip(0, 1) * 255).astype(np.uint8).tobytes()).decode()}
-
-
-def unpacked(text: Mapping[str, Any]) -> np.ndarray:
-    return np.frombuffer(b64decode(text["bytes"]), np.uint8).reshape(text["shape"]) / 255
 
 
 def codes(labels: Any) -> np.ndarray:

@@ -110,10 +110,15 @@ def choose(asked: str | None, everything: bool, folder: Path | None = None) -> l
 
 
 def import_script(path: Path, name: str) -> ModuleType:
-    """A script as a module, without putting its folder on the import path."""
+    """A script as a module, without putting its folder on the import path.
+
+    The script can import what lies beside it, as `from .protocol import audit`.
+    """
     if not path.exists():
         raise InputError(f"no script {os.path.relpath(path)}; it is part of a checkout of Tacit")
-    spec = importlib.util.spec_from_file_location(name, path)
+    for old in [m for m in sys.modules if m.startswith(f"{name}.")]:
+        del sys.modules[old]  # a file beside the script is read afresh with it
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[str(path.parent)])
     assert spec is not None
     assert spec.loader is not None  # a .py file always has both
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

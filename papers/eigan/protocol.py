@@ -1,0 +1,123 @@
+"""How every release is measured, twice, and who gets which rows.
+
+`in_print`: as the paper does, one network per objective that learns from the encoded *training* rows (plain accuracy,
+cross-entropy on logits). `audit`: attackers of several families, trained afresh on released rows that the filter
+never saw, the best chosen on validation rows (balanced accuracy with interval).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.decomposition import PCA
+from sklearn.metrics import accuracy_score, log_loss
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import tacit
+from tacit.reproduce import Run
+from tacit.reproduce.run import honest
+from tacit.tables import make_encoder
+
+Parts = tuple[tacit.Dataset, tacit.Dataset, tacit.Dataset]  # for the filter, for attackers, to test on
+
+
+def each_release(run: Run, names: Any, work: Callable[..., Any]) -> dict[str, list[dict[str, Any]]]:
+    return {
+        name: [run.part(f"{name} seed {seed}", work, name, seed, run.settings) for seed in run.seeds] for name in names
+    }
+
+
+def measured(release: Any, parts: Parts, seed: int, s: Mapping[str, Any], floor: bool | None = None) -> dict[str, Any]:
+    """Both measurements of one release; with the raw data also the label-only floor."""
+    return {
+        "print": in_print(release, parts, seed, s["evaluation"]),
+        "audit": honest(audit(release, parts, seed, s, release is None if floor is None else floor)),
+    }
+
+
+def audit(release: Any, parts: Parts, seed: int, s: Mapping[str, Any], floor: bool = False) -> Any:
+    return tacit.audit(release, parts[1], parts[2], s["attackers"], pooled=(), floor=floor, limit=False, seed=seed)
+
+
+def in_print(release: Any, parts: Parts, seed: int, epochs: int) -> dict[str, dict[str, Any]]:
+    """The paper's evaluation: per objective a network that learns from the encoded training rows; losses by epoch."""
+    train, _, test = parts
+    Z, Zt = (np.asarray(p.X if release is None else release.transform(p.X)) for p in (train, test))
+    if release is None and isinstance(train.X, pd.DataFrame):
+        encoder = make_encoder(train.X)
+        Z, Zt = encoder.transform(train.X), encoder.transform(test.X)
+    scale = StandardScaler().fit(Z)
+    Z, Zt = scale.transform(Z), scale.transform(Zt)
+    out = {}
+    for side in ("y", "sensitive"):
+        for label in getattr(train, side).columns:
+            y, yt = (getattr(p, side)[label].astype(str).to_numpy() for p in (train, test))
+            classes = np.unique(y)
+            known = np.isin(yt, classes)
+            network = MLPClassifier((64,), learning_rate_init=2e-3, batch_size=min(64, len(Z)), random_state=seed)
+            losses = []
+            for _ in range(epochs):
+                network.partial_fit(Z, y, classes=classes)
+                losses.append(float(log_loss(yt[known], network.predict_proba(Zt[known]), labels=classes)))
+            accuracy = float(accuracy_score(yt, network.predict(Zt)))
+            out[label] = {"accuracy": accuracy, "log_loss": losses[-1], "losses": [round(v, 4) for v in losses]}
+    return out
+
+
+def fitted(release: Any, train: tacit.Dataset, seed: int) -> Any:
+    if release is None:
+        return None
+    if isinstance(release, PCA):
+        if isinstance(train.X, pd.DataFrame):
+            return Encoded(release).fit(train.X)
+        return make_pipeline(StandardScaler(), release).fit(train.X)
+    return release.fit(train.X, train.y, sensitive_features=train.sensitive)
+
+
+class Encoded:
+    """PCA of a table: of its standardised numbers and one-hot categories."""
+
+    def __init__(self, pca: PCA) -> None:
+        self.pca = pca
+
+    def fit(self, X: pd.DataFrame) -> Encoded:
+        self.encoder = make_encoder(X)
+        self.pca.fit(self.encoder.transform(X))
+        return self
+
+    def transform(self, X: pd.DataFrame) -> np.ndarray:
+        return self.pca.transform(self.encoder.transform(X))
+
+
+def history(release: tacit.EIGAN) -> dict[str, list[float]]:
+    return {k: [round(h[k], 4) for h in release.history_] for k in release.history_[0] if k != "epoch"}
+
+
+def adult_parts(
+    rows: Sequence[int], seed: int, sensitive: Sequence[str] = ("sex",), keep_sensitive: bool = False
+) -> Parts:
+    """A draw of the official training rows for the filter, of the official test rows for attackers and test."""
+    train, test = tacit.load_dataset("adult", sensitive=list(sensitive), keep_sensitive=keep_sensitive).split(
+        "official"
+    )
+    rng = np.random.default_rng(seed)
+    train = train.take(rng.permutation(len(train))[: rows[0]])
+    attack, test = test.take(rng.permutation(len(test))[: rows[1] + rows[2]]).split(rows[1:], seed=seed)
+    return train, attack, test
+
+
+def titanic_parts(seed: int, sensitive: Sequence[str] = ("Sex", "Pclass")) -> Parts:
+    return tacit.load_dataset("titanic", sensitive=list(sensitive)).split((0.5, 0.25, 0.25), seed=seed)
+
+
+def mimic_parts(seed: int) -> Parts:
+    data = tacit.load_dataset("mimic_demo", sensitive=["GENDER", "ETHNICITY"])
+    race = data.sensitive["ETHNICITY"].astype(str).str.upper().str.startswith("WHITE")
+    secrets = data.sensitive.assign(ETHNICITY=np.where(race, "white", "other"))
+    data = tacit.Dataset(data.X, data.y, secrets, units=data.units, name="mimic_demo")
+    return data.split((0.5, 0.25, 0.25), seed=seed)
