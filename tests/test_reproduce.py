@@ -12,7 +12,7 @@ from tacit.errors import InputError
 from tacit.reproduce import Run, find_papers, load_paper
 from tacit.reproduce.papers import all_papers, choose
 from tacit.reproduce.run import run_experiment
-from tacit.reproduce.tables import readme, summary, write_readme
+from tacit.reproduce.tables import readme, scripts, summary, write_readme
 
 SCRIPT = """
 WORKED, BREAK = [], []
@@ -209,10 +209,44 @@ def test_the_summary_says_what_the_results_say():
     assert summary(find_papers(), text) == text, "run: tacit reproduce --readme"
 
 
-def test_list_names_every_experiment():
-    shown = CliRunner().invoke(app, ["reproduce", "--list"], env={"COLUMNS": "300"})
+def listed() -> dict[str, list[str]]:
+    """The lines of `tacit reproduce --list` in a terminal of 80 columns by experiment, and those after the last."""
+    shown = CliRunner().invoke(app, ["reproduce", "--list"], env={"COLUMNS": "80"})
     assert shown.exit_code == 0
-    assert all(f"{name}/{experiment}" in shown.output for name, experiment in EVERY)
+    out: dict[str, list[str]] = {}
+    name = ""
+    for line in filter(None, shown.output.splitlines()):
+        assert len(line) <= 80
+        first = line.partition(" ")[0]
+        name = name if first == "" else first if "/" in first else ""
+        out.setdefault(name, []).append(line)
+    return out
+
+
+def test_list_tells_each_experiment_in_two_lines_of_a_narrow_terminal():
+    lines = listed()
+    assert list(lines)[:-1] == [f"{name}/{experiment}" for name, experiment in EVERY]
+    for name, experiment in EVERY:
+        first = lines[f"{name}/{experiment}"][0].removesuffix("*")
+        entry = load_paper(name).results.get(experiment)
+        if entry is None:
+            assert first.endswith(" not run yet")
+        elif entry["measured_by"]:  # its own seconds are those of drawing: the script's name is told instead
+            assert first.endswith(f" {scripts(entry)[0]}")
+        else:
+            assert first.endswith((" min", " s"))
+            assert " 0.0 min" not in first
+        assert len(lines[f"{name}/{experiment}"]) <= 2
+
+
+def test_list_marks_what_has_no_data_here(monkeypatch, tmp_path):
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    lines = listed()
+    assert max(len(of) for name, of in lines.items() if name) <= 2
+    absent = " ".join(lines[""]).partition("* data that is not here: ")[2]
+    assert {"adult,", "mnist,", "titanic,"} <= set(absent.split())
+    assert lines["eigan/table1"][0].endswith("*")
+    assert not lines["eigan/synthetic"][0].endswith("*")  # made up, so always here
 
 
 def quick(name, experiment, tmp_path):

@@ -222,10 +222,11 @@ def tell(run: Run, at: str, point: pd.Series, printed: dict[str, str | None]) ->
     told = {"accuracy": "attributes, accuracy", "log_rank": "identity, log-rank privacy",
             "nn_error": "identity, 1-NN error", "identified": "identity, accuracy"}  # fmt: skip
     for key, text in printed.items():
+        guessing = float(point[f"{key}_guessing"])
         if key in ("accuracy", "nn_error"):
-            run.row(at, told[key], text, point[key], interval=bounds(point, key))
+            run.row(at, told[key], text, point[key], interval=bounds(point, key), guessing=guessing)
         else:
-            run.row(at, told[key], text, None, point[key], bounds(point, key), point["attacker"])
+            run.row(at, told[key], text, None, point[key], bounds(point, key), point["attacker"], guessing)
 
 
 def compare(run: Run, curves: dict[str, pd.DataFrame], words: str, printed: dict[str, str]) -> None:
@@ -262,15 +263,14 @@ def data_name(data: str) -> str:
 def summary(point: pd.Series) -> dict[str, Any]:
     """The honest columns at one noise, as an audit gives them."""
 
-    def result(key: str, by: str | None = None) -> dict[str, Any]:
+    def result(key: str) -> dict[str, Any]:
         low, high = bounds(point, key)
-        return {"value": float(point[key]), "low": low, "high": high, "guessing": float(point[f"{key}_guessing"]),
-                "by": by}  # fmt: skip
+        return {"value": float(point[key]), "low": low, "high": high, "guessing": float(point[f"{key}_guessing"])}
 
     targets = [k.removeprefix("accuracy of ") for k in point.index if k.startswith("accuracy of ") and "_" not in k]
     return {
         "utility": {t: result(f"accuracy of {t}") for t in targets},
-        "leakage": {"person": result("identified", f"{point['attacker']} (plain accuracy)")},
+        "leakage": {"person": {**result("identified"), "by": point["attacker"], "measure": "plain"}},
         "certificate": {},
         "label_only": {},
         "label_only_utility": {},

@@ -45,14 +45,17 @@ def table1(run: Run) -> None:
         label = name if of or name in MASKS else f"{name} (as printed)"
         alike, emotion = (of["similarity"], of["emotion"]) if of else (None, None)
         run.row(label, "similarity to the face", printed[0], of and alike["value"], interval=of and ends(alike))
-        run.row(label, "emotion, accuracy", printed[1], of and emotion["value"], interval=of and ends(emotion))
+        run.row(label, "emotion, accuracy", printed[1], of and emotion["value"], interval=of and ends(emotion),
+                guessing=of and emotion["guessing"])  # fmt: skip
         if of and "emotion by the bare mask" in of:
             bare = of["emotion by the bare mask"]
-            run.row(f"{name}, its bare mask", "emotion, accuracy", None, None, bare["value"], ends(bare), "CNN")
+            run.row(f"{name}, its bare mask", "emotion, accuracy", None, None, bare["value"], ends(bare), "CNN",
+                    bare["guessing"])  # fmt: skip
     for data, kept in (("cmu_faces", "a mask for sunglasses"), ("orl_faces", "FER+'s mask")):
         for what in ("original", "blur", "masked", "bare mask"):
             who = found[f"{data}, {what}"]["identity"]
-            run.row(f"{data} ({kept}), {what}", "identity, accuracy", None, None, who["value"], ends(who), "CNN")
+            run.row(f"{data} ({kept}), {what}", "identity, accuracy", None, None, who["value"], ends(who), "CNN",
+                    who["guessing"])  # fmt: skip
             if what != "original":
                 release = {
                     "blur": "blur, sigma 2",
@@ -78,8 +81,8 @@ def table2(run: Run) -> None:
             continue
         alike, kept, who = (of["figures"][name][k] for k in ("similarity", "kept", "identity"))
         run.row(name, "similarity to the face", printed[0], alike[0], interval=alike[1:3])
-        run.row(name, "attribute, accuracy", printed[1], kept[0], interval=kept[1:3])
-        run.row(name, "identity, accuracy", None, None, who[0], who[1:3], "CNN")
+        run.row(name, "attribute, accuracy", printed[1], kept[0], interval=kept[1:3], guessing=kept[3])
+        run.row(name, "identity, accuracy", None, None, who[0], who[1:3], "CNN", who[3])
         result = dict(zip(("value", "low", "high", "guessing"), who, strict=True))
         use = dict(zip(("value", "low", "high", "guessing"), kept, strict=True))
         run.audited(name, "cmu_faces", named(result, {"sunglasses": use}))
@@ -94,7 +97,8 @@ def fig3(run: Run) -> None:
         run.row(
             name, "similarity to the face", printed[0], figures["similarity"][0], interval=figures["similarity"][1:3]
         )
-        run.row(name, "emotion, accuracy", printed[1], figures["kept"][0], interval=figures["kept"][1:3])
+        run.row(name, "emotion, accuracy", printed[1], figures["kept"][0], interval=figures["kept"][1:3],
+                guessing=figures["kept"][3])  # fmt: skip
     run.figure("fig3", drawn(of["shown"]))
 
 
@@ -208,7 +212,7 @@ def named(who: Mapping[str, float], utility: Mapping[str, Any] | None = None) ->
     """The honest columns, as an audit gives them: a network trained afresh on the released images."""
     return {
         "utility": dict(utility or {}),
-        "leakage": {"person": {**who, "by": "CNN (plain accuracy)"}},
+        "leakage": {"person": {**who, "by": "CNN", "measure": "plain"}},
         "certificate": {},
         "label_only": {},
         "label_only_utility": {},

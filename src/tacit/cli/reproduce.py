@@ -14,7 +14,7 @@ from rich.table import Table
 from tacit.errors import TacitError
 from tacit.reproduce.papers import Paper, all_papers, choose, find_papers, load_paper
 from tacit.reproduce.run import Run, run_experiment
-from tacit.reproduce.tables import shown, write_readme, write_summary
+from tacit.reproduce.tables import effort, shown, write_readme, write_summary
 
 
 def run(
@@ -74,22 +74,24 @@ def rewrite(console: Console, asked: str | None) -> None:
 
 
 def list_experiments(console: Console) -> None:
-    """Every experiment: what it reproduces, whether its data is here, when it took how long."""
+    """Every experiment: what it reproduces, what its full run took or reads, and whose data is not here."""
     root = find_papers()
-    table = Table(box=None, pad_edge=False)
-    for head in ("experiment", "reproduces", "data", "full run"):
-        table.add_column(head, overflow="fold", no_wrap=head == "experiment")  # names are there to be copied
+    missing: set[str] = set()
     for name in all_papers(root):
         paper = load_paper(name, root)
         results = paper.results
+        table = Table(box=None, pad_edge=False, show_header=False, expand=True)  # one a paper: its own width of names
+        table.add_column(no_wrap=True)  # names are there to be copied
+        table.add_column(overflow="fold", ratio=1)
+        table.add_column(no_wrap=True, justify="right")
         for experiment in paper.experiments:
-            entry = results.get(experiment)
-            missing = paper.missing_data(experiment)
-            settings = paper.settings_of(experiment, quick=False)
-            table.add_row(
-                f"{name}/{experiment}",
-                escape(settings.get("title", "")),
-                "not here: " + ", ".join(missing) if missing else ", ".join(settings.get("needs", [])),
-                "not run yet" if entry is None else f"{entry['seconds'] / 60:.1f} minutes",
-            )
-    console.print(table)
+            absent = paper.missing_data(experiment)
+            missing.update(absent)
+            title = paper.settings_of(experiment, quick=False).get("title", "")
+            took = "not run yet" if experiment not in results else effort(results[experiment])
+            table.add_row(f"{name}/{experiment}", escape(title), took + ("*" if absent else ""))
+        console.print(table, highlight=False)
+        console.print()
+    console.print("Right: the full run's time, or the script of benchmarks/ whose figures it reads", highlight=False)
+    if missing:
+        console.print(f"* data that is not here: {', '.join(sorted(missing))} (tacit data show NAME)", highlight=False)

@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from tacit.audit.report import Report, Result, provenance, write_whole
 from tacit.errors import InputError
 from tacit.reproduce.papers import Paper, import_script
+from tacit.reproduce.tables import shown
 
 Tell = Callable[[str], None]
 
@@ -119,17 +120,19 @@ class Run:
         adaptive: float | None = None,
         interval: Sequence[float] | None = None,
         by: str | None = None,
+        guessing: float | None = None,
     ) -> None:
         """One line of the table "printed | ours | ours, strong adaptive attacker".
 
-        `interval` is that of `adaptive`, or of `ours` where there is no attacker; `by` names the attacker.
+        `interval` is that of `adaptive`, or of `ours` where there is no attacker; `by` names the attacker;
+        `guessing` is what somebody gets in this measure who sees no release, told beside its name.
         """
         if adaptive is not None and interval is None:
             raise InputError(f"{self.experiment}, {what}: an attacker's figure needs its interval")
         self.rows.append(
             {
                 "what": what,
-                "measure": measure,
+                "measure": measure if guessing is None else f"{measure} (guessing {shown(guessing)})",
                 "printed": printed,
                 "ours": ours,
                 "adaptive": adaptive,
@@ -149,6 +152,8 @@ class Run:
 
         Of several seeds' audits the one with the middle leakage is shown (the higher of two middle ones).
         `floor` is an audit on the same rows that measured the label-only release, where these did not.
+        A leakage is a balanced accuracy, unless its entry `measure` says "plain" (its guessing rate is then the
+        share of the commonest class).
         """
         several = [audits] if isinstance(audits, Mapping) else list(audits)
         for secret in several[0]["leakage"]:

@@ -13,6 +13,7 @@ from tacit.reproduce.papers import Paper, all_papers, load_paper
 
 BLOCK = re.compile(r"(<!-- results: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.S)
 SUMMARY = "summary"
+SOON = 60  # seconds: what takes less is told in seconds, or not at all beside a script that took far longer
 
 
 def write_readme(paper: Paper) -> Path:
@@ -49,11 +50,36 @@ def block(name: str, entry: Mapping[str, Any] | None) -> str:
     for other in entry["measured_by"]:
         out += [f"Figures by `{other['command']}` ({other['machine']}).", ""]
     seeds = len(entry["seeds"])
-    out.append(
-        f"`{entry['command']}`: {seeds} seed{'s' if seeds > 1 else ''}, {entry['seconds'] / 60:.1f} minutes "
-        f"on {entry['machine']}."
-    )
+    if entry["measured_by"] and entry["seconds"] < SOON:
+        read = " and ".join(f"`benchmarks/{Path(s).stem}.json`" for s in scripts(entry))
+        out.append(f"`{entry['command']}` reads them from {read}.")
+    else:
+        out.append(
+            f"`{entry['command']}`: {seeds} seed{'s' if seeds > 1 else ''}, {effort(entry)} on {entry['machine']}."
+        )
     return "\n".join(out) + "\n"
+
+
+def effort(entry: Mapping[str, Any]) -> str:
+    """What a full run took, or the scripts whose figures it read.
+
+    Examples
+    --------
+    >>> effort({"seconds": 507.5, "measured_by": []})
+    '8.5 min'
+    >>> effort({"seconds": 0, "measured_by": [{"command": "python benchmarks/federated.py --only iid"}]})
+    'federated.py'
+    """
+    seconds = entry["seconds"]
+    if entry["measured_by"] and seconds < SOON:
+        return ", ".join(scripts(entry))
+    return f"{seconds:.0f} s" if seconds < SOON else f"{seconds / 60:.1f} min"
+
+
+def scripts(entry: Mapping[str, Any]) -> list[str]:
+    """The scripts of benchmarks/ that measured the figures of an entry."""
+    found = [re.search(r"benchmarks/(\w+\.py)", other["command"]) for other in entry["measured_by"]]
+    return list(dict.fromkeys(m[1] for m in found if m))
 
 
 def write_summary(folder: Path) -> Path:
@@ -74,18 +100,20 @@ def summary(folder: Path, text: str) -> str:
         for line in entry["summary"]
     ]
     out = [
-        "| data | release | kept: accuracy | label-only keeps | withheld: best adaptive attacker (balanced) "
-        "| guessing | label-only leaks | any attacker | command |",
+        "| data | release | kept: accuracy (guessing) | label-only keeps | withheld: best adaptive attacker "
+        "| accuracy (guessing) | label-only leaks | any attacker | command |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for data, target, secret, method, paper_name, experiment, line in sorted(lines, key=lambda x: x[:6]):
         leak = line["leakage"]
         kept = f"{target} {_value(line['utility'])}" if line["utility"] else "–"
+        if line["utility"] and "guessing" in line["utility"]:
+            kept += f" ({shown(line['utility']['guessing'])})"
         out.append(
             f"| {data} | {method} | {kept} "
             f"| {_value(line['label_only_utility'])} "
             f"| {secret} {shown(leak['value'])} [{shown(leak['low'])}, {shown(leak['high'])}] {leak['by']} "
-            f"| {shown(leak['guessing'])} | {_value(line['label_only'])} "
+            f"| {leak.get('measure', 'balanced')} ({shown(leak['guessing'])}) | {_value(line['label_only'])} "
             f"| {'none' if line['certificate'] is None else '≤ ' + shown(line['certificate'])} "
             f"| {paper_name}/{experiment} |"
         )
