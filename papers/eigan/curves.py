@@ -12,9 +12,9 @@ from sklearn.decomposition import PCA
 
 import tacit
 from tacit.reproduce import Run
-from tacit.reproduce.run import by_attacker, honest, middle
+from tacit.reproduce.run import middle
 
-from .protocol import adult_parts, audit, each_release, fitted, history, in_print, measured, mimic_parts, titanic_parts
+from .protocol import adult_parts, each_release, fitted, history, mean_in_print, measured, mimic_parts, titanic_parts
 
 # -- Table 3, Fig. 3, 14, 15 --------------------------------------------------------------------------
 
@@ -28,11 +28,8 @@ def table3(run: Run) -> None:
     found = each_release(run, printed, titanic_release)
     for name, runs in found.items():
         for i, label in enumerate(("Survived", "Sex", "Pclass")):
-            loss = float(np.mean([r["print"][label]["log_loss"] for r in runs]))
-            run.row(name, f"{label}, cross-entropy", printed[name][i], loss)
-            if i:
-                leak = middle([r["audit"] for r in runs], label)["leakage"][label]
-                run.row(name, f"{label}, balanced accuracy", **by_attacker(leak))
+            leak = middle([r["audit"] for r in runs], label)["leakage"][label] if i else None
+            mean_in_print(run, name, label, runs, printed[name][i], loss=True, leak=leak)
         run.audited(name, "titanic", [r["audit"] for r in runs], floor=found["autoencoder"][0]["audit"])
 
 
@@ -69,10 +66,7 @@ def curves(run: Run, data: str, labels: Sequence[str], figure: str) -> None:
     found = {name: run.part(f"{data} {name}", curve, data, name, 0, run.settings) for name in CURVES}
     for name, row in found.items():
         for label in labels:
-            leak = row["audit"]["leakage"].get(label)
-            run.row(f"{data}: {name}", f"{label}, cross-entropy after training", None, row["curve"][label][-1])
-            if leak:
-                run.row(f"{data}: {name}", f"{label}, balanced accuracy", **by_attacker(leak))
+            mean_in_print(run, f"{data}: {name}", label, [row], loss=True, leak=row["audit"]["leakage"].get(label))
         if data != "mimic_demo":  # a test part of some thirty rows says nothing
             run.audited(
                 {"DP": "Laplace mechanism"}.get(name, name), data, row["audit"], floor=found["autoencoder"]["audit"]
@@ -81,8 +75,8 @@ def curves(run: Run, data: str, labels: Sequence[str], figure: str) -> None:
     adversaries, ally, game = drawn.subplots(1, 3)
     for colour, (name, row) in zip(("tab:blue", "tab:green", "tab:olive", "tab:red"), found.items(), strict=True):
         for style, label in zip(("-", "--"), labels[1:], strict=True):
-            adversaries.plot(row["curve"][label], style, color=colour, label=f"{name}, {label}")
-        ally.plot(row["curve"][labels[0]], color=colour, label=name)
+            adversaries.plot(row["print"][label]["losses"], style, color=colour, label=f"{name}, {label}")
+        ally.plot(row["print"][labels[0]]["losses"], color=colour, label=name)
     for key, values in found["EIGAN"]["game"].items():
         game.plot(values, label=key)
     adversaries.set(title="(a) adversaries", xlabel="epoch", ylabel="cross-entropy on test rows")
@@ -97,10 +91,8 @@ def curve(data: str, name: str, seed: int, s: Mapping[str, Any]) -> dict[str, An
     parts = {"adult": lambda: adult_parts(s["rows"], seed, ["sex", "race"]), "titanic": lambda: titanic_parts(seed),
              "mimic_demo": lambda: mimic_parts(seed)}[data]()  # fmt: skip
     release = fitted(CURVES[name](seed, s["epochs"], s["epsilon"]), parts[0], seed)
-    steps = in_print(release, parts, seed, s["evaluation"])
     return {
-        "curve": {label: found["losses"] for label, found in steps.items()},
-        "audit": honest(audit(release, parts, seed, s, floor=name == "autoencoder")),
+        **measured(release, parts, seed, s, floor=name == "autoencoder"),
         "game": history(release) if name == "EIGAN" else {},
     }
 
@@ -112,15 +104,9 @@ def fig16(run: Run) -> None:
     """The adversary's wish is a function of the ally's: by Prop. 2 the game cannot settle; our warning says so too."""
     found = {name: run.part(name, interests, name, 0, run.settings) for name in ("PCA", "EIGAN")}
     for name, row in found.items():
-        leak = row["audit"]["leakage"]["parity"]
-        run.row(name, "digit, accuracy", None, row["print"]["digit"]["accuracy"])
-        run.row(
-            name,
-            "parity, accuracy",
-            "no separation from PCA" if name == "EIGAN" else None,
-            row["print"]["parity"]["accuracy"],
-            **by_attacker(leak),
-        )
+        mean_in_print(run, name, "digit", [row])
+        printed = "no separation from PCA" if name == "EIGAN" else None
+        mean_in_print(run, name, "parity", [row], printed, leak=row["audit"]["leakage"]["parity"])
         run.audited(
             name if name == "PCA" else "EIGAN, l=16", "mnist, digit kept", row["audit"], floor=found["PCA"]["audit"]
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 import tacit
 from tacit.reproduce import Run
-from tacit.reproduce.run import by_attacker, honest
+from tacit.reproduce.run import by_attacker, middle
 
-from .protocol import adult_parts, audit, fitted, history, in_print, measured, titanic_parts
+from .protocol import adult_parts, fitted, history, mean_in_print, measured, titanic_parts
 
 # -- Fig. 6 -------------------------------------------------------------------------------------------
 
@@ -26,15 +26,9 @@ def fig6(run: Run) -> None:
         counts = list(range(1, s["most"] + 1))
         found = [run.part(f"{n} {kind}", objectives, kind, n, 0, s) for n in counts]
         for n, row in zip(counts, found, strict=True):
-            leak = row["audit"]["leakage"]["sex"]
-            run.row(f"{n} {kind}", "income, cross-entropy", "constant", row["print"]["income"]["log_loss"])
-            run.row(
-                f"{n} {kind}",
-                "sex, cross-entropy; adaptive: balanced accuracy",
-                "constant",
-                row["print"]["sex"]["log_loss"],
-                **by_attacker(leak),
-            )
+            what = f"{n} {kind if n > 1 else {'allies': 'ally', 'adversaries': 'adversary'}[kind]}"
+            mean_in_print(run, what, "income", [row], "constant", loss=True)
+            mean_in_print(run, what, "sex", [row], "constant", loss=True, leak=row["audit"]["leakage"]["sex"])
         for label in ("income", "sex"):
             axis.plot(counts, [row["print"][label]["log_loss"] for row in found], "o-", label=label)
         axis.set(xlabel=f"number of {kind}", xticks=counts, ylabel="cross-entropy on test rows", ylim=(0, None))
@@ -63,20 +57,30 @@ def objectives(kind: str, n: int, seed: int, s: Mapping[str, Any]) -> dict[str, 
 
 
 def fig17(run: Run) -> None:
-    """Epochs until the encoder's loss stays within 1 % of its end, and the loss on test rows, by size of the code."""
+    """How fast the encoder's training loss settles, and the loss on test rows, by size of the code."""
     sizes = run.settings["sizes"]
     drawn = Figure(figsize=(9, 3), layout="constrained")
     for axis, data in zip(drawn.subplots(1, 2), ("adult", "titanic"), strict=True):
-        found = [run.part(f"{data} l={size}", dimension, data, size, 0, run.settings) for size in sizes]
-        for size, row in zip(sizes, found, strict=True):
-            secret, leak = next(iter(row["audit"]["leakage"].items()))
-            run.row(f"{data}, l={size}", "encoder loss on test rows", "falls with l", row["loss"])
-            run.row(f"{data}, l={size}", "epochs to within 1 %", "falls with l", row["settled"])
-            run.row(f"{data}, l={size}", f"{secret}, balanced accuracy", **by_attacker(leak))
-        axis.plot(sizes, [r["settled"] for r in found], "o-", color="tab:blue")
+        found = {
+            size: [run.part(f"{data} l={size} seed {seed}", dimension, data, size, seed, run.settings)
+                   for seed in run.seeds]
+            for size in sizes
+        }  # fmt: skip
+        mean = {
+            key: {size: float(np.mean([r[key] for r in runs])) for size, runs in found.items()}
+            for key in ("loss", "settled")
+        }
+        for size, runs in found.items():
+            (secret,) = runs[0]["audit"]["leakage"]
+            leak = middle([r["audit"] for r in runs], secret)["leakage"][secret]
+            run.row(f"{data}, l={size}", "encoder loss on test rows", "falls with l", mean["loss"][size])
+            run.row(f"{data}, l={size}", "epochs to nine tenths of the way", "falls with l", mean["settled"][size])
+            run.row(f"{data}, l={size}", f"{secret}, balanced accuracy", guessing=leak["guessing"],
+                    **by_attacker(leak))  # fmt: skip
+        axis.plot(sizes, list(mean["settled"].values()), "o-", color="tab:blue")
         axis.set(xscale="log", xlabel="size of the code", ylabel="epochs (blue)", title=data)
         twin = axis.twinx()
-        twin.plot(sizes, [r["loss"] for r in found], "s-", color="tab:red")
+        twin.plot(sizes, list(mean["loss"].values()), "s-", color="tab:red")
         twin.set_ylabel("encoder loss on test rows (red)")
     run.figure("fig17", drawn)
 
@@ -84,11 +88,16 @@ def fig17(run: Run) -> None:
 def dimension(data: str, size: int, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     parts = adult_parts(s["rows"], seed) if data == "adult" else titanic_parts(seed, ["Sex"])
     release = fitted(tacit.EIGAN(size, noise=0.3, epochs=s["epochs"], random_state=seed), parts[0], seed)
-    losses = in_print(release, parts, seed, s["evaluation"])
+    found = measured(release, parts, seed, s)
     (target,), (secret,) = parts[0].y.columns, parts[0].sensitive.columns
-    path = np.array(history(release)["encoder"])
-    near = np.abs(path - path[-1]) <= 0.01 * max(abs(path[0] - path[-1]), 1e-9)
-    settled = len(path) - int(np.argmin(near[::-1])) if not near.all() else 1
     # eq. 3 with heads trained afresh on the code
-    loss = 0.5 * losses[target]["log_loss"] - 0.5 * losses[secret]["log_loss"]
-    return {"loss": loss, "settled": settled, "audit": honest(audit(release, parts, seed, s))}
+    loss = 0.5 * found["print"][target]["log_loss"] - 0.5 * found["print"][secret]["log_loss"]
+    return {**found, "loss": loss, "settled": settled(history(release)["encoder"])}
+
+
+def settled(path: Sequence[float], window: int = 5) -> int:
+    """Epochs until the loss, averaged over a window, has gone nine tenths of its way (1 % would be below its noise)."""
+    window = min(window, len(path))
+    smooth = np.convolve(path, np.ones(window) / window, "valid")
+    near = np.abs(smooth - smooth[-1]) <= 0.1 * abs(path[0] - smooth[-1])
+    return int(np.argmax(near)) + window

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from tacit.reproduce import Run
@@ -34,7 +35,13 @@ def fig7(run: Run) -> None:
         for name, row in runs.items():
             _, k, method = name.split()
             what = f"{method}, {k}, {'unlike' if part == 'nodes' else 'alike'}"
-            told(run, what, row, "as EIGAN's" if method == "D-EIGAN" else None, {"shape": (2000, 2000)})
+            told(
+                run,
+                what,
+                row,
+                "as EIGAN's" if method == "D-EIGAN" else None,
+                {"colour": (2000, 2000), "shape": (2000, 2000)},
+            )
 
 
 def fig8(run: Run) -> None:
@@ -44,10 +51,11 @@ def fig8(run: Run) -> None:
         what = name.removeprefix("objectives ")
         told(run, what, row, None if what == "EIGAN" else "as EIGAN's", counts)
         if what in ("EIGAN", "K=10 all"):
-            bars = {k: around(row[f"leaks {k}"], n) for k, n in counts.items()}
+            bars = {k: around(row[f"leaks {k}"], counts[k]) for k in ("sex", "race")}
             leaks = {k: {"value": row[f"leaks {k}"], "low": b[0], "high": b[1], "guessing": 0.5, "by": "best of 3"}
                      for k, b in bars.items()}  # fmt: skip
-            line = {"utility": {"income": {"value": row["keeps income"]}}, "leakage": leaks, "certificate": {}}
+            use = {"value": row["keeps income"], "guessing": max(counts["income"]) / sum(counts["income"])}
+            line = {"utility": {"income": use}, "leakage": leaks, "certificate": {}}
             method = "EIGAN, l=8, noise .3" if what == "EIGAN" else "D-EIGAN, 10 nodes"
             run.audited(method, "adult", {**line, "label_only": {}, "label_only_utility": {}})
 
@@ -109,9 +117,11 @@ def told(
     for key, value in row.items():
         verb, _, label = key.partition(" ")
         if verb == "keeps":
-            run.row(what, f"{label}, accuracy", printed, value)
+            guessing = max(counts[label]) / sum(counts[label])
+            run.row(what, f"{label}, accuracy", printed, value, guessing=guessing)
         elif verb == "leaks":
-            run.row(what, f"{label}, balanced accuracy", printed, None, value, around(value, counts[label]))
+            bar = around(value, counts[label])
+            run.row(what, f"{label}, balanced accuracy", printed, None, value, bar, guessing=1 / len(counts[label]))
 
 
 def around(value: float, counts: Sequence[int]) -> tuple[float, float]:
@@ -122,4 +132,5 @@ def around(value: float, counts: Sequence[int]) -> tuple[float, float]:
 
 def adult_counts(run: Run) -> dict[str, list[int]]:
     test = import_script(BENCHMARKS / "federated.py", "benchmarks_federated").adult(run.settings["rows"])[2]
-    return {label: test.sensitive[label].value_counts().tolist() for label in ("sex", "race")}
+    labels = pd.concat([test.y, test.sensitive], axis=1)
+    return {label: labels[label].value_counts().tolist() for label in ("income", "sex", "race")}

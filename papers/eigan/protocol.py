@@ -20,7 +20,8 @@ from sklearn.preprocessing import StandardScaler
 
 import tacit
 from tacit.reproduce import Run
-from tacit.reproduce.run import honest
+from tacit.reproduce.run import by_attacker, honest
+from tacit.reproduce.tables import shown
 from tacit.tables import make_encoder
 
 Parts = tuple[tacit.Dataset, tacit.Dataset, tacit.Dataset]  # for the filter, for attackers, to test on
@@ -64,9 +65,27 @@ def in_print(release: Any, parts: Parts, seed: int, epochs: int) -> dict[str, di
             for _ in range(epochs):
                 network.partial_fit(Z, y, classes=classes)
                 losses.append(float(log_loss(yt[known], network.predict_proba(Zt[known]), labels=classes)))
-            accuracy = float(accuracy_score(yt, network.predict(Zt)))
-            out[label] = {"accuracy": accuracy, "log_loss": losses[-1], "losses": [round(v, 4) for v in losses]}
+            shares = np.array([(y == c).mean() for c in classes])
+            out[label] = {
+                "accuracy": float(accuracy_score(yt, network.predict(Zt))),
+                "log_loss": losses[-1],
+                "losses": [round(v, 4) for v in losses],
+                # of somebody who sees no release, and knows the classes' shares of the training rows
+                "guessing": float((yt == classes[shares.argmax()]).mean()),
+                "guessing_loss": float(-np.log(shares[np.searchsorted(classes, yt[known])]).mean()),
+            }
     return out
+
+
+def mean_in_print(run: Run, what: str, label: str, found: Sequence[Mapping[str, Any]], printed: Any = None,
+                  loss: bool = False, leak: Mapping[str, Any] | None = None) -> None:  # fmt: skip
+    """One row: the mean over seeds of the paper's measure beside what guessing gets; `leak` is an attacker's."""
+    key, name = ("log_loss", "cross-entropy") if loss else ("accuracy", "accuracy")
+    ours, guessing = (
+        float(np.mean([f["print"][label][k] for f in found])) for k in (key, "guessing_loss" if loss else "guessing")
+    )
+    balanced = "" if leak is None else f"; attacker: balanced, {shown(leak['guessing'])}"
+    run.row(what, f"{label}, {name} (guessing {shown(guessing)}{balanced})", printed, ours, **by_attacker(leak))
 
 
 def fitted(release: Any, train: tacit.Dataset, seed: int) -> Any:

@@ -12,9 +12,9 @@ from scipy.stats import mannwhitneyu
 
 import tacit
 from tacit.reproduce import Run
-from tacit.reproduce.run import by_attacker, honest, middle
+from tacit.reproduce.run import honest, middle
 
-from .protocol import audit, fitted, measured
+from .protocol import audit, fitted, mean_in_print, measured
 
 # -- Fig. 2, 10, 11, 12 -------------------------------------------------------------------------------
 
@@ -26,14 +26,9 @@ def synthetic(run: Run) -> None:
     for i, (figure, (data, options)) in enumerate(SHAPES.items()):
         runs = [run.part(f"{figure} seed {seed}", points, data, options, seed, run.settings) for seed in run.seeds]
         for label in runs[0]["print"]:
-            ours = float(np.mean([r["print"][label]["accuracy"] for r in runs]))
-            leak = (
-                middle([r["audit"] for r in runs], label)["leakage"][label]
-                if label in runs[0]["audit"]["leakage"]
-                else None
-            )
-            printed = "collapsed" if leak else "kept"
-            run.row(f"{figure}, {data}", f"{label}, accuracy", printed, ours, **by_attacker(leak))
+            hidden = label in runs[0]["audit"]["leakage"]
+            leak = middle([r["audit"] for r in runs], label)["leakage"][label] if hidden else None
+            mean_in_print(run, f"{figure}, {data}", label, runs, "collapsed" if hidden else "kept", leak=leak)
         for row, which in enumerate(("before", "after")):
             scatter(axes[row, i], np.array(runs[0][which]), runs[0]["colour"], runs[0]["marker"])
         axes[0, i].set_title(f"{figure}: {data}", fontsize=9)
