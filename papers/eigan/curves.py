@@ -54,36 +54,43 @@ def fig3(run: Run) -> None:
         ("adult", ("income", "sex", "race")),
         ("mimic_demo", ("HOSPITAL_EXPIRE_FLAG", "GENDER", "ETHNICITY")),
     ):
-        curves(run, data, labels, f"fig3-{data}")
+        curves(run, data, labels, f"fig3-{data}", ("below the others'", "as DP's", "as DP's"))
 
 
 def fig15(run: Run) -> None:
-    curves(run, "titanic", ("Survived", "Sex", "Pclass"), "fig15")
+    printed = ("a little below the others'", "as DP's", "not as DP's")
+    curves(run, "titanic", ("Survived", "Sex", "Pclass"), "fig15", printed)
 
 
-def curves(run: Run, data: str, labels: Sequence[str], figure: str) -> None:
-    """(a) adversaries' and (b) the ally's test loss over their training; (c) the game's own losses."""
+def curves(run: Run, data: str, labels: Sequence[str], figure: str, printed: Sequence[str]) -> None:
+    """(a) adversaries' and (b) the ally's test loss over their training; (c) the game's own losses.
+
+    `printed` is what the paper says of EIGAN's losses, by label.
+    """
     found = {name: run.part(f"{data} {name}", curve, data, name, 0, run.settings) for name in CURVES}
     for name, row in found.items():
-        for label in labels:
-            mean_in_print(run, f"{data}: {name}", label, [row], loss=True, leak=row["audit"]["leakage"].get(label))
+        for label, words in zip(labels, printed, strict=True):
+            mean_in_print(run, f"{data}: {name}", label, [row], words if name == "EIGAN" else None, loss=True,
+                          leak=row["audit"]["leakage"].get(label))  # fmt: skip
         if data != "mimic_demo":  # a test part of some thirty rows says nothing
             run.audited(
                 {"DP": "Laplace mechanism"}.get(name, name), data, row["audit"], floor=found["autoencoder"]["audit"]
             )
-    drawn = Figure(figsize=(11, 3.2), layout="constrained")
+    drawn = Figure(figsize=(11, 4), layout="constrained")
     adversaries, ally, game = drawn.subplots(1, 3)
     for colour, (name, row) in zip(("tab:blue", "tab:green", "tab:olive", "tab:red"), found.items(), strict=True):
         for style, label in zip(("-", "--"), labels[1:], strict=True):
             adversaries.plot(row["print"][label]["losses"], style, color=colour, label=f"{name}, {label}")
         ally.plot(row["print"][labels[0]]["losses"], color=colour, label=name)
+    for axis, style, label in zip((ally, adversaries, adversaries), ("-", "-", "--"), labels, strict=True):
+        axis.axhline(row["print"][label]["guessing_loss"], ls=style, color="0.7", label=f"guessing, {label}")
     for key, values in found["EIGAN"]["game"].items():
         game.plot(values, label=key)
     adversaries.set(title="(a) adversaries", xlabel="epoch", ylabel="cross-entropy on test rows")
     ally.set(title="(b) ally", xlabel="epoch")
     game.set(title="(c) the game's own losses", xlabel="epoch")
     for axis in (adversaries, ally, game):
-        axis.legend(frameon=False, fontsize=6)
+        axis.legend(frameon=False, fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.17))
     run.figure(figure, drawn)
 
 

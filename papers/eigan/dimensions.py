@@ -78,7 +78,13 @@ def fig17(run: Run) -> None:
             run.row(f"{data}, l={size}", f"{secret}, balanced accuracy", guessing=leak["guessing"],
                     **by_attacker(leak))  # fmt: skip
         axis.plot(sizes, list(mean["settled"].values()), "o-", color="tab:blue")
-        axis.set(xscale="log", xlabel="size of the code", ylabel="epochs (blue)", title=data)
+        axis.set(
+            xscale="log",
+            xlabel="size of the code",
+            ylabel="epochs (blue)",
+            title=data,
+            ylim=(0, run.settings["epochs"]),
+        )
         twin = axis.twinx()
         twin.plot(sizes, list(mean["loss"].values()), "s-", color="tab:red")
         twin.set_ylabel("encoder loss on test rows (red)")
