@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
@@ -21,6 +22,7 @@ import tacit
 from tacit.reproduce import Run
 from tacit.reproduce.papers import import_script
 from tacit.reproduce.run import by_attacker, honest, middle
+from tacit.reproduce.tables import shown
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COLOURS = {
@@ -63,12 +65,15 @@ def fig5(run: Run) -> None:
         for k in ("target", "binary")
     }
     printed = {"before": (0.936, 0.674), "after": (0.946, 0.538)}
+    commonest = float(tacit.load_dataset("uci_har").y["activity"].value_counts(normalize=True).max())
     for when, at in (("before", 0), ("after", -1)):
-        run.row(f"{when} ({rounds[at]} rounds)", "activity, accuracy", printed[when][0], mean["target"][at])
+        run.row(f"{when} ({rounds[at]} rounds)", "activity, accuracy", printed[when][0], mean["target"][at],
+                guessing=commonest)  # fmt: skip
         audits = [t["audit"][when] for t in trials if "audit" in t]
         found = sorted(audits, key=lambda a: a["subject"])[len(audits) // 2] if audits else None
         run.row(
-            f"{when} ({rounds[at]} rounds)", "this person or another, mean over people; adaptive: which of the 15",
+            f"{when} ({rounds[at]} rounds)",
+            "this person or another (guessing .500; attacker: which of the 15, balanced, .067)",
             printed[when][1], mean["binary"][at], found and found["subject"], found and (found["low"], found["high"]),
             found and found["attacker"],
         )  # fmt: skip
@@ -78,7 +83,8 @@ def fig5(run: Run) -> None:
                 "by": found["attacker"],
                 **{k: found[k] for k in ("low", "high", "guessing")},
             }
-            line = {"utility": {"activity": {"value": found["activity"]}}, "leakage": {"subject": leak}}
+            use = {"value": found["activity"], "guessing": commonest}
+            line = {"utility": {"activity": use}, "leakage": {"subject": leak}}
             name = "minimax d=20 of other people" if when == "before" else "personal minimax d=20"
             run.audited(name, "uci_har", {**line, "certificate": {}, "label_only": {}, "label_only_utility": {}})
     figure = Figure(figsize=(4.5, 3), layout="constrained")
@@ -127,20 +133,29 @@ def tradeoff(run: Run, part: str, target: str, secret: str, data: str, printed: 
         for name in ("raw data", f"PCA d={s['dims'][0]}"):
             attacked[name] = [run.part(f"audit {name}", adaptive, part, name, 0, 0, s["reference_attackers"])]
 
+    guessing = run.part("guessing", guessed, part, target, secret)
     for d in s["dims"]:
         for method, row in means[d].items():
             is_ours = method.startswith("minimax")
             at = f"{method}, d={d}" if method != "minimax nonlinear" else f"{method}, {d} units"
-            run.row(at, f"{target}, accuracy", printed[target] if is_ours else None, row["target"])
+            run.row(at, f"{target}, accuracy", printed[target] if is_ours else None, row["target"],
+                    guessing=guessing[target])  # fmt: skip
             name = method if method == "minimax nonlinear" else f"{method} d={d}"
             found = middle(attacked[name], secret)["leakage"][secret] if name in attacked else None
-            run.row(
-                at, f"{secret}, accuracy", printed[secret] if is_ours else None, row["secret"], **by_attacker(found)
-            )
+            balanced = f"; attacker: balanced, {shown(found['guessing'])}" if found else ""
+            run.row(at, f"{secret}, accuracy (guessing {shown(guessing[secret])}{balanced})",
+                    printed[secret] if is_ours else None, row["secret"], **by_attacker(found))  # fmt: skip
     for name, audits in attacked.items():
         run.audited(name, data, audits, floor=attacked.get("raw data", audits)[0])
     leaks = {d: middle(attacked[f"minimax d={d}"], secret)["leakage"][secret] for d in s["dims"]}
     run.figure(run.experiment, draw(means, leaks, target, secret))
+
+
+def guessed(part: str, target: str, secret: str) -> dict[str, float]:
+    """Accuracy on test rows of always saying the training rows' commonest class."""
+    train, test = import_script(BENCHMARKS / "minimax.py", "benchmarks_minimax").SPLITS[part](0)
+    labels = [pd.concat([d.y, d.sensitive], axis=1)[[target, secret]].astype(str) for d in (train, test)]
+    return (labels[1] == labels[0].mode().iloc[0]).mean().to_dict()
 
 
 def in_print(part: str, d: int, seed: int, steps: int, nonlinear: bool) -> dict[str, dict[str, float]]:
