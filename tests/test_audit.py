@@ -13,6 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
 
 import tacit
 from tacit.audit.attackers import ATTACKERS
@@ -387,3 +388,17 @@ def test_one_unit_and_a_class_missing_in_test():
     assert report.leakage["s"].n_units == 1
     assert report.leakage["s"].high - report.leakage["s"].low > 0.9
     assert report.certificate["s"] is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_kernel_machine_never_says_the_opposite_of_what_it_learned(seed):
+    """Each group has both secrets equally often, so that held rows are the complement of the rows learned from."""
+    rng = np.random.default_rng(seed)
+    X = np.repeat(rng.normal(size=(40, 5)), 4, axis=0) + 1e-3 * rng.normal(size=(160, 5))
+    y = np.tile([0, 1], 80)
+    held = np.random.default_rng(seed).random(len(y)) < 0.2
+    margins = SVC(C=3.0, gamma=1 / 5).fit(X[~held], y[~held]).decision_function(X[held])
+    assert np.corrcoef(margins, y[held])[0, 1] < -0.4  # the control: probabilities fitted there would turn it round
+    attacker = ATTACKERS["rbf"](X.shape, 2, seed).fit(X, y)
+    away = rng.normal(size=(300, 5))
+    np.testing.assert_array_equal(attacker.predict_proba(away).argmax(1), attacker.machine.predict(away))

@@ -107,7 +107,8 @@ def _softmax_link(margins: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray
     """Slope and offsets of p(c) = softmax(slope * margin_c + offset_c), and its log-loss.
 
     One slope for all classes: a free matrix, learned from a fifth of the rows, would forget most of what the
-    margins know when classes are many.
+    margins know when classes are many. A slope below 0, which says the opposite of the machine, comes of held rows
+    that are the others' complement (each person as often with as without sunglasses): then margins stay as they are.
     """
     m = margins.shape[1]
     rows = np.arange(len(y))
@@ -120,8 +121,11 @@ def _softmax_link(margins: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray
         gradient = np.concatenate([[(excess * margins).sum() / len(y)], excess.sum(0) / len(y) + ridge])
         return float(-logs[rows, y].mean() + (ridge * v[1:]).sum() / 2), gradient
 
-    best = minimize(loss, np.concatenate([[1.0], np.zeros(m)]), jac=True, method="L-BFGS-B")
-    return float(best.x[0]), best.x[1:], float(best.fun)
+    plain = np.concatenate([[1.0], np.zeros(m)])
+    best = minimize(loss, plain, jac=True, method="L-BFGS-B").x
+    if best[0] <= 0:
+        best = plain
+    return float(best[0]), best[1:], loss(best)[0]
 
 
 class Counting:
