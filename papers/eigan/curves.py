@@ -30,7 +30,8 @@ def table3(run: Run) -> None:
         for i, label in enumerate(("Survived", "Sex", "Pclass")):
             leak = middle([r["audit"] for r in runs], label)["leakage"][label] if i else None
             mean_in_print(run, name, label, runs, printed[name][i], loss=True, leak=leak)
-        run.audited(name, "titanic", [r["audit"] for r in runs], floor=found["autoencoder"][0]["audit"])
+        run.audited(IN_FULL.get(name, name), "titanic", [r["audit"] for r in runs],
+                    floor=found["autoencoder"][0]["audit"])  # fmt: skip
 
 
 def titanic_release(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,6 +47,7 @@ CURVES: dict[str, Callable[[int, int, float], Any]] = {
     "DP": lambda seed, epochs, eps: tacit.baselines.LaplaceMechanism(eps),
     "EIGAN": lambda seed, epochs, eps: tacit.EIGAN(8, 0.3, noise=0.3, epochs=epochs, random_state=seed),
 }
+IN_FULL = {"DP": "Laplace mechanism, epsilon 20", "EIGAN": "EIGAN, l=8, alpha .3, noise .3"}
 
 
 def fig3(run: Run) -> None:
@@ -73,9 +75,7 @@ def curves(run: Run, data: str, labels: Sequence[str], figure: str, printed: Seq
             mean_in_print(run, f"{data}: {name}", label, [row], words if name == "EIGAN" else None, loss=True,
                           leak=row["audit"]["leakage"].get(label))  # fmt: skip
         if data != "mimic_demo":  # a test part of some thirty rows says nothing
-            run.audited(
-                {"DP": "Laplace mechanism"}.get(name, name), data, row["audit"], floor=found["autoencoder"]["audit"]
-            )
+            run.audited(IN_FULL.get(name, name), data, row["audit"], floor=found["autoencoder"]["audit"])
     drawn = Figure(figsize=(11, 4), layout="constrained")
     adversaries, ally, game = drawn.subplots(1, 3)
     for colour, (name, row) in zip(("tab:blue", "tab:green", "tab:olive", "tab:red"), found.items(), strict=True):

@@ -54,9 +54,9 @@ def block(name: str, entry: Mapping[str, Any] | None) -> str:
         read = " and ".join(f"`benchmarks/{Path(s).stem}.json`" for s in scripts(entry))
         out.append(f"`{entry['command']}` reads them from {read}.")
     else:
-        out.append(
-            f"`{entry['command']}`: {seeds} seed{'s' if seeds > 1 else ''}, {effort(entry)} on {entry['machine']}."
-        )
+        size = "".join(f", {k} {entry['settings'][k]}" for k in ("rows", "epochs") if k in entry["settings"])
+        took = f"{effort(entry)} on {entry['machine']}"
+        out.append(f"`{entry['command']}`: {seeds} seed{'s' if seeds > 1 else ''}{size}; {took}.")
     return "\n".join(out) + "\n"
 
 
