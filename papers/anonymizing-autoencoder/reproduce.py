@@ -104,9 +104,17 @@ def fig7(run: Run) -> None:
             interval=of["user"][1:3],
         )
         run.row(
-            f"{what}, all of it", "identity, accuracy", None, None, of["identity"][0], of["identity"][1:3], "wide CNN"
+            f"{what}, all of it",
+            "identity, accuracy",
+            None,
+            None,
+            of["identity"][0],
+            of["identity"][1:3],
+            "wide CNN",
+            of["identity"][3],
         )
-        run.row(f"{what}, all of it", "activity, accuracy", None, of["kept"][0], interval=of["kept"][1:3])
+        run.row(f"{what}, all of it", "activity, accuracy", None, of["kept"][0], interval=of["kept"][1:3],
+                guessing=of["kept"][3])  # fmt: skip
         for label, rows in (("activity", slice(None)), ("user", np.array(found["activity"]) == "jogging")):
             plane = np.array(of["plane"])[rows]
             title = "activity" if label == "activity" else "user (jogging)"
@@ -152,7 +160,8 @@ def fig11(run: Run) -> None:
     told = {"magnitudes": "difficult", "gravity": "informative"}
     for kind, printed in told.items():
         m = of[kind]
-        run.row(f"sitting or standing, by {kind}", "accuracy on other people", printed, m[0], interval=m[1:3])
+        run.row(f"sitting or standing, by {kind}", "accuracy on other people", printed, m[0], interval=m[1:3],
+                guessing=m[3])  # fmt: skip
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     axes = figure.subplots(2, 6, sharex=True, sharey="row")
     for column, (activity, window) in enumerate(of["shown"].items()):
@@ -174,7 +183,7 @@ def fig12(run: Run) -> None:
         run.row(group, "activity F1, other people", None, of["activity_f1"])
         run.row(group, "identity F1", None, of["identity_f1"])
         m = of["identity"]
-        run.row(group, "identity, accuracy", None, None, m[0], m[1:3], "CNN")
+        run.row(group, "identity, accuracy", None, None, m[0], m[1:3], "CNN", m[3])
     found = {g: run.part(g, by_group, g, s) for g in s["groups"]}
     figure = Figure(figsize=(7, 3), layout="constrained")
     axis = figure.subplots()
@@ -236,8 +245,9 @@ def fig15(run: Run) -> None:
     found = {name: run.part(name, by_release, kind, value, s) for name, (kind, value) in releases.items()}
     for name, of in found.items():
         a, i = of["activity"], of["identity"]
-        run.row(name, "activity, accuracy", printed.get(name) if "SSA" in name else None, a[0], interval=a[1:3])
-        run.row(name, "identity, accuracy", printed.get(name), None, i[0], i[1:3], "CNN")
+        run.row(name, "activity, accuracy", printed.get(name) if "SSA" in name else None, a[0], interval=a[1:3],
+                guessing=a[3])  # fmt: skip
+        run.row(name, "identity, accuracy", printed.get(name), None, i[0], i[1:3], "CNN", i[3])
     figure = Figure(figsize=(8, 3), layout="constrained")
     for axis, kind, label in zip(
         figure.subplots(1, 2, sharey=True), ("rate", "ssa"), ("Hz", "components kept"), strict=True
