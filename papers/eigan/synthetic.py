@@ -112,13 +112,14 @@ def fig5(run: Run) -> None:
                     middle_one = sorted(found, key=lambda r: r[name][label])[len(found) // 2][name]
                     if label == "shape":
                         run.row(f"{name}, deviation {spread:g} ({side})", "shape, balanced accuracy", None, None,
-                                middle_one["shape"], middle_one["shape_interval"], middle_one["by"])  # fmt: skip
+                                middle_one["shape"], middle_one["shape_interval"], middle_one["by"], 0.5)  # fmt: skip
                     else:
                         run.row(
                             f"{name}, deviation {spread:g} ({side})",
                             "colour, accuracy",
                             None,
                             float(np.median(values[name])),
+                            guessing=0.5,  # four groups alike
                         )
     drawn.axes[0].set_ylabel("fresh attackers' accuracy")
     drawn.axes[0].legend(frameon=False, fontsize=7)
