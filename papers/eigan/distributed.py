@@ -18,8 +18,11 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def fig7(run: Run) -> None:
-    """K = 2, 5, 10 nodes of Gaussians, unlike (node k has k times the variance, Fig. 7) or alike (Fig. 19)."""
-    found = {part: federated(run, part) for part in ("nodes", "iid")}
+    """K = 2 to 10 nodes of Gaussians, unlike (node k has k times the variance, Fig. 7) or alike (Fig. 19)."""
+    found = {
+        part: dict(sorted(federated(run, part).items(), key=lambda named: int(named[0].split()[1][2:])))
+        for part in ("nodes", "iid")
+    }
     drawn = Figure(figsize=(8, 3), layout="constrained")
     for axis, label in zip(drawn.subplots(1, 2), ("leaks shape", "keeps colour"), strict=True):
         for (part, runs), style in zip(found.items(), ("-", "--"), strict=True):
