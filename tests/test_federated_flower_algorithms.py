@@ -269,6 +269,24 @@ def check_that_n3_was_left_out(folder: Path, wire: Wire, words: str) -> None:
     assert np.allclose(f.transform(records(folder)), without.transform(records(folder)), atol=1e-6)
 
 
+def test_no_text_of_an_error_leaves_a_node(tmp_path, monkeypatch):
+    """Also not of errors that nobody thought of: Flower would send the server the text of whatever is raised."""
+    write_files(tmp_path, ARL)
+
+    def stumble(*args):
+        raise ValueError("could not convert string to float: 'Alice Smith'")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tacit.federated.flower.client_app.answer_request", stumble)
+        wire = Wire(tmp_path)
+        with pytest.raises(ProtocolError, match="n3: ValueError: see the node's own log"):
+            run(tmp_path, wire)
+    assert "Alice" not in str(wire.answered)
+    context = SimpleNamespace(node_config={"config": str(tmp_path / "no.toml"), "data": "Alice.csv"})
+    told = from_records(train(SimpleNamespace(content=to_records(Message("describe", "n1"))), context).content)
+    assert told.facts == {"why": "InputError: see the node's own log"}
+
+
 def test_too_few_usable_answers_end_the_federation_by_name(tmp_path):
     write_files(tmp_path, ARL, min_nodes=3)
     with pytest.raises(ProtocolError, match=r"sums of 2 of at least 3 .* 3 times in a row \(n3: 'mean' holds NaN"):

@@ -30,16 +30,16 @@ ERROR = 40  # of the standard logging levels
 @app.train()
 def train(message: FlowerMessage, context: Context) -> FlowerMessage:
     """Answer the server's message."""
-    config = read_node(str(context.node_config["config"]), str(context.node_config["data"]))
-    request = from_records(message.content)
+    name, round_ = "", -1
     try:
+        config = read_node(str(context.node_config["config"]), str(context.node_config["data"]))
+        request = from_records(message.content)
+        name, round_ = config.name, request.round
         answer = answer_request(config, request)
-    except TacitError as error:
-        # a message of an error may quote values of the table: it stays here
-        log(ERROR, "round %s: %s", request.round, error)
-        answer = Message(
-            "failed", config.name, request.round, {"why": f"{type(error).__name__}: see the node's own log"}
-        )
+    except Exception as error:
+        # a message of an error may quote values of the table: it stays here. Of what is raised Flower tells the server
+        log(ERROR, "round %s: %s", round_, error, exc_info=not isinstance(error, TacitError))
+        answer = Message("failed", name, round_, {"why": f"{type(error).__name__}: see the node's own log"})
     return FlowerMessage(content=to_records(answer), reply_to=message)
 
 
