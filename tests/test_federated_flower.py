@@ -29,6 +29,7 @@ pytest.importorskip("flwr")
 import contextlib
 
 from cryptography import x509
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from tacit.federated.flower.algorithms import algorithm_of
 from tacit.federated.flower.bundle import app_bundle, bundle_hash
@@ -39,7 +40,7 @@ from tacit.federated.flower.launch import free_port
 from tacit.federated.flower.link import allowed
 from tacit.federated.flower.own_app import ForeignApp, only
 from tacit.federated.flower.records import from_records, to_records
-from tacit.federated.protocol import Message
+from tacit.federated.protocol import Message, ProtocolError
 
 MARK = 1234.567890123  # one record has it: it must never travel
 TRAINING = {"n_components": 2, "epochs": 1, "share": 0.5, "adversary_steps": 2, "random_state": 0}
@@ -226,6 +227,29 @@ def test_messages_survive_flowers_records():
     back = from_records(to_records(message))
     assert (back.kind, back.node, back.round, back.facts) == ("train", "n1", 3, message.facts)
     assert all(np.array_equal(back.arrays[k], v) and back.arrays[k].dtype == v.dtype for k, v in arrays.items())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("trained", "n1", 0, {}, {"w": np.array(["text"])}),
+        Message("trained", "n1", 0, {}, {"w": np.zeros(2, dtype=np.longdouble)}),  # cannot be kept in a state file
+        Message("trained", "n1", 0, {}, {"w": np.zeros(2, dtype=">f8")}),
+        Message(["trained"], "n1", 0, {}, {}),
+        Message("trained", None, 0, {}, {}),
+    ],
+)
+def test_what_is_no_message_is_refused_before_anybody_reads_it(message):
+    with pytest.raises(ProtocolError):
+        from_records(to_records(message))
+
+
+@pytest.mark.parametrize("facts", [7, [1], "x", None])
+def test_facts_that_have_no_names_are_refused(facts):
+    told = {"kind": "trained", "node": "n1", "round": 0, "facts": facts}
+    records = RecordDict({"arrays": ArrayRecord({}), "message": ConfigRecord({"json": json.dumps(told)})})
+    with pytest.raises(ProtocolError):
+        from_records(records)
 
 
 def test_configuration_says_what_is_wrong(tmp_path):
