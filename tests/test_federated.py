@@ -285,6 +285,7 @@ def spoil(f, name, change):
     [
         (lambda a: np.full_like(a, np.nan), "holds NaN"),
         (lambda a: a.T if a.ndim == 2 else a[:-1], "shape"),
+        (lambda a: np.full_like(a, 3e38), "holds numbers beyond"),  # the others would train on to NaN
     ],
 )
 def test_a_node_that_sends_rubbish_is_named_and_the_others_go_on(array, words):
@@ -326,9 +327,14 @@ def test_a_node_that_missed_a_round_gets_the_whole_encoder_again_and_latecomers_
     assert asked["node 3"].kind == "describe"
     assert turn(["node 1", "node 2", "node 3"])["node 3"].kind == "train"
     assert server.log[1]["failed"] == {"node 2": "no answer in time"}
-    turn(["node 1", "node 2", "node 3"])
+    asked = server.requests(["node 1", "node 2", "node 3"])
+    told = [workers[m.node].work(m) for m in asked]
+    told[1] = workers["node 2"].work(Message("describe", "node 2", 3))  # a member has to train
+    server.receive(told)
+    assert "answered 'description'" in server.log[-1]["rejected"]["node 2"]
     assert server.finished
-    assert f.conclude(server).transform(nodes[0].X).shape == (120, 2)
+    with pytest.warns(TacitWarning, match="node 2: what it sent was rejected in 1 of 5 rounds"):
+        assert f.conclude(server).transform(nodes[0].X).shape == (120, 2)
     with pytest.raises(InputError, match="at the nodes, not here"):
         f.release_training_rows()
 

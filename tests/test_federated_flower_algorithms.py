@@ -208,6 +208,11 @@ def told(kind, **facts):
     return change
 
 
+def columns(change):
+    """Alter what n3 tells of its columns."""
+    return lambda m: told("description", columns=[change(c) for c in m.facts.get("columns", [])])(m)
+
+
 def lose(kind):
     return lambda m: None if (m.node, m.kind) == ("n3", kind) else m
 
@@ -230,6 +235,16 @@ NAN = {"mean": lambda a: np.full_like(a, np.nan)}
         (told("description", records=0), "says it has 0 records"),
         (told("description", columns=[{"name": "a"}]), "cannot be read"),
         (told("description", columns=7), "cannot be read"),
+        (told("description", columns=[]), "cannot be read"),
+        (told("description", records=10**400), "records; at least 1"),
+        (told("sums", records=10**400), "records; at least 1"),
+        (columns(lambda c: {**c, "range": [0, 10**400]}), "cannot be read"),
+        (columns(lambda c: {**c, "range": [0, float("inf")]}), "cannot be read"),
+        (columns(lambda c: {**c, "categories": ["nurse", *map(str, range(10_001))]}), "over 10,000 words"),
+        (changed("description", mean=lambda a: 0 * a + 1e200), "no 80 records have this"),
+        (changed("description", variance=lambda a: 0 * a + 1e9), "no 80 records have this"),
+        (changed("description", count=lambda a: 0 * a + 2**62), "no 80 records have this"),
+        (changed("sums", mean=lambda a: 0 * a + 1e300), "'mean' holds numbers beyond"),
         (lose("sums"), "no answer within"),
         (lose("description"), "no answer within"),
     ],
@@ -438,6 +453,7 @@ def test_a_contributor_that_comes_later_takes_part(tmp_path):
         (told("filtered", classes=None), "classes of the target that cannot be read"),
         (changed("improved", samples=lambda a: a * np.inf), "sent 'samples' with NaN"),
         (changed("improved", samples=lambda a: a.T), "sent 'samples' of shape"),
+        (changed("improved", samples=lambda a: 0 * a + 1e300), "sent 'samples' with numbers beyond"),
         (lose("improved"), "no answer within"),
     ],
 )
@@ -450,6 +466,13 @@ def test_a_contributor_that_sends_rubbish_is_named_and_the_others_go_on(tmp_path
     assert {n for line in log_of(tmp_path) if line["round"] == 1 for n in line["nodes"]} == {"n1", "n2"}
     if "n3" in log_of(tmp_path)[0]["rejected"]:
         check_that_filters_are_those_of(tmp_path, personal(tmp_path, "n1", "n2"), ("n1", "n2"))
+
+
+@pytest.mark.parametrize("count", [np.nan, np.inf, 1e308])
+def test_counts_that_are_none_are_named_and_the_others_go_on(tmp_path, count):
+    write_files(tmp_path, PERSONAL | {"exchange": "statistics"})
+    run(tmp_path, Wire(tmp_path, changed("filtered", counts=lambda a: np.full(a.shape, count))))
+    assert "sent 'counts' with" in log_of(tmp_path)[0]["rejected"]["n3"]
 
 
 def test_a_common_filter_that_can_be_undone_is_refused_by_the_nodes(tmp_path):

@@ -14,6 +14,8 @@ from tacit.labels import MISSING
 if TYPE_CHECKING:
     from tacit.federated.personal import PersonalMinimax
 
+LARGEST = 1e12  # inputs are scaled, so that filtered samples (and sums of their squares) come nowhere near
+
 
 class Aggregator(Rounds):
     """Main routine of Algorithm 3: collects filtered samples and labels, and hands them to the contributors.
@@ -173,9 +175,9 @@ class Aggregator(Rounds):
         """Bytes of the same message with samples instead of statistics (which say how many there are)."""
         if self.f.exchange == "samples":
             return message.nbytes
-        counts = [a for k, a in message.arrays.items() if k.endswith("counts")]
+        parts = [{"counts": a} for k, a in message.arrays.items() if k.endswith("counts")]
         per_row = 8 * self.f.start.n_components_ + (8 if message.round <= 0 else 0)
-        return sum(int(c.sum()) for c in counts) * per_row
+        return sum(_number(part) for part in parts) * per_row
 
     # -- what survives a restart ----------------------------------------------------------------
 
@@ -198,8 +200,10 @@ class Aggregator(Rounds):
 
 def _number(arrays: Arrays) -> int:
     """How many samples these are, or are of."""
-    if "counts" in arrays:
-        return int(np.nan_to_num(arrays["counts"]).sum())
+    if "counts" in arrays:  # which may still be anything: a usable sum is below 2**53
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(arrays["counts"].sum(dtype=np.float64))
+        return int(total) if abs(total) < 2**53 else 0
     return len(arrays["samples"]) if arrays.get("samples", np.zeros(())).ndim else 0
 
 
@@ -212,6 +216,8 @@ def _fault_of_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> s
             return f"sent {name!r} of shape {array.shape} and type {array.dtype}; expected numbers of shape {shape}"
         if not np.isfinite(array).all() or (name == "counts" and (array < 0).any()):
             return f"sent {name!r} with NaN, infinity or negative counts"
+        if name != "labels" and np.abs(array.astype(np.float64)).max() > LARGEST:
+            return f"sent {name!r} with numbers beyond {LARGEST:g}"
     return None
 
 

@@ -74,7 +74,8 @@ class EiganCoordinator(AgreeingCoordinator):
                 self.current = parameters_of(self.new_encoder())
             return
         line = self._line(self.round, answers, failures)
-        trained = [m for m in answers if m.kind != "description"]
+        new = [m for m in answers if m.kind == "description" and m.node not in self.members]
+        trained = [m for m in answers if m.kind != "description" or m.node in self.members]
         usable, line["rejected"] = sift(trained, self.current, "trained", self.round)
         line["nodes"] = sorted(m.node for m in usable)
         if len(usable) < self.min_nodes:
@@ -86,7 +87,7 @@ class EiganCoordinator(AgreeingCoordinator):
         self.current = aggregate(self.current, usable, self.f.aggregation)
         self.members |= {m.node: int(m.facts["records"]) for m in usable}
         self.in_step = {m.node for m in usable}
-        self._admit([m for m in answers if m.kind == "description"], line)
+        self._admit(new, line)
         self.round += 1
         if self.round >= self.n_rounds:
             self.phase = follow(SERVER, self.phase, "finish")

@@ -27,6 +27,7 @@ from tacit.errors import InputError, TacitError
 Arrays = Mapping[str, np.ndarray]
 AGGREGATIONS = ("unbiased", "paper")
 INDICES, VALUES = "indices/", "values/"
+LARGEST = 1e6  # of a parameter: inputs are scaled, so that training comes nowhere near; averaged in, more ends in NaN
 
 
 class ProtocolError(TacitError, RuntimeError):
@@ -237,8 +238,8 @@ def fault_of(message: Message, like: Arrays, kind: str, round_: int) -> str | No
     if message.kind != kind or message.round != round_:
         return f"answered {message.kind!r} of round {message.round}, expected {kind!r} of round {round_}"
     records = message.facts.get("records")
-    if not isinstance(records, int) or isinstance(records, bool) or records < 1:
-        return f"says it has {records!r} records; at least 1 is needed"
+    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= 10**12:
+        return f"says it has {records!r} records; at least 1 is needed, at most 1e12"
     wanted = {VALUES + name for name in like}
     found = set(message.arrays) - {INDICES + name for name in like}
     if found != wanted:
@@ -264,6 +265,8 @@ def _fault_of_array(name: str, like: np.ndarray, values: np.ndarray, indices: np
             return f"{name!r} has indices that are not sorted, repeat, or lie outside 0..{like.size - 1}"
     if not np.isfinite(values).all():
         return f"{name!r} holds NaN or infinity"
+    if values.size and np.abs(values).max() > LARGEST:
+        return f"{name!r} holds numbers beyond {LARGEST:g}"
     return None
 
 

@@ -8,6 +8,7 @@ variance are those of all records together, exactly; the agreed categories are t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +21,10 @@ from tacit.federated.protocol import Arrays, Message
 from tacit.tables import ArrayEncoder, Column, TableEncoder
 
 STATISTICS = ("count", "mean", "variance")
+# what a node on another machine may say at most: more would stop or drown the others
+MOST_RECORDS = 10**12
+MOST_WORDS = 10_000  # of a text column: the common encoder has a column for each
+LARGEST = 1e100  # of a number: its square must be one too
 
 
 class Misfit(InputError):
@@ -102,7 +107,7 @@ def agree_among(
 
 def admit(description: Message, facts: Mapping[str, Any], arrays: Arrays) -> None:
     """Raise unless a node that came later has the agreed columns."""
-    told = Message("description", "the federation", -1, {**facts, "records": 1}, arrays)
+    told = Message("description", "the federation", -1, {**facts, "records": MOST_RECORDS}, arrays)
     try:
         agree([description, told, told])
     except Misfit as error:
@@ -169,28 +174,36 @@ def _check_outline(message: Message) -> None:
     facts = message.facts
     try:
         readable = message.kind == "description" and ("shape" in facts) != ("columns" in facts)
+        readable &= bool(facts.get("columns", True))
         readable &= all(isinstance(n, int) and n > 0 for n in facts.get("shape", [1])) and bool(facts.get("shape", [1]))
         for c in facts.get("columns", []):
             readable &= isinstance(c["name"], str | int) and c["kind"] in ("number", "category")
             if c["kind"] == "number":
                 low, high = map(float, c["range"])
-                readable &= low <= high and isinstance(c["gaps"], bool) and isinstance(c["type"], str)
+                readable &= (
+                    -LARGEST <= low <= high <= LARGEST and isinstance(c["gaps"], bool) and isinstance(c["type"], str)
+                )
             else:
                 readable &= all(isinstance(word, str) for word in c["categories"])
-    except (AttributeError, KeyError, TypeError, ValueError):
+                readable &= len(c["categories"]) <= MOST_WORDS
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         readable = False
     if not readable:
         raise Misfit(
-            f"node {message.node!r} sent a description of its columns that cannot be read; install the same version "
-            f"of tacit there",
+            f"node {message.node!r} sent a description of its columns that cannot be read (or numbers beyond "
+            f"{LARGEST:g}, or over {MOST_WORDS:,} words in a column); check its table, and install the same version of "
+            f"tacit there",
             message.node,
         )
 
 
 def _check_numbers(message: Message) -> None:
     records = message.facts.get("records")
-    if not isinstance(records, int) or isinstance(records, bool) or records < 1:
-        raise Misfit(f"node {message.node!r} says it has {records!r} records; at least 1 is needed", message.node)
+    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= MOST_RECORDS:
+        raise Misfit(
+            f"node {message.node!r} says it has {records!r} records; at least 1 is needed, at most {MOST_RECORDS:g}",
+            message.node,
+        )
     columns = message.facts.get("columns")
     wide = message.facts["shape"][0] if columns is None else sum(c["kind"] == "number" for c in columns)
     for word in STATISTICS:
@@ -203,6 +216,28 @@ def _check_numbers(message: Message) -> None:
             )
     if (message.arrays["variance"] < 0).any() or (message.arrays["count"] < 0).any():
         raise Misfit(f"node {message.node!r} sent a negative count or variance; check that node", message.node)
+    _check_possible(message, records)
+
+
+def _check_possible(message: Message, records: int) -> None:
+    """Numbers that no records can have would spoil the scaling of all nodes, and nobody would know whose they are."""
+    count, mean, variance = (message.arrays[word].astype(np.float64) for word in STATISTICS)
+    columns = [c for c in message.facts.get("columns", ()) if c["kind"] == "number"]
+    per_record = math.prod(message.facts["shape"][1:]) if "shape" in message.facts else 1
+    low, high = (
+        np.array([c["range"] for c in columns], dtype=float).reshape(-1, 2).T if columns else (-LARGEST, LARGEST)
+    )
+    slack = 1e-6 * (1 + np.abs(low) + np.abs(high)) if columns else 0.0
+    possible = (count <= records * per_record) & (low - slack <= mean) & (mean <= high + slack)
+    possible &= variance <= ((high - low) / 2 + slack) ** 2  # no values in a range have more (Popoviciu)
+    if not possible.all():
+        odd = int(np.flatnonzero(~possible)[0])
+        name = columns[odd]["name"] if columns else odd
+        raise Misfit(
+            f"node {message.node!r}: no {records} records have this count, mean and variance within their range in "
+            f"column {name!r}; check that node's table",
+            message.node,
+        )
 
 
 def _alike(descriptions: Sequence[Message]) -> bool:

@@ -17,6 +17,7 @@ from tacit.baselines.moments import ClassMeans, Moments, moments_of
 from tacit.errors import InputError
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import Message
+from tacit.federated.schema import LARGEST, MOST_RECORDS
 from tacit.labels import encode_labels
 
 ROLES = ("targets", "sensitive")
@@ -101,8 +102,8 @@ def _fault(message: Message, width: int) -> str | None:
     if message.kind != "sums" or message.round != 0:
         return f"answered {message.kind!r} of round {message.round}, expected 'sums' of round 0"
     records, classes = message.facts.get("records"), message.facts.get("classes")
-    if not isinstance(records, int) or isinstance(records, bool) or records < 1:
-        return f"says it has {records!r} records; at least 1 is needed"
+    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= MOST_RECORDS:
+        return f"says it has {records!r} records; at least 1 is needed, at most {MOST_RECORDS:g}"
     if not isinstance(classes, dict) or not all(_readable(key, known) for key, known in classes.items()):
         return "sent classes that cannot be read"
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "common", "often"), (width,))
@@ -117,6 +118,8 @@ def _fault(message: Message, width: int) -> str | None:
             return f"{name!r} has shape {array.shape} and type {array.dtype}, expected {shape} and numbers"
         if name != "common" and not np.isfinite(array).all():
             return f"{name!r} holds NaN or infinity"
+        if np.abs(np.nan_to_num(array.astype(np.float64))).max(initial=0) > LARGEST:
+            return f"{name!r} holds numbers beyond {LARGEST:g}"
     for key in classes:
         counts = message.arrays[f"{key}/counts"]
         if (counts < 1).any() or int(counts.sum()) > records:
