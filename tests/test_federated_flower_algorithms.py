@@ -284,6 +284,32 @@ def check_that_n3_was_left_out(folder: Path, wire: Wire, words: str) -> None:
     assert np.allclose(f.transform(records(folder)), without.transform(records(folder)), atol=1e-6)
 
 
+@pytest.mark.parametrize("figures", [None, 7, [{}], "nan"])
+def test_figures_that_cannot_be_read_do_not_cost_the_others_theirs(tmp_path, figures):
+    write_files(tmp_path, ARL, {"hold_out": 0.8}, n=200, audit=True)
+
+    def change(m):
+        false = [f | {"high": float("nan")} for f in m.facts["figures"]] if m.kind == "audited" else []
+        return told("audited", figures=false if figures == "nan" else figures)(m)
+
+    run(tmp_path, Wire(tmp_path, change))
+    found = json.loads((tmp_path / "out" / "common.audit.json").read_text())
+    assert sorted(found["nodes"]) == ["n1", "n2"]
+    assert "cannot be read" in found["failed"]["n3"]
+
+
+def test_sums_that_give_no_filter_are_not_taken_up_again(tmp_path):
+    write_files(tmp_path, ARL)
+    for name in NAMES:
+        alter(tmp_path, name, lambda t: t.assign(sex="m"))
+    with pytest.raises(InputError, match="'sex' has one class at all nodes together"):
+        run(tmp_path)
+    for i, name in enumerate(NAMES):  # what the message says to do
+        alter(tmp_path, name, lambda t, i=i: t.assign(sex=table(60 + 10 * i, i)["sex"]))
+    run(tmp_path)
+    assert (tmp_path / "out" / "common.tacit").exists()
+
+
 def test_no_text_of_an_error_leaves_a_node(tmp_path, monkeypatch):
     """Also not of errors that nobody thought of: Flower would send the server the text of whatever is raised."""
     write_files(tmp_path, ARL)

@@ -16,6 +16,11 @@ from tacit.dataset import Dataset
 from tacit.errors import InputError, RequirementNotMet, TacitError
 
 SCHEMA = 1
+FIGURE: Mapping[str, Any] = {
+    **dict.fromkeys(("role", "attribute", "measure", "attacker"), str),
+    **dict.fromkeys(("value", "low", "high", "guessing"), float | int),
+    **dict.fromkeys(("rows", "units"), int),
+}
 FEWEST = 60  # test rows below which a node's figures say nothing
 
 
@@ -65,7 +70,7 @@ class FederatedReport:
             self.worst(name)
             for node, figures in self.figures.items():
                 high = [f["high"] for f in figures if f["attribute"] == name and f["role"] == "leakage"]
-                if high and high[0] > most:
+                if high and not high[0] <= most:
                     problems.append(f"{node}: {name} may leak {high[0]:.3f}, allowed {most:.3f}")
         if problems:
             raise RequirementNotMet("; ".join(problems))
@@ -153,6 +158,18 @@ def audit_here(
     if len(test) < fewest:
         raise InputError(f"{len(test)} rows to measure on; at least {fewest} are needed to say anything")
     return shared_figures(audit(release, attack, test, attackers, floor=False, limit=False, pooled=(), seed=seed))
+
+
+def readable_figures(told: Any) -> bool:
+    """Whether what a node on another machine told are figures as `shared_figures` makes them."""
+    if not isinstance(told, list) or not all(isinstance(f, dict) and set(f) == set(FIGURE) for f in told):
+        return False
+    for figure in told:
+        for name, kind in FIGURE.items():
+            value = figure[name]
+            if not isinstance(value, kind) or isinstance(value, bool) or (kind is not str and not abs(value) < 1e15):
+                return False
+    return all(f["role"] in ("utility", "leakage") for f in told)
 
 
 def shared_figures(report: Report) -> list[dict[str, Any]]:

@@ -105,11 +105,15 @@ class CoordinatorStrategy(Strategy):
         return [self._wrap(m) for m in self._asked]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[FlowerMessage]) -> MetricRecord | None:
-        from tacit.federated.audit import FederatedReport
+        from tacit.federated.audit import FederatedReport, readable_figures
 
         answers, failures = self._unwrap(replies, self._asked)
-        failures |= {m.node: f"answered {m.kind!r}" for m in answers if m.kind != "audited"}
-        figures = {m.node: m.facts["figures"] for m in answers if m.kind == "audited"}
+        figures = {}
+        for m in answers:
+            if m.kind == "audited" and readable_figures(m.facts.get("figures")):
+                figures[m.node] = m.facts["figures"]
+            else:
+                failures[m.node] = f"answered {m.kind!r} with figures that cannot be read"
         report = FederatedReport(dict(sorted(figures.items())), failures)
         report.to_json(self.config.out.with_suffix(".audit.json"))
         for text in str(report).splitlines():
@@ -122,7 +126,11 @@ class CoordinatorStrategy(Strategy):
     def _finish(self, grid: Grid) -> None:
         from tacit.release.saving import save
 
-        f = self.algorithm.conclude(self.coordinator)
+        try:
+            f = self.algorithm.conclude(self.coordinator)
+        except Exception:  # what came cannot be used, and never will: submitted again, it begins afresh
+            os.replace(self.path, self.path.with_name(LAST))
+            raise
         self._common = isinstance(f, Filter)
         self.config.out.parent.mkdir(parents=True, exist_ok=True)
         self.config.out.with_suffix(".rounds.json").write_text(json.dumps(self.coordinator.log, indent=1))
