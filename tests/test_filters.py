@@ -14,7 +14,7 @@ from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.filters.posterior import Posteriors
 from tacit.labels import encode_labels
-from tacit.nets.pieces import cut_into_pieces
+from tacit.nets.pieces import _cuts, cut_into_pieces
 from tacit.release.noise import keyed_normal, new_key
 
 
@@ -231,6 +231,22 @@ def test_numbers_are_cut_where_rows_are():
     order = np.argsort(X[:, 0])
     assert (np.diff(there[order, :8].sum(1).numpy()) >= -1e-5).all()
     assert not cut_into_pieces(X[:15, :2], 8).slope.numel()  # no cut is the mark of a single record
+
+
+def test_no_cut_tells_a_records_value():
+    """The encoder's cuts are in the bundle: neither the least and largest values nor others are there to be read."""
+    rng = np.random.default_rng(1)
+    gain = np.where(rng.random(3000) < 0.9, 0.0, rng.lognormal(0, 1, 3000))
+    X = np.column_stack([rng.standard_normal(3000), rng.lognormal(0, 2, 3000), gain])
+    X[5], X[6] = (-40.0, 900.0, 300.0), (55.0, 1e-9, -3.0)
+    X = (X - X.mean(0)) / X.std(0)
+    for j in range(3):
+        cuts = np.array(_cuts(X[:, j], 11))
+        own = np.sort(X[X[:, 2] != np.median(X[:, 2]), 2] if j == 2 else X[:, j])
+        assert len(cuts) >= 3
+        assert cuts[0] >= own[15] - 1e-3 or abs(cuts[0] - np.median(X[:, j])) < 1e-3  # what nine of ten records have
+        assert cuts[-1] <= own[-16] + 1e-3
+        assert not np.isin(cuts, X[:, j]).any()
 
 
 def test_pieces_show_an_encoder_thresholds():

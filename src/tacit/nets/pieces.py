@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 NARROWEST = 0.05  # of a column's deviation: steeper lines would lose single precision, on a device or in a browser
-FEWEST = 20  # training rows between two cuts: a cut must not be the mark of one record
+FEWEST = 20  # training rows between two cuts, and beyond the outermost: a cut must not be the mark of one record
+DIGITS = 3  # of a cut, in deviations: quantiles are values of records, which a bundle must not tell to the last digit
 ROWS = 100_000  # that quantiles are taken from, at most
 
 
@@ -65,11 +66,14 @@ def _cuts(values: np.ndarray, most: int) -> list[float]:
     if len(distinct) <= 2:
         return []
     usual = distinct[counts.argmax()]
-    others = values[values != usual] if counts.max() > len(values) / 2 else values
-    pieces = min(most, len(others) // FEWEST)
+    mostly = counts.max() > len(values) / 2
+    others = np.sort(values[values != usual]) if mostly else np.sort(values)
+    pieces = min(most, len(others) // FEWEST - 2)
     if pieces < 1:
         return []
-    at = np.unique(np.append(np.quantile(others, np.linspace(0, 1, pieces + 1)), usual))
+    inner = others[FEWEST - 1 : len(others) - FEWEST + 1]  # the least and the largest values are single records'
+    at = np.quantile(inner, np.linspace(0, 1, pieces + 1))
+    at = np.unique(np.round(np.append(at, usual) if mostly else at, DIGITS))
     kept = [at[0]]
     for cut in at[1:]:
         if cut - kept[-1] >= NARROWEST:
