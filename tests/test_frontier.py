@@ -235,6 +235,11 @@ def test_infeasible_wishes_name_the_nearest_point(front):
         front.choose(max_leakage={"sex": 0.5})
     with pytest.raises(InputError, match="say what you can accept"):
         front.choose()
+    for bound in (55, float("nan"), -0.1, "0.55", None):  # 55 for .55 must not let every point pass
+        with pytest.raises(InputError, match=r"bound on 's'.* between 0 and 1"):
+            front.choose(max_leakage={"s": bound})
+        with pytest.raises(InputError, match=r"bound on 'y'.* between 0 and 1"):
+            front.choose(min_utility={"y": bound})
 
 
 def test_audited_choices_count_by_the_upper_end(parts):

@@ -16,7 +16,7 @@ from tacit.audit.report import AnyCertificate, Report, Result, _p, provenance
 from tacit.audit.stats import Measure
 from tacit.audit.superiority import Superiority, superiority
 from tacit.dataset import Dataset
-from tacit.errors import InputError, RequirementNotMet
+from tacit.errors import InputError, RequirementNotMet, check_number
 from tacit.frontier.points import Point
 from tacit.frontier.reference import Reference
 
@@ -148,9 +148,11 @@ class Frontier:
         """As `choose`, but the point alone; nothing is fitted."""
         most, least = dict(max_leakage or {}), dict(min_utility or {})
         for given, known, word in ((most, self.secrets, "sensitive attribute"), (least, self.targets, "target")):
-            for name in given:
+            for name, bound in given.items():
                 if name not in known:
                     raise InputError(f"no {word} is called {name!r}; there is {', '.join(known)}")
+                # 55 instead of .55, or NaN, would let every point pass
+                check_number(f"the bound on {name!r} (a share, such as .55)", bound, 0, 1)
         if not most and not least:
             raise InputError("say what you can accept: max_leakage={...}, min_utility={...}, or both")
         asked = list(most) or self.secrets
