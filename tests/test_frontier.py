@@ -391,9 +391,24 @@ def test_a_folder_of_another_frontier_is_refused(parts, tmp_path):
         trace(parts, tmp_path, values=[0.2], seeds=1)
     with pytest.raises(InputError, match="other data"):
         trace([*parts[:2], parts[1]], tmp_path, values=[0.1], seeds=1)
-    (tmp_path / "plan.json").write_text("{")
-    with pytest.raises(InputError, match="cannot be read"):
-        trace(parts, tmp_path, values=[0.1], seeds=1)
+    for text, words in (("{", "cannot be read"), ("[]", "no plan of a frontier")):
+        (tmp_path / "plan.json").write_text(text)
+        with pytest.raises(InputError, match=words):
+            trace(parts, tmp_path, values=[0.1], seeds=1)
+    with pytest.raises(InputError, match=r"plan.json cannot be a folder \(File exists\)"):
+        trace(parts, tmp_path / "plan.json", values=[0.1], seeds=1)
+
+
+def test_a_damaged_file_is_named_and_done_anew_once_it_is_deleted(parts, tmp_path):
+    whole = trace(parts, tmp_path, values=[0.1, 0.5], seeds=1).table()
+    for half in ("trained", "audited"):
+        for suffix in (".json", ".safetensors"):
+            path = tmp_path / f"001-{half}{suffix}"
+            path.write_bytes(path.read_bytes()[:40])  # a full disk, a copy that broke off
+            with pytest.raises(InputError, match=rf"001-{half}\.\* cannot be read .*delete 001-{half}\.json"):
+                trace(parts, tmp_path, values=[0.1, 0.5], seeds=1)
+            path.with_suffix(".json").unlink()
+            pd.testing.assert_frame_equal(trace(parts, tmp_path, values=[0.1, 0.5], seeds=1).table(), whole)
 
 
 def test_processes_give_the_same_table(parts, front):

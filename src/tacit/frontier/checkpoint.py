@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from tacit.audit.report import write_whole
@@ -30,7 +31,10 @@ class Folder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be a folder ({error.strerror}); name another") from None
 
     def agree_on(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the plan, or refuse a folder that belongs to another; a resumed run repeats the old one's groups."""
@@ -43,6 +47,8 @@ class Folder:
             earlier: dict[str, Any] = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read ({error}); name another folder") from None
+        if not isinstance(earlier, dict) or "groups" not in earlier:
+            raise InputError(f"{path} is no plan of a frontier; name another folder")
         for key in ours:
             # how points were grouped is kept from the first run: bits may depend on it
             if key != "groups" and earlier.get(key) != ours[key]:
@@ -63,7 +69,13 @@ class Folder:
 
     def read(self, half: str, number: int | str) -> tuple[dict[str, np.ndarray], Any]:
         path = self._json(half, number)
-        return load_file(path.with_suffix(".safetensors")), json.loads(path.read_text())
+        try:
+            return load_file(path.with_suffix(".safetensors")), json.loads(path.read_text())
+        except (OSError, SafetensorError, ValueError) as error:
+            raise InputError(
+                f"{path.with_suffix('')}.* cannot be read ({error}); delete {path.name} and run again: what it holds "
+                f"is done anew"
+            ) from None
 
     def _json(self, half: str, number: int | str) -> Path:
         name = f"{number:03d}" if isinstance(number, int) else number
