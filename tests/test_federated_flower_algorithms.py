@@ -24,7 +24,9 @@ import tacit
 from tacit.baselines import LinearARL, LinearEraser
 from tacit.errors import InputError, TacitWarning
 from tacit.federated import Node, PersonalMinimax, ProtocolError, fit_closed_form, simulate
+from tacit.federated.schema import make_common_encoder
 from tacit.federated.simulation import read_state
+from tacit.federated.sums import sums
 
 pytest.importorskip("flwr")
 import httpx
@@ -282,6 +284,47 @@ def check_that_n3_was_left_out(folder: Path, wire: Wire, words: str) -> None:
     assert log_of(folder)[-1]["nodes"] == ["n1", "n2"]
     without = fit_closed_form(LinearARL(lam=0.3), nodes_of(folder, "n1", "n2"))
     assert np.allclose(f.transform(records(folder)), without.transform(records(folder)), atol=1e-6)
+
+
+def test_the_sums_of_a_word_that_one_record_has_are_not_that_record(tmp_path):
+    """The covariances of such a word with the other columns are that record's own numbers; so are those of a gap."""
+    write_files(tmp_path, ARL)
+    for name, few in zip(NAMES, (1, 7, 9), strict=True):  # at the others more have it, so that it is agreed on
+
+        def mark(t, few=few):
+            first = np.arange(len(t)) < few
+            return t.assign(job=np.where(first, "pilot", t["job"]), flag=first * 1.0, d=t["d"].where(~first))
+
+        alter(tmp_path, name, mark)
+    wire = Wire(tmp_path)
+    strategy = run(tmp_path, wire)
+    (node,) = nodes_of(tmp_path, "n1")
+    encoder = make_common_encoder(*strategy.coordinator.agreed)
+    X = encoder.transform(node.X)
+
+    def read_off(answer):
+        """Per column, the record that would have to be the only one with it."""
+        mean, full = answer.arrays["mean"], np.zeros((X.shape[1], X.shape[1]))
+        full[np.triu_indices(len(full))] = answer.arrays["scatter"]
+        full += np.triu(full, 1).T
+        size = np.sqrt(np.diag(full)[:, None] * len(X) / (len(X) - 1))  # how far it is from the others in this column
+        return mean + full / np.maximum(size, 1e-12)
+
+    def found(answer):
+        return np.isclose(read_off(answer)[:, :3], X[0, :3], atol=1e-6).all(axis=1).sum()
+
+    (sent,) = (m for n, m in wire.answered if (n, m.kind) == ("n1", "sums"))
+    assert found(sums(node, X)) >= 2  # the control: the word, the gap
+    assert found(sent) == 0
+
+
+def test_a_column_of_few_values_does_not_leave(tmp_path):
+    write_files(tmp_path, ARL)
+    alter(tmp_path, "n3", lambda t: t.assign(a=t["a"].where(np.arange(len(t)) < 2)))  # their mean and variance are both
+    wire = Wire(tmp_path)
+    run(tmp_path, wire)
+    assert log_of(tmp_path)[0]["failed"] == {"n3": "InputError: see the node's own log"}
+    assert not any(m.arrays for n, m in wire.answered if n == "n3")
 
 
 @pytest.mark.parametrize("figures", [None, 7, [{}], "nan"])

@@ -29,7 +29,7 @@ from tacit.federated.node import Node
 from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow
 from tacit.federated.schema import make_common_encoder
 from tacit.federated.simulation import simulate
-from tacit.federated.sums import ROLES, merged, sift_sums, sums
+from tacit.federated.sums import ROLES, coarsened, merged, sift_sums, sums
 
 
 def fit_closed_form(
@@ -61,6 +61,8 @@ def fit_closed_form(
 
 class ClosedForm(BaseEstimator):
     """The algorithm behind `fit_closed_form`, for `simulate` and for Flower; parameters as there."""
+
+    leaves = False  # True where sums leave the machine: rare words are then hidden in them (`coarsened`)
 
     def __init__(
         self, estimator: Any, *, fewest: int = 5, categories: Mapping[str, Sequence[str]] | None = None
@@ -167,7 +169,7 @@ class SumsWorker(AgreeingWorker):
 
     def __init__(self, f: ClosedForm, node: Node) -> None:
         super().__init__(clone(f.estimator), node)
-        self.fewest = f.fewest
+        self.fewest, self.leaves = f.fewest, f.leaves
 
     def work(self, message: Message) -> Message:
         """Answer the server."""
@@ -179,7 +181,8 @@ class SumsWorker(AgreeingWorker):
             self.phase = follow(NODE, self.phase, "start")
         self.phase = follow(NODE, self.phase, "train")
         encoder = make_common_encoder(message.facts["agreed"], scaling_of(message.arrays))
-        return sums(self.node, encoder.transform(self._records), self.fewest)
+        X = encoder.transform(self._records)
+        return sums(self.node, coarsened(X, encoder, self.fewest) if self.leaves else X, self.fewest)
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return {}, {"phase": self.phase}

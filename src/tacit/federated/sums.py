@@ -3,6 +3,7 @@
 Per node: the number of records, their mean and covariance, and per class of its labels its size and mean; of columns
 where one value is that of at least half of the node's records, that value and how often (to know columns that hardly
 vary). The mean of a class of one record is that record: classes of fewer than `fewest` records at a node are refused.
+And the covariances of a word that one record has are that record: see `coarsened`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tacit.federated.node import Node, naming
 from tacit.federated.protocol import Message
 from tacit.federated.schema import LARGEST, MOST_RECORDS
 from tacit.labels import encode_labels
+from tacit.tables import ArrayEncoder, TableEncoder
 
 ROLES = ("targets", "sensitive")
 
@@ -48,6 +50,38 @@ def sums(node: Node, X: np.ndarray, fewest: int = 5) -> Message:
                 len(classes), len(moments.mean)
             )
     return Message("sums", str(node.name), 0, {"records": len(X), "classes": known}, arrays)
+
+
+def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, fewest: int) -> np.ndarray:
+    """Encoded records without what fewer than `fewest` of them have: their covariances with it would be these records.
+
+    Records with a rare word (or with one of few gaps) count as having the commonest; a number that all but a few
+    records have in common counts as common to all.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"job": ["cook"] * 5 + ["nurse"] * 6 + ["pilot"]})
+    >>> encoder = TableEncoder().fit(table)
+    >>> coarsened(encoder.transform(table), encoder, 5).sum(axis=0).astype(int).tolist()  # cook, nurse, other, missing
+    [5, 7, 0, 0]
+    """
+    out = X.reshape(len(X), -1).copy()
+    at, numbers = 0, []
+    for column in encoder.columns if isinstance(encoder, TableEncoder) else ():
+        slots = np.arange(at, at + column.width)
+        at += column.width
+        if column.kind != "category":
+            numbers += slots.tolist()
+            continue
+        counts = out[:, slots].sum(axis=0)
+        rare = out[:, slots[counts < fewest]].any(axis=1)
+        out[np.ix_(rare, slots)] = np.eye(len(slots))[counts.argmax()]
+    for j in numbers if isinstance(encoder, TableEncoder) else range(out.shape[1]):
+        values, counts = np.unique(out[:, j], return_counts=True)
+        if len(out) - counts.max() < fewest:
+            out[:, j] = values[counts.argmax()]
+    return out.reshape(X.shape)
 
 
 def sift_sums(answers: Sequence[Message], width: int) -> tuple[list[Message], dict[str, str]]:

@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from tacit.dataset import Dataset
-from tacit.errors import TacitError
+from tacit.errors import InputError, TacitError
 from tacit.federated.flower.algorithms import START, name_of, unpack_algorithm
 from tacit.federated.flower.config import NodeConfig, read_node
 from tacit.federated.flower.records import from_records, to_records
@@ -64,6 +64,8 @@ def answer_request(config: NodeConfig, request: Message) -> Message:
         return _audit(config, request, worker.own_filter(), attack, test)
     arrays = {k: v for k, v in request.arrays.items() if not k.startswith(START)}
     answer = worker.work(Message(request.kind, request.node, request.round, request.facts, arrays))
+    if answer.kind == "description":
+        _check_means(config, answer)
     own = worker.own_filter()
     if own is not None:
         from tacit.release.saving import save
@@ -86,8 +88,19 @@ def _algorithm(config: NodeConfig, request: Message) -> Any:
         _check_start(config, request)
     algorithm = unpack_algorithm(request.facts, request.arrays)
     if hasattr(algorithm, "fewest"):
-        algorithm.fewest = max(algorithm.fewest, config.fewest)
+        algorithm.fewest, algorithm.leaves = max(algorithm.fewest, config.fewest), True
     return algorithm
+
+
+def _check_means(config: NodeConfig, description: Message) -> None:
+    """The mean of one value is that value, and mean and variance of two are both: such do not leave."""
+    numbers = [c["name"] for c in description.facts["columns"] if c["kind"] == "number"]
+    for name, count in zip(numbers, description.arrays["count"], strict=True):
+        if count < config.fewest:
+            raise InputError(
+                f"column {name!r} has {count} values here, whose mean and variance would tell too much of each; at "
+                f"least {config.fewest} are needed: leave the column out at all nodes (drop), or lower fewest"
+            )
 
 
 def _check_start(config: NodeConfig, request: Message) -> None:

@@ -105,7 +105,8 @@ class NodeConfig:
     hold_out : share of the rows (whole units) that take no part in training, for the audit
     state : folder for this node's heads and optimisers
     algorithm : the one this node takes part in. What travels depends on it, so the server alone does not choose it
-    fewest : for the closed forms, the smallest class of this node whose mean may travel
+    fewest : how many values a number column must have for its mean to travel; for the closed forms also the smallest
+        class whose mean may, and how many records must have a word for it to count
     out : for PersonalMinimax, where this node's own filter goes, NAME.tacit
     """
 
