@@ -40,6 +40,7 @@ from tacit.federated.flower.launch import free_port
 from tacit.federated.flower.link import allowed
 from tacit.federated.flower.own_app import ForeignApp, only
 from tacit.federated.flower.records import from_records, to_records
+from tacit.federated.flower.strategy import registered_names
 from tacit.federated.protocol import Message, ProtocolError
 
 MARK = 1234.567890123  # one record has it: it must never travel
@@ -190,8 +191,17 @@ def test_keys_are_readable_by_their_owner_alone_and_kept_when_nodes_are_added(tm
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "server.example" in names.get_values_for_type(x509.DNSName)
     certificate.verify_directly_issued_by(x509.load_pem_x509_certificate((tmp_path / "authority.pem").read_bytes()))
-    with pytest.raises(InputError, match="letters, digits"):
-        make_keys(tmp_path, ["../evil"], [])
+    for name in ("../evil", "..", ".", "", "-rf"):  # ".." is a folder too
+        with pytest.raises(InputError, match="letters, digits"):
+            make_keys(tmp_path, [name], [])
+    assert not (tmp_path / "node.key").exists()
+    allowed_keys = tmp_path / "server" / "allowed"
+    (allowed_keys / "c.pub").write_bytes((allowed_keys / "a.pub").read_bytes())
+    with pytest.raises(InputError, match=r"c.pub is the key of 'a' too"):
+        registered_names(allowed_keys)
+    (allowed_keys / "c.pub").write_text("no key")
+    with pytest.raises(InputError, match="no elliptic-curve key"):
+        registered_names(allowed_keys)
 
 
 def test_only_the_nodes_interface_answers_other_machines():

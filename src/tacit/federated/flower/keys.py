@@ -30,8 +30,11 @@ def make_keys(folder: Path, nodes: Sequence[str], hosts: Sequence[str]) -> None:
     longer let in once the server is started again.
     """
     for name in nodes:
-        if not name or not all(c.isalnum() or c in "-_." for c in name):
-            raise InputError(f"a node's name is of letters, digits, '-', '_' and '.'; found {name!r}")
+        if not name or name[0] in "-." or not all(c.isalnum() or c in "-_." for c in name):
+            raise InputError(
+                f"a node's name is of letters, digits, '-', '_' and '.', and begins with neither '-' nor '.'; found "
+                f"{name!r}"
+            )
     if not nodes:
         raise InputError("name at least one node: --node north --node south")
     folder.mkdir(parents=True, exist_ok=True)

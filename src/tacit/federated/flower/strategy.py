@@ -214,16 +214,23 @@ class CoordinatorStrategy(Strategy):
 
 def registered_names(folder: Path) -> dict[bytes, str]:
     """Public keys (as Flower tells them) -> names, from the folder of allowed keys."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-    names = {}
+    names: dict[bytes, str] = {}
     for path in sorted(folder.glob("*.pub")):
-        key = serialization.load_ssh_public_key(path.read_bytes())
+        try:
+            key = serialization.load_ssh_public_key(path.read_bytes())
+        except (ValueError, UnsupportedAlgorithm):
+            key = None
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise InputError(f"{path} is no elliptic-curve key; make it with: tacit federated keys")
-        names[public_key_to_bytes(key)] = path.stem
+        told = public_key_to_bytes(key)
+        if told in names:
+            raise InputError(f"{path} is the key of {names[told]!r} too; every node has its own: delete one")
+        names[told] = path.stem
     if not names:
         raise InputError(f"{folder} allows no node; add keys with: tacit federated keys")
     return names
