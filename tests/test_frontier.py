@@ -304,6 +304,20 @@ def test_grids_and_layouts():
     assert len(lay_out({"a": StandardScaler()}, [True], 5, "with_mean")) == 1  # no seed, no repetition
 
 
+def test_parts_without_two_classes_do_not_wait_for_the_training(parts):
+    class Untrained(tacit.CodebookFilter):
+        def fit(self, *args, **kwargs):
+            raise AssertionError("trained")
+
+        _learn_many = staticmethod(fit)
+
+    few = parts[1].take((parts[1].sensitive["s"] == parts[1].sensitive["s"].iloc[0]).to_numpy())
+    with pytest.raises(InputError, match="'s' has 1 classes in `attack`"):
+        tacit.frontier(Untrained(4), parts[0], few, parts[2], values=[0.1], seeds=1, jobs=1, limit=False)
+    with pytest.raises(InputError, match="values has none for b; pass them by name: a, b"):
+        lay_out({"a": tacit.EIGAN(), "b": tacit.EIGAN()}, {"a": [0.5]}, 1, None)
+
+
 def test_several_filters_make_one_picture(parts, tmp_path):
     filters = {
         "code": RULE,

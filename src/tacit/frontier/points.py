@@ -59,6 +59,8 @@ def lay_out(filters: Mapping[str, Any], values: Any, seeds: Any, knob: str | Non
                 f"{name} does not say which parameter trades utility for privacy; name it: knob=..., one of "
                 f"{', '.join(sorted(f.get_params()))}"
             )
+        if isinstance(values, Mapping) and name not in values:
+            raise InputError(f"values has none for {name}; pass them by name: {', '.join(filters)}")
         own = values[name] if isinstance(values, Mapping) else values
         has_seed = any(p.split("__")[-1] == "random_state" for p in f.get_params())
         # without a seed the same value gives the same filter

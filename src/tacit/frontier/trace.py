@@ -88,6 +88,7 @@ def frontier(
     check_pair(attack, test)
     if not len(test.y.columns) or not len(test.sensitive.columns):
         raise InputError("a frontier needs at least one target and one sensitive attribute; the data has none")
+    _check_labels(train, attack, test)
     resolve(attackers)  # a wrong name should not wait for the training
     filters = {name: _on_device(f, device) for name, f in name_filters(filter).items()}
     points = lay_out(filters, values, seeds, knob)
@@ -146,6 +147,21 @@ def frontier(
         fitted=fitted,
         _keep=temporary,
     )
+
+
+def _check_labels(train: Any, attack: Dataset, test: Dataset) -> None:
+    """Attackers need two classes to learn from: parts that are too small should not wait for the training."""
+    for side in ("y", "sensitive"):
+        for name in getattr(attack, side).columns:
+            own = getattr(train, side) if isinstance(train, Dataset) else {}
+            if name in own and own[name].nunique() < 2:
+                continue  # a filter says so, and what to do
+            classes, known = getattr(attack, side)[name].nunique(), int(getattr(test, side)[name].notna().sum())
+            if classes < 2 or known < 2:
+                raise InputError(
+                    f"{name!r} has {classes} classes in `attack` and {known} known labels in `test`; attackers need "
+                    f"two classes and two rows: use larger parts"
+                )
 
 
 def _run(what: str, work: list[Any], weights: list[int], jobs: int, say: Callable[[str, int, int], None]) -> list[Any]:
