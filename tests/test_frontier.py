@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -423,6 +424,20 @@ def test_a_damaged_file_is_named_and_done_anew_once_it_is_deleted(parts, tmp_pat
                 trace(parts, tmp_path, values=[0.1, 0.5], seeds=1)
             path.with_suffix(".json").unlink()
             pd.testing.assert_frame_equal(trace(parts, tmp_path, values=[0.1, 0.5], seeds=1).table(), whole)
+
+
+def test_without_a_checkpoint_the_folder_goes_with_its_frontier_and_nobody_is_warned(parts):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        front = trace(parts, values=[0.1], seeds=1)
+        path, part = Path(front._keep.name), front.only(*front.filters)
+        del front
+        gc.collect()
+        assert path.exists()  # a part of it can still be built
+        del part
+        gc.collect()
+    assert not path.exists()
+    assert not [w for w in caught if issubclass(w.category, ResourceWarning)]
 
 
 def test_processes_give_the_same_table(parts, front):

@@ -10,6 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -80,6 +83,14 @@ class Folder:
     def _json(self, half: str, number: int | str) -> Path:
         name = f"{number:03d}" if isinstance(number, int) else number
         return self.path / f"{name}-{half}.json"
+
+
+class Scratch:
+    """A folder that is gone with the last who holds this: Python's own would warn of it, at the end of every run."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="tacit-frontier-")
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
 
 def data_identity(*parts: Dataset) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from tacit.audit.released import check_pair
 from tacit.dataset import Dataset
 from tacit.errors import InputError, TacitWarning, check_number
 from tacit.frontier.attacking import MOST_ROWS, audit_point, read_certificate, read_result
-from tacit.frontier.checkpoint import Folder, data_identity
+from tacit.frontier.checkpoint import Folder, Scratch, data_identity
 from tacit.frontier.curve import Frontier, Traced
 from tacit.frontier.fitting import restore, train_group
 from tacit.frontier.points import GAMES_ON_CPU, GAMES_ON_GPU, Point, groups, lay_out, name_filters
@@ -95,7 +94,7 @@ def frontier(
     on_gpu = any(_device_of(f) == "cuda" for f in filters.values())
     jobs = jobs or os.cpu_count() or 1
     together = groups(filters, points, GAMES_ON_GPU if on_gpu else GAMES_ON_CPU)
-    temporary = tempfile.TemporaryDirectory(prefix="tacit-frontier-") if checkpoint is None else None
+    temporary = Scratch() if checkpoint is None else None
     folder = Folder(temporary.name if temporary else str(checkpoint))
     rows: Dataset | StreamedTable
     if isinstance(train, Dataset):
