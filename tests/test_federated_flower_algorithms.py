@@ -26,6 +26,7 @@ from tacit.errors import InputError, TacitWarning
 from tacit.federated import Node, PersonalMinimax, ProtocolError, fit_closed_form, simulate
 from tacit.federated.schema import make_common_encoder
 from tacit.federated.simulation import read_state
+from tacit.federated.start import tell_start
 from tacit.federated.sums import sums
 
 pytest.importorskip("flwr")
@@ -34,7 +35,7 @@ from flwr.app import RecordDict
 
 from tacit.federated.flower import strategy as strategies
 from tacit.federated.flower.algorithms import algorithm_of
-from tacit.federated.flower.client_app import train
+from tacit.federated.flower.client_app import answer_request, train
 from tacit.federated.flower.config import NodeConfig, PublicConfig, ServerConfig, read_node, read_server
 from tacit.federated.flower.own_app import patiently
 from tacit.federated.flower.records import from_records, to_records
@@ -563,6 +564,13 @@ def test_a_node_takes_no_second_common_filter(tmp_path):
     write_files(tmp_path, PERSONAL)
     run(tmp_path)
     run(tmp_path)  # another federation with the same one
+    config, began = read_node(tmp_path / "n1.toml"), []
+    start = tell_start(read_server(tmp_path / "server.toml").public.start())
+    for i in range(2):  # near the first, and never the same: the differences would be new projections of the records
+        weight = start[1]["weight"] * (1 + 1e-6 * np.random.default_rng(i).normal(size=start[1]["weight"].shape))
+        facts = json.loads(json.dumps({"settings": PERSONAL, "start": start[0], "federation": str(i)}))
+        began.append(answer_request(config, Message("begin", "n1", -1, facts, {"start/weight": weight})))
+    assert np.array_equal(began[0].arrays["samples"], began[1].arrays["samples"])
     text = (tmp_path / "server.toml").read_text()
     (tmp_path / "server.toml").write_text(text.replace("n_components = 3", "n_components = 2"))
     wire = Wire(tmp_path)

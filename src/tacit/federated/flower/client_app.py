@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,8 @@ def _algorithm(config: NodeConfig, request: Message) -> Any:
             f"the server asks for {name}, this node takes part in {config.algorithm} alone; if {name} is meant, and "
             f"what travels with it may leave this node, set algorithm = {name!r} in this node's file"
         )
-    if "start" in request.facts:
-        _check_start(config, request)
-    algorithm = unpack_algorithm(request.facts, request.arrays)
+    arrays = _kept_start(config, request) if "start" in request.facts else request.arrays
+    algorithm = unpack_algorithm(request.facts, arrays)
     if hasattr(algorithm, "fewest"):
         algorithm.fewest, algorithm.leaves = max(algorithm.fewest, config.fewest), True
     return algorithm
@@ -103,13 +103,16 @@ def _check_means(config: NodeConfig, description: Message) -> None:
             )
 
 
-def _check_start(config: NodeConfig, request: Message) -> None:
-    """Take one common filter and no second: samples under many filters together tell the records."""
+def _kept_start(config: NodeConfig, request: Message) -> Mapping[str, np.ndarray]:
+    """One common filter and no second, to the bit: samples under two tell more, however near the two are.
+
+    Fitted again on another machine the last digits differ; then the first one is used.
+    """
     path = config.state / "start.safetensors"
     mine = {k: v for k, v in request.arrays.items() if k.startswith(START)}
     if not path.exists():
         write_state(path, {"start": (mine, {"start": request.facts["start"]})}, "start")
-        return
+        return mine
     arrays, facts = read_state(path, "start")["start"]
     alike = facts["start"] == request.facts["start"] and set(arrays) == set(mine)
     if not (alike and all(arrays[k].shape == mine[k].shape and np.allclose(arrays[k], mine[k]) for k in mine)):
@@ -117,6 +120,7 @@ def _check_start(config: NodeConfig, request: Message) -> None:
             f"the server gives another common filter than before, and samples under both tell more of the records than "
             f"those under one; if this is meant, delete {path}"
         )
+    return arrays
 
 
 def _audit(config: NodeConfig, request: Message, release: Any, attack: Dataset | None, test: Dataset | None) -> Message:
