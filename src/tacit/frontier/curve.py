@@ -52,7 +52,7 @@ class Frontier:
     ----------
     traced : one entry per filter, value and seed
     candidates : how many points share the error of intervals and certificates
-    level : confidence of all statements of the curve together
+    level : confidence of all certificates of the curve together; of all intervals of utility; of all of leakage
     reference : the label-only release and the estimated limit
     """
 

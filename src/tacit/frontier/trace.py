@@ -64,7 +64,7 @@ def frontier(
     checkpoint : folder that keeps finished points; the same call goes on after a kill. None keeps nothing
     device : for filters that have a ``device``; "auto" leaves theirs
     jobs : processes; all cores by default (a GPU trains in one)
-    level : confidence of all statements of the curve together
+    level : confidence of all certificates of the curve together; of all intervals of utility; of all of leakage
     limit : estimate the best that any release could do (None: where that takes seconds)
     tell : called with (what, done, of how many), to show progress
 

@@ -66,8 +66,9 @@ def summary(front: Any) -> list[str]:
             floor = front.reference.label_only_utility[u].value
             lines.append(f"label-only: {u} {_p(floor)}, {s} {_p(front.reference.label_only[s].value)}")
     lines.append(
-        f"leakage: balanced accuracy of fresh attackers ({front.attackers}; codes are counted). Intervals and "
-        f"certificates hold for all {front.candidates} points together ({level}); hypervolume: bootstrap over "
+        f"leakage: balanced accuracy of fresh attackers ({front.attackers}; codes are counted). Certificates "
+        f"hold for all {front.candidates} points together ({level}); so do intervals of utility, and those of leakage, "
+        f"each kind by itself; hypervolume: bootstrap over "
         f"{'units' if front.test.units is not None else 'rows'} of test"
     )
     if front.reference.note:
