@@ -185,6 +185,8 @@ def test_keys_are_readable_by_their_owner_alone_and_kept_when_nodes_are_added(tm
     assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in secrets)
     before = [p.read_bytes() for p in secrets]
     make_keys(tmp_path, ["b"], ["server.example"])
+    with pytest.raises(InputError, match=r"server.pem does not speak for other.example; delete it"):
+        make_keys(tmp_path, ["b"], ["server.example", "other.example", "127.0.0.1"])
     assert [p.read_bytes() for p in secrets] == before
     assert sorted(p.name for p in (tmp_path / "server" / "allowed").iterdir()) == ["a.pub", "b.pub"]
     certificate = x509.load_pem_x509_certificate((tmp_path / "server" / "server.pem").read_bytes())
@@ -272,12 +274,19 @@ def test_configuration_says_what_is_wrong(tmp_path):
         (good.replace("deadline", "deadlin"), "no setting 'deadlin'"),
         ("keys = [", "is no TOML"),
         ("min_nodes = 2", "says nothing of 'keys'"),
+        ('keys = "keys/server"\naudit = "no"', "audit must be true or false; found 'no'"),
+        ("keys = 5", "keys must be a path in quotes; found 5"),
+        ('keys = "keys/server"\ntraining = 5', "training must be a section of settings"),
+        ('keys = "keys/server"\ndeadline = true', "deadline must be a number; found True"),
     ):
         (tmp_path / "bad.toml").write_text(change)
         with pytest.raises(InputError, match=words):
             read_server(tmp_path / "bad.toml")
     with pytest.raises(InputError, match="no file"):
         read_node(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text((tmp_path / "n1.toml").read_text() + "\ndrop = [1]\n")
+    with pytest.raises(InputError, match=r"drop must be a name in quotes, or a list of names; found \[1\]"):
+        read_node(tmp_path / "bad.toml")
 
 
 def test_a_lost_answer_is_sent_again_and_nothing_is_trained_twice(tmp_path):

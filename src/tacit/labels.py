@@ -115,7 +115,7 @@ def encode_labels(
             )
         known = _sorted_classes(column) if classes is None else classes[i]
         if classes is None and len(known) < min_classes:
-            shown = f"only {known[0]!r}" if len(known) else "no value at all"
+            shown = f"only {str(known[0])!r}" if len(known) else "no value at all"
             raise InputError(
                 f"{what} column {str(name)!r} has one class ({shown}); at least {min_classes} classes are needed, "
                 f"so leave the column out or pass rows of another class"

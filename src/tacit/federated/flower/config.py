@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -185,11 +185,29 @@ def _read(path: Path, kind: type, more: Mapping[str, Any] | None = None) -> Any:
     return _build(found, path, kind)
 
 
+KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("text in quotes", lambda v: isinstance(v, str)),
+    "Path": ("a path in quotes", lambda v: isinstance(v, str)),
+    "bool": ("true or false", lambda v: isinstance(v, bool)),
+    "int": ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
+    "float": ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
+    "tuple": (
+        "a name in quotes, or a list of names",
+        lambda v: isinstance(v, str) or (isinstance(v, list) and all(isinstance(c, str) for c in v)),
+    ),
+    "Mapping": ("a section of settings, written [training]", lambda v: isinstance(v, dict)),
+    "PublicConfig": ("a section of settings, written [public]", lambda v: isinstance(v, dict)),
+}
+
+
 def _build(found: Mapping[str, Any], path: Path, kind: type) -> Any:
     known = {f.name: f for f in fields(kind)}
-    for name in found:
+    for name, value in found.items():
         if name not in known:
             raise InputError(f"{path} has no setting {name!r}; it has {', '.join(known)}")
+        expected, fits = KINDS[str(known[name].type).split(" |")[0].split("[")[0]]
+        if not fits(value):
+            raise InputError(f"{path}: {name} must be {expected}; found {value!r}")
     values: dict[str, Any] = {}
     for name, f in known.items():
         if name in found:

@@ -43,6 +43,11 @@ def make_keys(folder: Path, nodes: Sequence[str], hosts: Sequence[str]) -> None:
     server.mkdir(exist_ok=True)
     if not (server / "server.pem").exists():
         _server(server, key, certificate, hosts)
+    elif missing := [h for h in hosts if h not in _speaks_for(server / "server.pem")]:
+        raise InputError(
+            f"{server / 'server.pem'} does not speak for {', '.join(missing)}; delete it and server.key, and run this "
+            f"again with every --host (nodes' keys stay as they are)"
+        )
     (server / "authority.pem").write_bytes(certificate.public_bytes(PEM))
     (server / "allowed").mkdir(exist_ok=True)
     for name in nodes:
@@ -99,6 +104,13 @@ def _server(
     )
     write_secret(folder / "server.key", key.private_bytes(PEM, PLAIN, NO_PASSWORD))
     (folder / "server.pem").write_bytes(certificate.public_bytes(PEM))
+
+
+def _speaks_for(path: Path) -> list[str]:
+    names = x509.load_pem_x509_certificate(path.read_bytes()).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    return [str(name.value) for name in names.value]
 
 
 def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
