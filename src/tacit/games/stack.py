@@ -20,6 +20,8 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from tacit.errors import InputError, TacitWarning
 
+CACHED = 32  # games: a larger stack leaves a CPU's caches, and its pages are mapped anew at every step
+
 
 class Stack:
     """G networks made by one factory, each from its own seed.
@@ -85,7 +87,7 @@ def can_stack(module: nn.Module) -> bool:
 
 
 def games_that_fit(nets: Sequence[nn.Module], inputs: Sequence[Tensor], batch_size: int, device: torch.device) -> int:
-    """How many games of these networks half of the free memory holds, roughly; at least one.
+    """How many games of these networks half of the free memory holds, roughly; at least one, on a CPU at most `CACHED`.
 
     A parameter is there six times (itself, its gradient, Adam's two moments, two copies on the way), an activation
     four times. `inputs` are one or two records for each network.
@@ -108,7 +110,8 @@ def games_that_fit(nets: Sequence[nn.Module], inputs: Sequence[Tensor], batch_si
         free = torch.cuda.mem_get_info(device)[0]
     else:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(1, int(free / 2 / (4 * (6 * parameters + 4 * batch_size * activations))))
+    fitting = max(1, int(free / 2 / (4 * (6 * parameters + 4 * batch_size * activations))))
+    return fitting if device.type == "cuda" else min(fitting, CACHED)
 
 
 class Batches:
