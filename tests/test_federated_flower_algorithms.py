@@ -685,7 +685,7 @@ def test_personal_filters_between_processes(processes, tmp_path):
 
 @pytest.mark.slow
 def test_personal_filters_between_processes_with_a_node_that_dies_and_comes_back(processes, tmp_path):
-    write_files(tmp_path, PERSONAL | {"order": "parallel", "rounds": 3}, min_nodes=3, deadline=45)
+    write_files(tmp_path, PERSONAL | {"order": "parallel", "rounds": 4}, min_nodes=3, deadline=75)
     nodes = deploy(processes)
 
     def answered() -> bool:
@@ -697,7 +697,8 @@ def test_personal_filters_between_processes_with_a_node_that_dies_and_comes_back
     processes.start("node", "n3.toml", log="n3.log")
     processes.until(lambda: (tmp_path / "out" / "common.rounds.json").exists())
     used = [line["round"] for line in log_of(tmp_path) if "n3" in line["nodes"] and line["round"] >= 0]
-    assert {0, 2} <= set(used)
+    assert used[0] == 0
+    assert used[-1] >= 2, used  # the server takes the dead node for a living one for about a minute: a round or two
     d = nodes_of(tmp_path, "n3")[0]
     worker = algorithm_of(PERSONAL, read_server(tmp_path / "server.toml").public.start()).worker(d)
     worker.restore(*read_state(state_of(tmp_path, "n3"), worker.digest())["worker"])
