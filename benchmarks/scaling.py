@@ -1,6 +1,6 @@
 """Time and memory against rows, columns, codes and heads, with fitted exponents.
 
-    python benchmarks/scaling.py [--most-rows 5000000] [--only rows]
+    python benchmarks/scaling.py [--most 5000000] [--only rows]
 
 Synthetic data: the target follows a few columns, the secrets follow others. Each measurement is a process of its
 own: seconds of the processor for the fit alone, peak memory less that before the data were made. EIGAN plays one
@@ -76,7 +76,7 @@ def measure(method: str, rows: int, columns: int, codes: int, heads: int) -> dic
 
 def main() -> None:
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--most-rows", type=int, default=5_000_000)
+    arguments.add_argument("--most", type=int, default=5_000_000)
     arguments.add_argument("--only", default="")
     arguments.add_argument("--method", default="")
     arguments.add_argument("--measure", default=None)
@@ -95,7 +95,7 @@ def main() -> None:
                 continue
             points: list[dict] = []
             for size in sizes:
-                if sweep == "rows" and size > chosen.most_rows:
+                if size > chosen.most:
                     continue
                 settings = {"method": method, **BASE, sweep: size}
                 command = [sys.executable, __file__, "--measure", json.dumps(settings)]
