@@ -36,16 +36,12 @@ class Aggregator(Rounds):
     def n_rounds(self) -> int:
         return self.f.rounds
 
-    def requests(self, available: Sequence[str] | None = None) -> list[Message]:
-        available = self.names if available is None else list(available)
-        if self.phase == "recruiting":
-            self.phase = follow(SERVER, self.phase, "describe")
-            self._sent = [Message("begin", n) for n in available]
-            return self._sent
-        self.phase = follow(SERVER, self.phase, "open")
-        self._sent = [self._improve(n) for n in self._asked if n in available]
-        self._sent += [Message("begin", n, self.round) for n in available if n not in self.members]
-        return self._sent
+    def _recruit(self, nodes: Sequence[str], round_: int = -1) -> list[Message]:
+        return [Message("begin", n, round_) for n in nodes]
+
+    def _open(self, available: Sequence[str]) -> list[Message]:
+        late = [n for n in available if n not in self.members]
+        return [self._improve(n) for n in self._asked if n in available] + self._recruit(late, self.round)
 
     @property
     def _asked(self) -> list[str]:

@@ -42,6 +42,22 @@ class Rounds:
     def finished(self) -> bool:
         return self.phase == "finished"
 
+    def requests(self, available: Sequence[str] | None = None) -> list[Message]:
+        """What to send now. `available` are the nodes that can be reached, all by default."""
+        available = self.names if available is None else list(available)
+        begun = self.phase != "recruiting"
+        self.phase = follow(SERVER, self.phase, "open" if begun else "describe")
+        self._sent = self._open(available) if begun else self._recruit(available)
+        return self._sent
+
+    def _recruit(self, nodes: Sequence[str], round_: int = -1) -> list[Message]:
+        """What a node is asked first."""
+        raise NotImplementedError
+
+    def _open(self, available: Sequence[str]) -> list[Message]:
+        """The messages of a round."""
+        raise NotImplementedError
+
     def _line(self, round_: int, answers: Sequence[Message], failures: Mapping[str, str] | None) -> dict[str, Any]:
         """A new line of the log."""
         line: dict[str, Any] = {"round": round_, "nodes": [], "rejected": {}, "failed": dict(failures or {})}
@@ -74,7 +90,7 @@ class AgreeingCoordinator(Rounds):
         super().__init__(names, min_nodes)
         self.agreed: tuple[dict[str, Any], dict[str, np.ndarray]] = ({}, {})
 
-    def _describe(self, nodes: Sequence[str], round_: int = -1) -> list[Message]:
+    def _recruit(self, nodes: Sequence[str], round_: int = -1) -> list[Message]:
         fixed = None if self.categories is None else {k: list(v) for k, v in self.categories.items()}
         return [Message("describe", n, round_, {"categories": fixed}) for n in nodes]
 

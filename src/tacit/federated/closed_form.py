@@ -120,17 +120,10 @@ class SumsCoordinator(AgreeingCoordinator):
         self.f, self.categories = f, f.categories
         self.sums: list[Message] = []
 
-    def requests(self, available: Sequence[str] | None = None) -> list[Message]:
-        """What to send now; nodes that turn up after the scaling was agreed are too late."""
-        available = self.names if available is None else list(available)
-        if self.phase == "recruiting":
-            self.phase = follow(SERVER, self.phase, "describe")
-            self._sent = self._describe(available)
-        else:
-            self.phase = follow(SERVER, self.phase, "open")
-            told, scaling = self._agreement()
-            self._sent = [Message("sum", n, self.round, told, scaling) for n in available if n in self.members]
-        return self._sent
+    def _open(self, available: Sequence[str]) -> list[Message]:
+        """Nodes that turn up after the scaling was agreed are too late."""
+        told, scaling = self._agreement()
+        return [Message("sum", n, self.round, told, scaling) for n in available if n in self.members]
 
     def receive(self, answers: Sequence[Message], failures: Mapping[str, str] | None = None) -> None:
         if self.phase == "agreeing":

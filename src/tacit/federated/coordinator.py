@@ -43,20 +43,12 @@ class EiganCoordinator(AgreeingCoordinator):
         per_epoch = max(n // min(choose_batch_size(self.f.batch_size, n), n) for n in self.members.values())
         return math.ceil(self.f.epochs * max(1, per_epoch) / self.f.sync_every)
 
-    def requests(self, available: Sequence[str] | None = None) -> list[Message]:
-        """What to send now. `available` are the nodes that can be reached (all by default); one that turned up
-        after the start is asked for its columns first, and trains from the next round on."""
-        available = self.names if available is None else list(available)
-        if self.phase == "recruiting":
-            self.phase = follow(SERVER, self.phase, "describe")
-            self._sent = self._describe(available)
-        else:
-            self.phase = follow(SERVER, self.phase, "open")
-            rng = np.random.default_rng((self.seed, self.round, DOWN))
-            some = pack(self.current, choose_indices(self.current, self.f.share, rng))
-            self._sent = [self._train(n, some) for n in available if n in self.members]
-            self._sent += self._describe([n for n in available if n not in self.members], self.round)
-        return self._sent
+    def _open(self, available: Sequence[str]) -> list[Message]:
+        """A node that turned up after the start is asked for its columns first, and trains from the next round on."""
+        rng = np.random.default_rng((self.seed, self.round, DOWN))
+        some = pack(self.current, choose_indices(self.current, self.f.share, rng))
+        late = [n for n in available if n not in self.members]
+        return [self._train(n, some) for n in available if n in self.members] + self._recruit(late, self.round)
 
     def _train(self, node: str, some: Arrays) -> Message:
         facts = {"count": self.f.sync_every, "unit": self.f.sync_unit}

@@ -116,7 +116,7 @@ class EIGAN(Filter):
         first = filters[0]
         for f in filters:
             f._check_parameters()
-        if len(filters) > 1 and not can_stack(encoder_maker(first, problems[0])()):
+        if len(filters) > 1 and not can_stack((first.encoder or one_hidden)(problems[0].n_in, first.n_components)):
             for f, problem in zip(filters, problems, strict=True):
                 f._learn(problem)
             return
