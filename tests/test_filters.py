@@ -225,6 +225,9 @@ def test_numbers_are_cut_where_rows_are():
     assert columns.count(0) == 8
     assert 4 <= columns.count(1) <= 8  # between 1 and 5, though nineteen of twenty values are 0
     assert (1 / pieces.slope[pieces.slope > 0]).min() >= 0.049  # no steeper than single precision bears
+    crowded = cut_into_pieces(rng.lognormal(0, 2, (2000, 1)) / 10, 16).slope  # most values lie close together
+    assert len(crowded)
+    assert (1 / crowded).min() >= 0.049
     there = pieces(torch.from_numpy(X).float())[:, 4:]
     assert there.min() == 0
     assert there.max() == 1
