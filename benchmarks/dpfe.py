@@ -29,6 +29,7 @@ import torch
 from joblib import Parallel, delayed
 
 import tacit
+from tacit.audit.floor import labels_alone
 from tacit.audit.likeness import reconstruction
 from tacit.audit.measures import mean_measure
 from tacit.audit.noise_curve import noise_curve
@@ -110,7 +111,7 @@ def one_seed(name, seed, train, attack, test, chosen) -> dict[str, dict[str, obj
             told = ", ".join(f"{k} {p[k]:.3f}" for k in ("ratio", "accuracy", *PRIVACY, "identified"))
             print(f"   {model}: {told} ({p['attacker']})", flush=True)
         found[model] = {"seconds": seconds, "curve": curve.to_dict("records"), "filter": f}
-    found["original"] = original(found["Simple"]["filter"], test)
+    found["original"] = original(found["Simple"]["filter"], attack, test)
     print(f"   original network: accuracy {found['original']['accuracy']}", flush=True)
     for measure in PRIVACY:
         verdict = superiority(*(points(found[m]["curve"], measure) for m in ("DPFE", "Simple")))
@@ -133,14 +134,19 @@ def fitted(name, seed, train, chosen, **more) -> tacit.DPFE:
     return f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
 
 
-def original(f, test) -> dict[str, float]:
-    """The network before it was cut and given a small code."""
-    logits = output_in_chunks(f.network_, f.encoder_.transform(np.asarray(test.X, dtype=float)))
-    places = np.cumsum([len(c) for c in f.classes_])[:-1]
-    guesses = [c[p.argmax(axis=1)] for c, p in zip(f.classes_, np.split(logits, places, axis=1), strict=True)]
-    right = np.mean([g == test.y[t].to_numpy() for g, t in zip(guesses, test.y, strict=True)], axis=0)
+def original(f, attack, test) -> dict[str, object]:
+    """The network before it was cut and given a small code: its accuracy, and what its answers alone keep and leak."""
+    answers = {}
+    for part, data in (("attack", attack), ("test", test)):
+        logits = output_in_chunks(f.network_, f.encoder_.transform(np.asarray(data.X, dtype=float)))
+        places = np.cumsum([len(c) for c in f.classes_])[:-1]
+        answers[part] = np.column_stack([p.argmax(axis=1) for p in np.split(logits, places, axis=1)])
+    told = zip(f.classes_, answers["test"].T, test.y, strict=True)
+    right = np.mean([classes[g] == test.y[t].to_numpy() for classes, g, t in told], axis=0)
     of = mean_measure(right, float("nan"), test.units_of(), 0.95)
-    return {"accuracy": of.value, "accuracy_low": of.low, "accuracy_high": of.high}
+    kept, leaked = labels_alone(answers["attack"].astype(float), attack, answers["test"].astype(float), test)
+    plain = {name: [r.value, r.low, r.high, r.guessing] for name, r in (kept | leaked).items()}
+    return {"accuracy": of.value, "accuracy_low": of.low, "accuracy_high": of.high, "label_only": plain}
 
 
 def verdicts(seeds) -> dict[str, dict[str, object]]:

@@ -25,12 +25,14 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 import tacit
+from tacit.audit.floor import labels_alone
 from tacit.audit.likeness import similarity
-from tacit.audit.stats import Measure, accuracy
+from tacit.audit.stats import Measure, accuracy, balanced_accuracy
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
 from tacit.datasets import face_embedding
 from tacit.datasets.faces import winners
@@ -265,12 +267,36 @@ def identity(faces: Faces, f: tacit.TaskMask) -> None:
         for what, Z in shown.items():
             guess = fresh_network(Z[half], y[half], [Z[~half]], 40, faces.device, augment=False)[0]
             found = accuracy(y[~half], guess)
+            balanced = balanced_accuracy(y[~half], guess, int(y.max()) + 1)
             print(
                 f"{name}, {what:10s} identity {found.value:.3f} [{found.low:.3f}, {found.high:.3f}] "
-                f"(guessing {found.guessing:.3f})",
+                f"(guessing {found.guessing:.3f}), balanced {balanced.value:.3f} (guessing {balanced.guessing:.3f})",
                 flush=True,
             )
-            faces.note(f"{name}, {what}", {"identity": found._asdict()})
+            faces.note(f"{name}, {what}", {"identity": found._asdict(), "balanced": balanced._asdict()})
+    labels = task_labels(faces, third[0], cmu.X[third[1].rows], orl)
+    for name, predicted in labels.items():
+        rows = third[1].rows if name == "cmu_faces" else np.arange(len(predicted))
+        leaked = label_leak(predicted, who[name][1][rows])
+        print(f"{name}, label-only: identity {leaked.value:.3f} balanced (guessing {leaked.guessing:.3f})", flush=True)
+        faces.note(f"{name}, label-only", {"balanced": leaked._asdict()})
+
+
+def task_labels(faces: Faces, train: tacit.Dataset, cmu: np.ndarray, orl: np.ndarray) -> dict[str, np.ndarray]:
+    """The task's answer alone, by networks that learned from original images of other rows."""
+    worn = np.unique(train.y["sunglasses"], return_inverse=True)[1]
+    shades = fresh_network(train.X, worn, [cmu], 40, faces.device, augment=False)[0]
+    emotion = fresh_network(faces.train.X, faces.y[0], [orl], faces.options.cnn_epochs, faces.device)[0]
+    return {"cmu_faces": shades, "orl_faces": emotion}
+
+
+def label_leak(labels: np.ndarray, person: np.ndarray) -> Measure:
+    """Who it is, balanced, by counting labels on half of the images; the same halves as for the networks."""
+    half = np.random.default_rng(0).permutation(len(labels)) < len(labels) // 2
+    who = [pd.DataFrame({"person": person[h]}) for h in (half, ~half)]
+    parts = [tacit.Dataset(labels[h, None].astype(float), y, y) for h, y in zip((half, ~half), who, strict=True)]
+    leaked = labels_alone(parts[0].X, parts[0], parts[1].X, parts[1])[1]["person"]
+    return Measure(leaked.value, leaked.low, leaked.high, leaked.guessing)
 
 
 def draw(path: str, faces: Faces, f: tacit.TaskMask, sigma: float) -> None:

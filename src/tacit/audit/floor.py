@@ -53,10 +53,7 @@ def measure_floor(bench: Bench, attack: Dataset, test: Dataset, limit: bool | No
         warnings.simplefilter("ignore")
         folds = 5 if np.size(own.X) <= WIDE else 3
         label = LabelOnly(n_folds=folds, random_state=bench.seed).fit(own.X, own.y, units=own.units_of())
-    counting = Bench({"counting": lambda n, m, s: Counting()}, bench.level, bench.seed)
-    rows = label.release_training_rows(), own, label.transform(test.X), test
-    utility = counting.run(*rows, "y", "accuracy")
-    leakage = counting.run(*rows, "sensitive", "balanced_accuracy")
+    utility, leakage = labels_alone(label.release_training_rows(), own, label.transform(test.X), test, bench)
     if limit is False or len(own.y.columns) != 1:
         return Floor(utility, leakage, {}, None)
     if alien := [c for side in ("y", "sensitive") for c in _only_in_test(getattr(own, side), getattr(test, side))]:
@@ -67,6 +64,19 @@ def measure_floor(bench: Bench, attack: Dataset, test: Dataset, limit: bool | No
     if limit is None and X.size * sum(map(len, secrets.classes)) > MOST_FOR_LIMIT:
         return Floor(utility, leakage, {}, "the limit curve was not estimated: it takes minutes here; limit=True does")
     return Floor(utility, leakage, _curves(bench, label, X, secrets, own, test), None)
+
+
+def labels_alone(
+    own_labels: np.ndarray, own: Dataset, test_labels: np.ndarray, test: Dataset, bench: Bench | None = None
+) -> tuple[dict[str, Result], dict[str, Result]]:
+    """What predicted labels (one column per target) keep and leak by themselves, read by counting.
+
+    They must come from a model that has seen neither these rows nor, for `own`, their labels.
+    """
+    level, seed = (bench.level, bench.seed) if bench else (0.95, 0)
+    counting = Bench({"counting": lambda n, m, s: Counting()}, level, seed)
+    rows = own_labels, own, test_labels, test
+    return counting.run(*rows, "y", "accuracy"), counting.run(*rows, "sensitive", "balanced_accuracy")
 
 
 def _only_in_test(own: pd.DataFrame, test: pd.DataFrame) -> list[str]:

@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from tacit.audit.attackers import resolve
 from tacit.audit.bench import Bench, Contest, Outcome
 from tacit.audit.measures import calibrate, log_rank, mean_measure, rank_statement
-from tacit.audit.stats import Measure, accuracy
+from tacit.audit.stats import Measure, accuracy, balanced_accuracy
 from tacit.dataset import Dataset
 from tacit.errors import InputError, check_number
 from tacit.labels import MISSING, encode_labels
@@ -52,8 +52,9 @@ def noise_curve(
     Returns
     -------
     One row per ratio: ``ratio``, ``attacker``, and for each of ``accuracy`` (mean over the targets), ``log_rank``,
-    ``rank_mean``, ``rank_of_90`` (nine in ten have at least this rank), ``nn_error`` and ``identified``
-    (the chosen attacker's accuracy) a value, ``_low``, ``_high`` and ``_guessing``; and every target's own accuracy.
+    ``rank_mean``, ``rank_of_90`` (nine in ten have at least this rank), ``nn_error``, ``identified`` (the chosen
+    attacker's accuracy) and ``identified_balanced`` (the mean of its recalls) a value, ``_low``, ``_high`` and
+    ``_guessing``; and every target's own accuracy.
     """
     check_number("draws", draws, 1, whole=True)
     if test.sensitive.shape[1] != 1:
@@ -120,6 +121,11 @@ def _hidden(bench: Bench, contest: Contest, level: float) -> dict[str, Any]:
         **_named("rank_of_90", rank_statement(ranks.ranks, 0.1, ranks.n_classes, contest.ut, level)),
         **_named("nn_error", error),
         **_named("identified", accuracy(contest.yt, p.argmax(axis=1), contest.ut, level)),
+        # the answer that serves the mean of recalls divides by how common a class is
+        **_named(
+            "identified_balanced",
+            balanced_accuracy(contest.yt, (p / outcome.prior).argmax(axis=1), contest.n_classes, contest.ut, level),
+        ),
     }
 
 
