@@ -1,0 +1,40 @@
+"""Windows, fresh networks and intervals that the experiments share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tacit
+from tacit.audit.stats import Measure, accuracy
+from tacit.dataset import Dataset
+from tacit.nets.classifier import NetworkClassifier
+from tacit.nets.windows import wide_classifier
+
+RATE = 50  # samples a second
+
+
+def some_windows(s: dict[str, Any], split: str, signals: str = "magnitude") -> tuple[Dataset, Dataset]:
+    """At most `windows` of the training part and half as many of the test part, at random."""
+    data = tacit.load_dataset("motionsense", split=split, signals=signals, sensitive="identity", stride=s["stride"])
+    rng = np.random.default_rng(0)
+    train, test = data.split("official")
+    return tuple(
+        d.take(np.sort(rng.permutation(len(d))[:n])) for d, n in ((train, s["windows"]), (test, s["windows"] // 2))
+    )  # type: ignore[return-value]
+
+
+def network(X: np.ndarray, labels: Any, epochs: int, make: Any = wide_classifier) -> Callable[[np.ndarray], np.ndarray]:
+    """A fresh, class-balanced network as a function from windows to answers."""
+    classes, codes = np.unique(np.asarray(labels), return_inverse=True)
+    net = NetworkClassifier(make, epochs, 128, 3e-3, seed=0).fit(X, codes, len(classes))
+    return lambda Z: classes[net.predict_proba(Z).argmax(1)]
+
+
+def measured(truth: Any, guess: Any, units: Any) -> list[float]:
+    """Accuracy with its interval, by recording."""
+    names = np.unique(np.concatenate([np.asarray(truth), np.asarray(guess)]), return_inverse=True)[1]
+    found: Measure = accuracy(names[: len(truth)], names[len(truth) :], np.unique(units, return_inverse=True)[1])
+    return [float(v) for v in found]
