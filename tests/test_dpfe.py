@@ -121,6 +121,17 @@ def test_more_noise_means_less_accuracy_and_more_privacy(parts, models):
         draw_curves(curves, "accurate")
 
 
+def test_naming_by_recall_does_not_count_one_common_person(parts, models):
+    """All records of one person and some of the others': plain accuracy follows that person, recalls do not."""
+    f, (attack, test) = models["Simple"], parts[1:]
+    common = test.sensitive["person"].to_numpy() == test.sensitive["person"].iloc[0]
+    kept = common | (np.random.default_rng(0).random(len(test)) < 0.3)
+    whole, uneven = (noise_curve(f, attack, d, [0], attackers=["logistic"]).iloc[0] for d in (test, test.take(kept)))
+    assert uneven["identified_guessing"] > 0.25
+    assert uneven["identified_balanced_guessing"] == whole["identified_balanced_guessing"] == 1 / 8
+    assert uneven["identified_balanced_low"] < whole["identified_balanced"] < uneven["identified_balanced_high"]
+
+
 def test_simple_and_dpfe_begin_alike_and_make_the_same_steps():
     data = walkers(200)
     simple, dpfe, free = fit(data, simple=True), fit(data), fit(data, beta=0.0)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import tacit
+from tacit.audit.floor import labels_alone
 from tacit.errors import InputError
 
 
@@ -157,3 +158,18 @@ def test_windows_get_a_dtw_rank():
 
     noise = tacit.audit(Noise(), attack, test, attackers="logistic", floor=False)
     assert noise.resemblance.measures["DTW rank of s"].value > 1.0
+
+
+def test_labels_alone_tell_what_they_share_with_the_secret():
+    """P(s=y) = .8: the label keeps itself whole and leaks .8; drawn apart from everything it leaks nothing."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=4000)
+    s = np.where(rng.random(4000) < 0.8, y, 1 - y)
+    own, test = two_parts(y[:, None].astype(float), y, s)
+    kept, leaked = labels_alone(own.X, own, test.X, test)
+    assert kept["y"].value == 1
+    assert leaked["s"].value == pytest.approx(0.8, abs=0.03)
+    chance = [rng.integers(2, size=(len(d), 1)).astype(float) for d in (own, test)]
+    kept, leaked = labels_alone(chance[0], own, chance[1], test)
+    assert leaked["s"].low < 0.5 < leaked["s"].high
+    assert kept["y"].value < 0.6

@@ -65,26 +65,31 @@ def fig15(run: Run) -> None:
 
 
 def curves(run: Run, data: str, labels: Sequence[str], figure: str, printed: Sequence[str]) -> None:
-    """(a) adversaries' and (b) the ally's test loss over their training; (c) the game's own losses.
+    """(a) adversaries' and (b) the ally's test loss over their training, means over seeds; (c) one game's own losses.
 
     `printed` is what the paper says of EIGAN's losses, by label.
     """
-    found = {name: run.part(f"{data} {name}", curve, data, name, 0, run.settings) for name in CURVES}
-    for name, row in found.items():
+    found = {
+        name: [run.part(f"{data} {name} seed {seed}", curve, data, name, seed, run.settings) for seed in run.seeds]
+        for name in CURVES
+    }
+    for name, runs in found.items():
+        audits = [r["audit"] for r in runs]
         for label, words in zip(labels, printed, strict=True):
-            mean_in_print(run, f"{data}: {name}", label, [row], words if name == "EIGAN" else None, loss=True,
-                          leak=row["audit"]["leakage"].get(label))  # fmt: skip
+            leak = middle(audits, label)["leakage"][label] if label in audits[0]["leakage"] else None
+            mean_in_print(run, f"{data}: {name}", label, runs, words if name == "EIGAN" else None, loss=True,
+                          leak=leak)  # fmt: skip
         if data != "mimic_demo":  # a test part of some thirty rows says nothing
-            run.audited(IN_FULL.get(name, name), data, row["audit"], floor=found["autoencoder"]["audit"])
+            run.audited(IN_FULL.get(name, name), data, audits, floor=found["autoencoder"][0]["audit"])
     drawn = Figure(figsize=(11, 4), layout="constrained")
     adversaries, ally, game = drawn.subplots(1, 3)
-    for colour, (name, row) in zip(("tab:blue", "tab:green", "tab:olive", "tab:red"), found.items(), strict=True):
+    for colour, (name, runs) in zip(("tab:blue", "tab:green", "tab:olive", "tab:red"), found.items(), strict=True):
         for style, label in zip(("-", "--"), labels[1:], strict=True):
-            adversaries.plot(row["print"][label]["losses"], style, color=colour, label=f"{name}, {label}")
-        ally.plot(row["print"][labels[0]]["losses"], color=colour, label=name)
+            adversaries.plot(mean_over(runs, label, "losses"), style, color=colour, label=f"{name}, {label}")
+        ally.plot(mean_over(runs, labels[0], "losses"), color=colour, label=name)
     for axis, style, label in zip((ally, adversaries, adversaries), ("-", "-", "--"), labels, strict=True):
-        axis.axhline(row["print"][label]["guessing_loss"], ls=style, color="0.7", label=f"guessing, {label}")
-    for key, values in found["EIGAN"]["game"].items():
+        axis.axhline(mean_over(runs, label, "guessing_loss"), ls=style, color="0.7", label=f"guessing, {label}")
+    for key, values in found["EIGAN"][0]["game"].items():
         game.plot(values, label=key)
     adversaries.set(title="(a) adversaries", xlabel="epoch", ylabel="cross-entropy on test rows")
     ally.set(title="(b) ally", xlabel="epoch")
@@ -92,6 +97,10 @@ def curves(run: Run, data: str, labels: Sequence[str], figure: str, printed: Seq
     for axis in (adversaries, ally, game):
         axis.legend(frameon=False, fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.17))
     run.figure(figure, drawn)
+
+
+def mean_over(runs: Sequence[Mapping[str, Any]], label: str, key: str) -> Any:
+    return np.mean([r["print"][label][key] for r in runs], axis=0)
 
 
 def curve(data: str, name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,23 +118,23 @@ def curve(data: str, name: str, seed: int, s: Mapping[str, Any]) -> dict[str, An
 
 def fig16(run: Run) -> None:
     """The adversary's wish is a function of the ally's: by Prop. 2 the game cannot settle; our warning says so too."""
-    found = {name: run.part(name, interests, name, 0, run.settings) for name in ("PCA", "EIGAN")}
-    for name, row in found.items():
-        mean_in_print(run, name, "digit", [row])
+    found = each_release(run, ("PCA", "EIGAN"), interests)
+    for name, runs in found.items():
+        audits = [r["audit"] for r in runs]
+        mean_in_print(run, name, "digit", runs)
         printed = "no separation from PCA" if name == "EIGAN" else None
-        mean_in_print(run, name, "parity", [row], printed, leak=row["audit"]["leakage"]["parity"])
-        run.audited(
-            name if name == "PCA" else "EIGAN, l=16", "mnist, digit kept", row["audit"], floor=found["PCA"]["audit"]
-        )
-    encoder = np.array(found["EIGAN"]["game"]["encoder"])
-    half = encoder[len(encoder) // 2 :]
-    run.row(
-        "EIGAN", "encoder loss, range over the last half of training", "does not settle", float(half.max() - half.min())
-    )
-    run.note(f'Warning given by `EIGAN.fit`: "{found["EIGAN"]["warning"]}"')
+        mean_in_print(run, name, "parity", runs, printed, leak=middle(audits, "parity")["leakage"]["parity"])
+        run.audited("EIGAN, l=16" if name == "EIGAN" else name, "mnist, digit kept", audits,
+                    floor=found["PCA"][0]["audit"])  # fmt: skip
+    ranges = [np.ptp(r["game"]["encoder"][len(r["game"]["encoder"]) // 2 :]) for r in found["EIGAN"]]
+    run.row("EIGAN", "encoder loss, range over the last half of training", "does not settle", float(np.mean(ranges)))
+    warned = [r["warning"] for r in found["EIGAN"]]
+    run.note(f'Warning given by `EIGAN.fit`: "{warned[0]}"')
+    if len(set(warned)) > 1:
+        run.note(f"Seeds that gave no warning: {sum(w == 'none' for w in warned)} of {len(warned)}.")
     drawn = Figure(figsize=(5, 3), layout="constrained")
     axis = drawn.subplots()
-    for key, values in found["EIGAN"]["game"].items():
+    for key, values in found["EIGAN"][0]["game"].items():
         axis.plot(values, label=key)
     axis.set(xlabel="epoch", ylabel="the game's own losses")
     axis.legend(frameon=False)

@@ -24,13 +24,17 @@ def fig6(run: Run) -> None:
     drawn = Figure(figsize=(8, 3), layout="constrained")
     for axis, kind in zip(drawn.subplots(1, 2), ("adversaries", "allies"), strict=True):
         counts = list(range(1, s["most"] + 1))
-        found = [run.part(f"{n} {kind}", objectives, kind, n, 0, s) for n in counts]
-        for n, row in zip(counts, found, strict=True):
+        found = [
+            [run.part(f"{n} {kind} seed {seed}", objectives, kind, n, seed, s) for seed in run.seeds] for n in counts
+        ]
+        for n, runs in zip(counts, found, strict=True):
             what = f"{n} {kind if n > 1 else {'allies': 'ally', 'adversaries': 'adversary'}[kind]}"
-            mean_in_print(run, what, "income", [row], "constant", loss=True)
-            mean_in_print(run, what, "sex", [row], "constant", loss=True, leak=row["audit"]["leakage"]["sex"])
+            leak = middle([r["audit"] for r in runs], "sex")["leakage"]["sex"]
+            mean_in_print(run, what, "income", runs, "constant", loss=True)
+            mean_in_print(run, what, "sex", runs, "constant", loss=True, leak=leak)
         for label in ("income", "sex"):
-            axis.plot(counts, [row["print"][label]["log_loss"] for row in found], "o-", label=label)
+            losses = np.array([[r["print"][label]["log_loss"] for r in runs] for runs in found])
+            axis.errorbar(counts, losses.mean(1), losses.std(1), fmt="o-", capsize=2, label=label)
         axis.set(xlabel=f"number of {kind}", xticks=counts, ylabel="cross-entropy on test rows", ylim=(0, None))
         axis.legend(frameon=False)
     run.figure("fig6", drawn)
