@@ -33,15 +33,12 @@ def main() -> None:
     for name, declaration in sorted(declarations().items()):
         if chosen.only not in name or not declaration.present:
             continue
-        data = tacit.load_dataset(name)
-        if len(data) > MOST_ROWS:
-            data = data.split((MOST_ROWS, len(data) - MOST_ROWS), seed=0)[0]
-        train, attack, test = data.split((0.5, 0.2, 0.3), seed=0)
+        train, attack, test = parts(name)
         began = time.perf_counter()
         label = fit(tacit.baselines.LabelOnly(random_state=0), train)
         floor = figures(label, attack, test)
         settings = {}
-        for solver, weight in SETTINGS[: 4 if data.y.shape[1] > 1 else None]:
+        for solver, weight in SETTINGS[: 4 if train.y.shape[1] > 1 else None]:
             f = fit(tacit.CodebookFilter(leakage_weight=weight, solver=solver, random_state=0), train)
             key = f"{solver} {weight:g}"
             settings[key] = figures(f, attack, test)
@@ -54,6 +51,13 @@ def main() -> None:
     out = Path(__file__).with_suffix(".json")
     earlier = json.loads(out.read_text()) if out.exists() else {}
     out.write_text(json.dumps({**earlier, **results}, indent=1))
+
+
+def parts(name: str) -> tuple[tacit.Dataset, ...]:
+    data = tacit.load_dataset(name)
+    if len(data) > MOST_ROWS:
+        data = data.split((MOST_ROWS, len(data) - MOST_ROWS), seed=0)[0]
+    return data.split((0.5, 0.2, 0.3), seed=0)
 
 
 def fit(f, train):

@@ -8,6 +8,7 @@ maximum over *every* attacker. `adult` is the trade-off with the estimated limit
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,12 @@ from matplotlib.figure import Figure
 import tacit
 from tacit.dataset import Dataset
 from tacit.reproduce import Run
+from tacit.reproduce.papers import import_script
 from tacit.reproduce.run import honest, middle
 
+from .everywhere import everywhere
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 MACHINE = "two CPU cores, one thread"
 # our notes' prototype: income accuracy, best attacker, certified (balanced)
 PRINTED = {
@@ -44,7 +49,8 @@ def adult(run: Run) -> None:
         run.row(name, "income, accuracy", printed[0], income["value"], interval=(income["low"], income["high"]),
                 guessing=income["guessing"])  # fmt: skip
         run.row(name, "income, AUC", None, income["auc"])
-        run.row(name, "sex, balanced", printed[1], None, sex["value"], (sex["low"], sex["high"]), sex["by"])
+        run.row(name, "sex, balanced", printed[1], None, sex["value"], (sex["low"], sex["high"]), sex["by"],
+                sex["guessing"])  # fmt: skip
         run.row(name, "sex, certified for any attacker, 95 %", printed[2], one["certificate"]["sex"])
         method = name if at[0] == "label-only" else f"CodebookFilter, {name}"
         run.audited(method, "adult", audits, floor=found["label-only", 0][0])
@@ -67,12 +73,19 @@ def claims(run: Run) -> None:
                 guessing=commonest)  # fmt: skip
         if name.startswith("EIGAN"):
             run.row(
-                at, "sex, balanced", f"at most {bound:g}", None, of["median"]["sex"], spread["sex"], "best of quick"
+                at,
+                "sex, balanced",
+                f"at most {bound:g}",
+                None,
+                of["median"]["sex"],
+                spread["sex"],
+                "best of quick",
+                0.5,
             )
         else:
             run.row(at, "sex, certified for any attacker, 95 %", f"at most {bound:g}", of["median"]["sex"],
                     interval=spread["sex"])  # fmt: skip
-            run.row(at, "sex, balanced", None, None, of["median"]["attacked"], spread["attacked"], "best of quick")
+            run.row(at, "sex, balanced", None, None, of["median"]["attacked"], spread["attacked"], "best of quick", 0.5)
     run.note("Intervals are from the least to the most of the seeds. In the first column: what was asked for.")
 
 
@@ -95,6 +108,7 @@ def digits(run: Run) -> None:
         floor[1]["value"],
         (floor[1]["low"], floor[1]["high"]),
         "counting",
+        floor[1]["guessing"],
     )
     for weight, audits in found.items():
         one = middle(audits, secret)
@@ -109,6 +123,7 @@ def digits(run: Run) -> None:
             leak["value"],
             (leak["low"], leak["high"]),
             leak["by"],
+            leak["guessing"],
         )
         run.row(f"weight {weight:g}", f"{secret}, certified for any attacker, 95 %", None, one["certificate"][secret])
         run.audited(f"CodebookFilter, weight {weight:g}", "digits", audits)
@@ -117,6 +132,7 @@ def digits(run: Run) -> None:
 def floor(run: Run) -> None:
     """On each data set the first setting, from open to shut, that is as good as label-only on both axes."""
     found = run.recorded("floor", "python benchmarks/floor.py", MACHINE)
+    guessing = run.part("guessing", guessed, list(found))
     for name, of in found.items():
         base, best = of["label_only"], next(iter(of["as_good"]), None)
         shown = {"label-only": base, **({f"code, {best}": of["settings"][best]} if best else {})}
@@ -127,9 +143,11 @@ def floor(run: Run) -> None:
                 None,
                 figures["accuracy"],
                 interval=around(figures, "accuracy"),
+                guessing=guessing[name]["targets"],
             )
             leak = figures["leakage"]
-            run.row(f"{name}, {release}", "secrets, balanced", None, None, leak, around(figures, "leakage"), "logistic")
+            run.row(f"{name}, {release}", "secrets, balanced", None, None, leak, around(figures, "leakage"), "logistic",
+                    guessing[name]["secrets"])  # fmt: skip
         if best is None:
             run.note(f"{name}: no setting tried is as good as label-only on both axes.")
     run.note(
@@ -144,12 +162,13 @@ def training_rows(run: Run) -> None:
     for name, by_rows in found.items():
         for rows, seeds in by_rows.items():
             value, low, high = np.mean(seeds, axis=0)
-            run.row(name, f"sex, balanced, {rows}", None, None, value, (low, high), "best of three")
+            run.row(name, f"sex, balanced, {rows}", None, None, value, (low, high), "best of three", 0.5)
     run.note("Means over seeds of the value and of its interval's ends.")
 
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "adult": adult, "claims": claims, "digits": digits, "floor": floor, "training-rows": training_rows,
+    "everywhere": everywhere,
 }  # fmt: skip
 
 
@@ -191,6 +210,19 @@ def audited(f: Any, attack: Dataset, test: Dataset, s: dict[str, Any], base: boo
     report = tacit.audit(f, attack, test, s["attackers"], pooled=(), floor=base, limit=limit, seed=seed)
     limits = {secret: [[float(v) for v in p] for p in points] for secret, points in report.limit.items()}
     return {**honest(report), "limit": limits}
+
+
+def guessed(names: list[str]) -> dict[str, dict[str, float]]:
+    """On each data set's test rows: the commonest classes' shares, and one over the number of classes (means)."""
+    split = import_script(BENCHMARKS / "floor.py", "benchmarks_floor").parts
+    tests = {name: split(name)[2] for name in names}
+    return {
+        name: {
+            "targets": float(np.mean([test.y[c].value_counts(normalize=True).max() for c in test.y])),
+            "secrets": float(np.mean([1 / test.sensitive[c].nunique() for c in test.sensitive])),
+        }
+        for name, test in tests.items()
+    }
 
 
 def around(figures: dict[str, float], key: str) -> tuple[float, float]:

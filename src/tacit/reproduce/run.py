@@ -147,13 +147,13 @@ class Run:
         data: str,
         audits: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         floor: Mapping[str, Any] | None = None,
+        compared: bool = False,
     ) -> None:
         """Lines of the summary of all papers: the honest columns of an audit (see `honest`).
 
         Of several seeds' audits the one with the middle leakage is shown (the higher of two middle ones).
         `floor` is an audit on the same rows that measured the label-only release, where these did not.
-        A leakage is a balanced accuracy, unless its entry `measure` says "plain" (its guessing rate is then the
-        share of the commonest class).
+        `compared` lines are cells of the summary's grid, methods by data, all measured by one protocol.
         """
         several = [audits] if isinstance(audits, Mapping) else list(audits)
         for secret in several[0]["leakage"]:
@@ -171,6 +171,7 @@ class Run:
                         "label_only": (floor or chosen)["label_only"].get(secret),
                         "label_only_utility": (floor or chosen)["label_only_utility"].get(target),
                         "seeds": len(several),
+                        "compared": compared,
                     }
                 )
 

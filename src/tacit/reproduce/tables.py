@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from tacit.errors import InputError
 from tacit.reproduce.papers import Paper, all_papers, load_paper
 
 BLOCK = re.compile(r"(<!-- results: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.S)
-SUMMARY = "summary"
+SUMMARY, GRID = "summary", "grid"  # blocks of papers/README.md
 SOON = 60  # seconds: what takes less is told in seconds, or not at all beside a script that took far longer
 
 
@@ -89,9 +89,12 @@ def write_summary(folder: Path) -> Path:
 
 
 def summary(folder: Path, text: str) -> str:
-    """The README of all papers with its block `<!-- results: summary -->` written anew."""
-    if [m["name"] for m in BLOCK.finditer(text)] != [SUMMARY]:
-        raise InputError("papers/README.md needs one block: `<!-- results: summary -->` and `<!-- end -->`")
+    """The README of all papers with its blocks `<!-- results: grid -->` and `<!-- results: summary -->` anew."""
+    if [m["name"] for m in BLOCK.finditer(text)] != [GRID, SUMMARY]:
+        raise InputError(
+            f"papers/README.md needs two blocks, `<!-- results: {GRID} -->` and `<!-- results: {SUMMARY} -->`, each "
+            f"with a line `<!-- end -->`"
+        )
     papers = [load_paper(name, folder) for name in all_papers(folder)]
     lines = [
         (line["data"], line["target"], line["secret"], line["method"], paper.name, experiment, line)
@@ -99,9 +102,52 @@ def summary(folder: Path, text: str) -> str:
         for experiment, entry in paper.results.items()
         for line in entry["summary"]
     ]
+    blocks = {
+        GRID: grid([line[-1] for line in lines if line[-1].get("compared")]),
+        SUMMARY: _listed([line for line in lines if not line[-1].get("compared")]),
+    }
+    return BLOCK.sub(lambda m: f"{m[1]}{blocks[m['name']]}{m[3]}", text)
+
+
+def grid(cells: Sequence[Mapping[str, Any]]) -> str:
+    """Methods by data: what is kept / what the best fresh attacker reads, with the bound on any attacker.
+
+    A cross marks what label-only dominates: it leaks more, beyond label-only's interval, and keeps no more.
+    """
+    if not cells:
+        return "Not run yet.\n"
+    data = {c["data"]: c for c in cells}
+    out = [
+        "| kept / read | " + " | ".join(data) + " |",
+        "|---|" + "---|" * len(data),
+        "| *kept, withheld* | " + " | ".join(f"*{c['target']}, {c['secret']}*" for c in data.values()) + " |",
+        "| guessing | "
+        + " | ".join(f"{shown(c['utility']['guessing'])} / {shown(c['leakage']['guessing'])}" for c in data.values())
+        + " |",
+    ]
+    for method in dict.fromkeys(c["method"] for c in cells):
+        at = {c["data"]: c for c in cells if c["method"] == method}
+        out.append(f"| {method} | " + " | ".join(_cell(at[d]) if d in at else "–" for d in data) + " |")
+    return "\n".join(out) + "\n"
+
+
+def dominated(line: Mapping[str, Any]) -> bool:
+    """Leaks more than label-only beyond that one's interval, without keeping more beyond its interval."""
+    leak, use = line["label_only"], line["label_only_utility"]
+    return line["leakage"]["value"] > leak["high"] and line["utility"]["value"] <= use["high"]
+
+
+def _cell(line: Mapping[str, Any]) -> str:
+    told = f"{_value(line['utility'])} / {_value(line['leakage'])}"
+    if line["certificate"] is not None:
+        told += f" ≤ {shown(line['certificate'])}"
+    return told + (" ✗" if dominated(line) else "")
+
+
+def _listed(lines: Sequence[tuple[Any, ...]]) -> str:
     out = [
         "| data | release | kept: accuracy (guessing) | label-only keeps | withheld: best adaptive attacker "
-        "| accuracy (guessing) | label-only leaks | any attacker | command |",
+        "| guessing | label-only leaks | any attacker | command |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for data, target, secret, method, paper_name, experiment, line in sorted(lines, key=lambda x: x[:6]):
@@ -113,12 +159,11 @@ def summary(folder: Path, text: str) -> str:
             f"| {data} | {method} | {kept} "
             f"| {_value(line['label_only_utility'])} "
             f"| {secret} {shown(leak['value'])} [{shown(leak['low'])}, {shown(leak['high'])}] {leak['by']} "
-            f"| {leak.get('measure', 'balanced')} ({shown(leak['guessing'])}) | {_value(line['label_only'])} "
+            f"| {shown(leak['guessing'])} | {_value(line['label_only'])} "
             f"| {'none' if line['certificate'] is None else '≤ ' + shown(line['certificate'])} "
             f"| {paper_name}/{experiment} |"
         )
-    table = "\n".join(out) + "\n"
-    return BLOCK.sub(lambda m: f"{m[1]}{table}{m[3]}", text)
+    return "\n".join(out) + "\n"
 
 
 def shown(value: float | str | None) -> str:
