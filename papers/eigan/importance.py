@@ -25,7 +25,7 @@ def fig4(run: Run) -> None:
     for kind, shares in mean.items():
         ranks = shares.rank(ascending=False).astype(int)
         for column in ("sex", "relationship", "marital-status", "occupation"):
-            printed = "very low" if column == "sex" else "very low, correlated with sex"
+            printed = "very low" if column == "sex" else "very low, if one of the correlated"
             measure = f"share of importance by {kind} (rank {ranks[column]} of {len(shares)})"
             run.row(column, measure, printed, float(shares[column]))
     run.row("the code", "sex, balanced accuracy", guessing=leak["guessing"], **by_attacker(leak))
