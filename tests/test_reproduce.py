@@ -139,6 +139,9 @@ def test_what_cannot_be_run_is_said(toy):
         choose("tpy", False, folder)
     with pytest.raises(InputError, match="it has fig1"):
         choose("toy/fig2", False, folder)
+    with (folder / "toy" / "settings.toml").open("a") as settings:
+        settings.write('[also]\nfig2 = "fig1"\n')
+    assert [e for _, e in choose("toy/fig2", False, folder)] == ["fig1"]
     with pytest.raises(InputError, match="--all"):
         choose(None, False, folder)
     with pytest.raises(InputError, match="checkout"):
@@ -188,7 +191,10 @@ def test_papers_have_the_same_shape(name):
     paper = load_paper(name)
     assert {"README.md", "settings.toml", "reproduce.py", "results.json"} <= {p.name for p in paper.folder.iterdir()}
     assert paper.settings["paper"]
-    assert set(paper.settings) - {"paper", "smoke"} == set(paper.experiments)
+    assert set(paper.settings) - {"paper", "smoke", "also"} == set(paper.experiments)
+    also = paper.settings.get("also", {})
+    assert set(also.values()) <= set(paper.experiments)
+    assert not set(also) & set(paper.experiments)
     for experiment, entry in paper.results.items():
         check_entry(entry)
         # nothing is shown under settings that are no longer those of the file

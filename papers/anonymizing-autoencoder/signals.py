@@ -45,7 +45,7 @@ def fig10(run: Run) -> None:
             axis.plot(seconds, np.array(values)[:, i], lw=0.6, label=name)
         axis.plot(seconds, np.linalg.norm(values, axis=1), "k", lw=1, label="magnitude")
         axis.set_ylabel(title, fontsize=8)
-        axis.legend(frameon=False, fontsize=7, ncols=4, loc="upper right")
+        axis.legend(frameon=False, fontsize=7, ncols=4, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
     figure.axes[-1].set_xlabel("seconds of walking, person 1")
     run.figure("fig10", figure)
 
@@ -167,7 +167,7 @@ def fig14(run: Run) -> None:
 
 
 def autocorrelation_by_activity() -> dict[str, Any]:
-    """Of the acceleration's magnitude, up to 45 s of each recording, averaged over people."""
+    """Of the acceleration's magnitude, the first 20 s of each recording, averaged over people."""
     data = recordings(("downstairs", "upstairs", "walking", "jogging"))
     curves = {}
     for activity in np.unique(data.y["activity"]):
@@ -228,5 +228,6 @@ def draw_autocorrelation(curves: dict[str, Any], limit: float) -> Figure:
         for sign in (-1, 1):
             axis.axhline(sign * limit, color="0.6", ls=":", lw=0.8)
         axis.set_ylabel(name, fontsize=8)
+    figure.supylabel("autocorrelation", fontsize=8)
     figure.axes[-1].set_xlabel("lag, seconds (dotted: 95 % interval of no correlation)")
     return figure

@@ -108,9 +108,11 @@ CHOICE = ("cmu_faces",)  # has several targets
 def principal(pca: PCA, X: Any) -> Any:
     """PCA of standardised numbers; a table with words is encoded first."""
     if not isinstance(X, pd.DataFrame):
+        pca.set_params(n_components=min(pca.n_components, X.shape[1]))
         return make_pipeline(StandardScaler(), pca).fit(X)
     encoder = make_encoder(X)
-    pca.fit(encoder.transform(X))
+    encoded = encoder.transform(X)
+    pca.set_params(n_components=min(pca.n_components, encoded.shape[1])).fit(encoded)
     return Both(encoder, pca)
 
 

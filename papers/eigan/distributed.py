@@ -1,4 +1,4 @@
-"""Fig. 7 to 9 and 19 to 21: D-EIGAN, by benchmarks/federated.py."""
+"""Fig. 7 to 9, 19 and 20: D-EIGAN, by benchmarks/federated.py. Fig. 21 runs here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import tacit
+from tacit.federated import DistributedEIGAN, Node
 from tacit.reproduce import Run
 from tacit.reproduce.papers import import_script
-from tacit.reproduce.run import honest
+from tacit.reproduce.run import by_attacker, honest, middle
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -27,14 +28,17 @@ def fig7(run: Run) -> None:
     }
     drawn = Figure(figsize=(8, 3), layout="constrained")
     for axis, label in zip(drawn.subplots(1, 2), ("leaks shape", "keeps colour"), strict=True):
-        for (part, runs), style in zip(found.items(), ("-", "--"), strict=True):
+        for (part, runs), marker in zip(found.items(), "ox", strict=True):
+            kind = "unlike" if part == "nodes" else "alike"
             for method, colour in (("EIGAN", "tab:red"), ("D-EIGAN", "tab:blue")):
                 line = {int(n.split()[1][2:]): r[label] for n, r in runs.items() if n.split()[2] == method}
-                title = f"{method}, {'unlike' if part == 'nodes' else 'alike'}"
-                axis.plot(list(line), list(line.values()), f"o{style}", color=colour, label=title)
-        axis.set(xlabel="nodes", ylabel=f"{label}, fresh attackers")
-    drawn.axes[0].set_ylim(0.45, 0.7)
-    drawn.axes[0].legend(frameon=False, fontsize=7)
+                axis.plot(list(line), list(line.values()), f"{marker}-", color=colour, label=f"{method}, {kind}")
+            raw = {k: run.part(f"unencoded, {kind}, K={k}", unencoded, k, part) for k in line}
+            axis.plot(
+                list(raw), [r[label] for r in raw.values()], f"{marker}:", color="0.6", label=f"unencoded, {kind}"
+            )
+        axis.set(xlabel="nodes", ylabel=f"{label}, fresh attackers (guessing .5)", ylim=(0.45, 1))
+    drawn.axes[1].legend(frameon=False, fontsize=7)
     run.figure("fig7", drawn)
     for part, runs in found.items():
         for name, row in runs.items():
@@ -49,13 +53,24 @@ def fig7(run: Run) -> None:
             )
 
 
+def unencoded(k: int, part: str) -> dict[str, float]:
+    """The benchmark's rows of k nodes as they are, to one attacker."""
+    bench = import_script(BENCHMARKS / "federated.py", "benchmarks_federated")
+    data = tacit.load_dataset("gaussians", n=400 + 8000 // k, n_nodes=k, iid=part == "iid", seed=0)
+    parts = [d.split((400, 4000 / k, 4000 / k), seed=0)[1:] for d in data.split("official")]
+    attack, test = (bench.join([p[i] for p in parts]) for i in range(2))
+    report = tacit.audit(None, attack, test, ["logistic"], pooled=(), floor=False, limit=False)
+    return {"leaks shape": report.leakage["shape"].value, "keeps colour": report.utility["colour"].value}
+
+
 def fig8(run: Run) -> None:
     """All nodes hide sex and race, or each node hides one of them: 2 alike nodes (Fig. 20) and 10 unlike (Fig. 8)."""
     counts = adult_counts(run)
     floor = run.part("label-only", label_only, run.settings["rows"])
     for name, row in federated(run, "objectives").items():
         what = name.removeprefix("objectives ")
-        told(run, what, row, None if what == "EIGAN" else "as EIGAN's", counts)
+        printed = {"EIGAN": None, "K=10 all": "on gender slightly better than one each"}.get(what, "as EIGAN's")
+        told(run, what, row, "as with all" if what == "K=10 one each" else printed, counts)
         if what in ("EIGAN", "K=10 all"):
             bars = {k: around(row[f"leaks {k}"], counts[k]) for k in ("sex", "race")}
             leaks = {k: {"value": row[f"leaks {k}"], "low": b[0], "high": b[1], "guessing": 0.5, "by": "best of 3"}
@@ -64,6 +79,23 @@ def fig8(run: Run) -> None:
             line = {"utility": {"income": use}, "leakage": leaks, "certificate": {}}
             method = "EIGAN, l=8, noise .3" if what == "EIGAN" else "D-EIGAN, 10 nodes"
             run.audited(method, "adult", line, floor=floor)
+    run.figure("fig8", draw_objectives(federated(run, "objectives")))
+
+
+def draw_objectives(rows: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Bars as in print: the ally's and both adversaries' accuracies by who hides what; dashed: EIGAN."""
+    drawn = Figure(figsize=(9, 2.8), layout="constrained")
+    central = rows["objectives EIGAN"]
+    titles = {"keeps income": "income, accuracy", "leaks sex": "sex, balanced", "leaks race": "race, balanced"}
+    for axis, (key, title) in zip(drawn.subplots(1, 3), titles.items(), strict=True):
+        spread = {n.removeprefix("objectives "): r[key] for n, r in rows.items() if "K=" in n}
+        axis.bar(list(spread), list(spread.values()), color=["tab:blue", "tab:cyan"] * 2)
+        axis.axhline(central[key], color="tab:red", ls="--", lw=1, label="EIGAN")
+        low = 0.7 if key.startswith("keeps") else 0.45
+        axis.set(title=title, ylim=(low, max(*spread.values(), central[key]) + 0.05))
+        axis.set_xticks(range(len(spread)), [n.replace(" ", "\n", 1) for n in spread], fontsize=7)
+    drawn.axes[0].legend(frameon=False, fontsize=7)
+    return drawn
 
 
 def label_only(rows: int) -> dict[str, Any]:
@@ -85,12 +117,69 @@ def fig9(run: Run) -> None:
                     if fixed in n.split() and n.endswith(way)
                 )
                 axis.plot(*zip(*points_, strict=True), style, color=colour, label=f"{way}: {label}")
-        axis.set(xlabel=f"{knob} ({fixed})", ylabel="fresh attackers")
+        axis.set(xlabel=f"{knob} ({fixed})", ylabel="income: accuracy; sex, race: balanced")
     drawn.axes[0].legend(frameon=False, fontsize=6)
     run.figure("fig9", drawn)
     counts = adult_counts(run)
     for name, row in runs.items():
-        told(run, name.removeprefix("sync "), row, None, counts)
+        at = name.removeprefix("sync ")
+        told(run, at, row, "worse than less" if "phi=1.0" in at else "robust", counts)
+
+
+def fig21(run: Run) -> None:
+    """Two alike nodes of Gaussians, one shape three times as common: epochs between exchanges, share of weights."""
+    s = run.settings
+    settings = [(delta, 1.0) for delta in s["deltas"]] + [(1, phi) for phi in s["phis"]]
+    found = {
+        at: [run.part(f"delta={at[0]} phi={at[1]} seed {seed}", two_nodes, *at, seed, s) for seed in run.seeds]
+        for at in settings
+    }
+    for (delta, phi), audits in found.items():
+        one = middle(audits, "shape")
+        kept, leak = one["utility"]["colour"], one["leakage"]["shape"]
+        what = f"2 nodes, delta={delta}, phi={phi:g}"
+        printed = "little effect", "worse when rarer" if phi == 1 else "no benefit of a part"
+        run.row(what, "colour, accuracy", printed[0], float(np.mean([a["utility"]["colour"]["value"] for a in audits])),
+                guessing=kept["guessing"])  # fmt: skip
+        run.row(what, "shape, balanced accuracy", printed[1], guessing=leak["guessing"], **by_attacker(leak))
+    drawn = Figure(figsize=(8, 2.8), layout="constrained")
+    panels = {
+        "delta (phi = 1)": {d: found[d, 1.0] for d in s["deltas"]},
+        "phi (delta = 1)": {p: found[1, p] for p in s["phis"]},
+    }
+    for axis, (title, line) in zip(drawn.subplots(1, 2), panels.items(), strict=True):
+        for side, label, fmt in (("utility", "colour", "o-"), ("leakage", "shape", "s--")):
+            values = np.array([[a[side][label]["value"] for a in audits] for audits in line.values()])
+            axis.errorbar(
+                list(line),
+                values.mean(1),
+                values.std(1),
+                fmt=fmt,
+                capsize=2,
+                label=f"{label}, {'kept' if side == 'utility' else 'read'}",
+            )
+        axis.axhline(0.5, color="0.7", lw=0.8)
+        axis.set(xlabel=title, ylabel="fresh attackers' accuracy", ylim=(0.45, 1.02))
+    drawn.axes[0].legend(frameon=False, fontsize=7)
+    run.figure("fig21", drawn)
+
+
+def two_nodes(delta: int, phi: float, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
+    data = tacit.load_dataset("gaussians", n=s["n"], n_nodes=2, iid=True, seed=seed)
+    shape = data.sensitive["shape"].to_numpy()
+    rare = (shape == np.unique(shape)[1]) & (np.random.default_rng((seed, 21)).random(len(shape)) > 1 / 3)
+    nodes, attack, test = [], [], []
+    for part in data.take(~rare).split("official"):
+        own, a, t = part.split((0.4, 0.3, 0.3), seed=seed)
+        nodes.append(Node(own.X, own.y, sensitive_features=own.sensitive))
+        attack.append(a)
+        test.append(t)
+    bench = import_script(BENCHMARKS / "federated.py", "benchmarks_federated")
+    f = DistributedEIGAN(1, epochs=s["epochs"], batch_size=32, adversary_steps=3, sync_every=delta, share=phi,
+                         random_state=seed, device="cpu").fit(nodes)  # fmt: skip
+    attack, test = bench.join(attack), bench.join(test)
+    released = f.transform(attack.X), f.transform(test.X)
+    return honest(tacit.audit(released, attack, test, s["attackers"], pooled=(), floor=False, limit=False, seed=seed))
 
 
 def federated(run: Run, part: str) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ from tacit.reproduce import Run
 
 from .curves import fig3, fig15, fig16, table3
 from .dimensions import fig6, fig17
-from .distributed import fig7, fig8, fig9
+from .distributed import fig7, fig8, fig9, fig21
 from .importance import fig4
 from .synthetic import fig5, synthetic
 from .tables import table1, table1_faces, table2
@@ -32,4 +32,5 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "fig7": fig7,
     "fig8": fig8,
     "fig9": fig9,
+    "fig21": fig21,
 }

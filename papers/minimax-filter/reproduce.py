@@ -29,6 +29,7 @@ COLOURS = {
     "random": "0.6",
     "PCA": "tab:orange",
     "PPLS": "tab:green",
+    "DDD": "tab:brown",
     "minimax": "tab:red",
     "minimax nonlinear": "tab:purple",
 }
@@ -45,6 +46,8 @@ def fig2(run: Run) -> None:
     def said(method: str, d: int) -> Words:
         if method == "minimax nonlinear":
             return nonlinear
+        if method == "DDD":
+            return "close to minimax", "almost chance, .5"
         return printed[method] if d >= 50 else (None, None)  # the paper's figure begins at d = 50
 
     tradeoff(run, "genki", "smile", "gender", "genki", said)
@@ -114,7 +117,9 @@ def fig5(run: Run) -> None:
     axis.plot(rounds, mean["binary"], "s-", label="this person or another (paper's reader)")
     if audits:
         ends = [float(np.mean([t["audit"][when]["subject"] for t in trials])) for when in ("before", "after")]
-        axis.plot([rounds[0], rounds[-1]], ends, "x:", label="which of the 15, fresh attacker")
+        axis.plot([rounds[0], rounds[-1]], ends, "x", color="C2", label="which of the 15, fresh attacker (ends only)")
+        axis.axhline(1 / 15, color="C2", ls=":", lw=0.8)
+    axis.axhline(0.5, color="C1", ls=":", lw=0.8, label="dotted: guessing")
     axis.set(xlabel="round", ylabel="accuracy", ylim=(0, 1))
     axis.legend(frameon=False, fontsize=7)
     run.figure("fig5", figure)
@@ -144,7 +149,7 @@ def tradeoff(run: Run, part: str, target: str, secret: str, data: str, said: Cal
         d: {m: {k: float(np.mean([r[m][k] for r in found])) for k in ("target", "secret")} for m in found[0]}
         for d, found in runs.items()
     }
-    ours = [f"minimax d={d}" for d in s["dims"]] + (["minimax nonlinear"] if s["nonlinear"] else [])
+    ours = [f"minimax d={d}" for d in s["dims"]] + (["minimax nonlinear", "DDD"] if s["nonlinear"] else [])
     attacked = {
         name: [run.part(f"audit {name} seed {seed}", adaptive, part, name, seed, s["steps"], s["attackers"])
                for seed in range(s["audits"])]
@@ -158,18 +163,18 @@ def tradeoff(run: Run, part: str, target: str, secret: str, data: str, said: Cal
     for d in s["dims"]:
         for method, row in means[d].items():
             printed = said(method, d)
-            at = f"{method}, d={d}" if method != "minimax nonlinear" else f"{method}, {d} units"
+            at = {"minimax nonlinear": f"{method}, {d} units", "DDD": "DDD, a mask"}.get(method, f"{method}, d={d}")
             run.row(at, f"{target}, accuracy", printed[0], row["target"],
                     guessing=guessing[target])  # fmt: skip
-            name = method if method == "minimax nonlinear" else f"{method} d={d}"
+            name = method if method in ("minimax nonlinear", "DDD") else f"{method} d={d}"
             found = middle(attacked[name], secret)["leakage"][secret] if name in attacked else None
             balanced = f"; attacker: balanced, {shown(found['guessing'])}" if found else ""
             run.row(at, f"{secret}, accuracy (guessing {shown(guessing[secret])}{balanced})",
                     printed[1], row["secret"], **by_attacker(found))  # fmt: skip
     for name, audits in attacked.items():
         run.audited(name, data, audits, floor=attacked.get("raw data", audits)[0])
-    leaks = {d: middle(attacked[f"minimax d={d}"], secret)["leakage"][secret] for d in s["dims"]}
-    run.figure(run.experiment, draw(means, leaks, target, secret))
+    audits = {d: middle(attacked[f"minimax d={d}"], secret) for d in s["dims"]}
+    run.figure(run.experiment, draw(means, audits, target, secret, guessing[target]))
 
 
 def guessed(part: str, target: str, secret: str) -> dict[str, float]:
@@ -189,6 +194,8 @@ def in_print(part: str, d: int, seed: int, steps: int, nonlinear: bool) -> dict[
     methods = {name: make for name, make in protocol.methods(part, d).items() if name in SHOWN}
     if not nonlinear:
         methods.pop("minimax nonlinear", None)
+    elif "minimax nonlinear" in methods:  # as there, d means nothing to it; both secrets must have two classes
+        methods["DDD"] = lambda seed: tacit.baselines.DiscriminabilityMask(random_state=seed)
     return {name: protocol.evaluate(protocol.fitted(make(seed), train), train, test) for name, make in methods.items()}
 
 
@@ -200,6 +207,9 @@ def adaptive(part: str, name: str, seed: int, steps: int, attackers: list[str]) 
     if name.startswith("minimax"):
         network = "mlp" if name.endswith("nonlinear") else "linear"
         release = tacit.MinimaxFilter(d, network=network, solver="alternating", max_iter=steps, random_state=seed)
+        release.fit(train.X, train.y, sensitive_features=train.sensitive)
+    elif name == "DDD":
+        release = tacit.baselines.DiscriminabilityMask(random_state=seed)
         release.fit(train.X, train.y, sensitive_features=train.sensitive)
     elif name.startswith("PCA"):
         release = make_pipeline(StandardScaler(), PCA(d, random_state=seed)).fit(train.X)
@@ -220,16 +230,18 @@ def fresh_rows(part: str, seed: int) -> tuple[tacit.Dataset, ...]:
     return *train.split((0.5, 0.5), seed=seed), protocol.replace_X(test, test.X)
 
 
-def draw(means: dict[int, dict], leaks: dict[int, dict], target: str, secret: str) -> Figure:
-    """As the paper draws it: up and to the left is better; dotted lines are equal trade-offs."""
+def draw(means: dict[int, dict], audits: dict[int, Any], target: str, secret: str, commonest: float) -> Figure:
+    """As the paper draws it: up and to the left is better; dotted lines are equal trade-offs, grey ones guessing."""
     figure = Figure(figsize=(2.6 * len(means) + 1.6, 3), layout="constrained")
     axes = figure.subplots(1, len(means), sharex=True, sharey=True, squeeze=False)[0]
     for axis, (d, methods) in zip(axes, means.items(), strict=True):
         for name, row in methods.items():
             axis.plot(row["secret"], row["target"], "o", color=COLOURS[name], label=name)
-        axis.plot(leaks[d]["value"], methods["minimax"]["target"], "x", color=COLOURS["minimax"], ms=8,
-                  label="minimax, best fresh attacker")  # fmt: skip
-        axis.axvline(leaks[d]["guessing"], color="0.8", lw=1)
+        leak, kept = audits[d]["leakage"][secret], audits[d]["utility"][target]
+        axis.plot(leak["value"], kept["value"], "x", color=COLOURS["minimax"], ms=8,
+                  label="minimax, best fresh attacker\n(balanced, other rows)")  # fmt: skip
+        axis.axvline(leak["guessing"], color="0.8", lw=1)
+        axis.axhline(commonest, color="0.8", lw=1)
         axis.set(title=f"d = {d}", xlabel=f"{secret}, accuracy")
     low, high = axes[0].get_ylim()
     for axis in axes:

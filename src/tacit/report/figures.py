@@ -61,7 +61,11 @@ def waveform_figure(raw: Any, released: Any, titles: Sequence[str], channels: Se
     >>> len(waveform_figure(X, X, ["walk", "run"]).axes)
     4
     """
-    return _before_and_after(raw, released, titles, channels, lambda axis, wave: axis.plot(wave, linewidth=1))
+
+    def draw(axis: Any, wave: np.ndarray) -> None:
+        axis.plot(wave, linewidth=1)
+
+    return _before_and_after(raw, released, titles, channels, draw, "sample")
 
 
 def spectrogram_figure(
@@ -69,15 +73,25 @@ def spectrogram_figure(
 ) -> Figure:
     """Spectrograms before and after, arranged as `waveform_figure` (Figure 9); `rate` in samples a second."""
 
-    def draw(axis: Any, wave: np.ndarray) -> None:
+    def power(wave: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         size = max(8, len(wave) // 4)
-        frequency, moment, power = spectrogram(wave, rate, nperseg=min(size, len(wave)), noverlap=size // 2)
-        axis.pcolormesh(moment, frequency, 10 * np.log10(power + 1e-10), shading="nearest")
+        frequency, moment, found = spectrogram(wave, rate, nperseg=min(size, len(wave)), noverlap=size // 2)
+        return moment, frequency, 10 * np.log10(found + 1e-10)
 
-    return _before_and_after(raw, released, titles, channels, draw)
+    def draw(axis: Any, wave: np.ndarray) -> None:
+        axis.pcolormesh(*power(wave), shading="nearest", vmin=top - 80, vmax=top)
+
+    waves = np.asarray(raw, dtype=float).reshape(-1, np.shape(raw)[-1])
+    top = max((float(power(wave)[2].max()) for wave in waves), default=0.0)
+    figure = _before_and_after(raw, released, titles, channels, draw, "seconds")
+    figure.suptitle(f"Hz over seconds; dark to bright: {top - 80:.0f} to {top:.0f} dB", fontsize=8)
+    return figure
 
 
-def _before_and_after(raw: Any, released: Any, titles: Sequence[str], channels: Sequence[str], draw: Any) -> Figure:
+def _before_and_after(
+    raw: Any, released: Any, titles: Sequence[str], channels: Sequence[str], draw: Any, across: str
+) -> Figure:
+    """A window and its release stand on one scale, so that heights compare; `across` is what runs to the right."""
     raw, released = np.asarray(raw, dtype=float), np.asarray(released, dtype=float)
     if raw.ndim != 3 or raw.shape != released.shape or len(titles) != len(raw):
         raise InputError(
@@ -96,4 +110,7 @@ def _before_and_after(raw: Any, released: Any, titles: Sequence[str], channels: 
                 axis.tick_params(labelsize=6)
                 if column == 0:
                     axis.set_ylabel(f"{name}\n{word}", fontsize=8)
+            axes[2 * c, column].sharey(axes[2 * c + 1, column])
+            axes[2 * c, column].autoscale()
+        axes[-1, column].set_xlabel(across, fontsize=8)
     return figure

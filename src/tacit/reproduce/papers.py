@@ -94,7 +94,10 @@ def load_paper(name: str, folder: Path | None = None) -> Paper:
 
 
 def choose(asked: str | None, everything: bool, folder: Path | None = None) -> list[tuple[Paper, str]]:
-    """`eigan/table1`, `eigan` (all of it), or everything -> the experiments to run, in order."""
+    """`eigan/table1`, `eigan` (all of it), or everything -> the experiments to run, in order.
+
+    A figure that an experiment makes beside the one it is named for will do: `[also]` in settings.toml says whose.
+    """
     root = find_papers(folder)
     if (asked is None) != everything:
         raise InputError("say which: PAPER/EXPERIMENT (tacit reproduce --list shows them), PAPER, or --all")
@@ -104,6 +107,7 @@ def choose(asked: str | None, everything: bool, folder: Path | None = None) -> l
         ]
     name, _, experiment = asked.strip("/").partition("/")
     paper = load_paper(name, root)
+    experiment = paper.settings.get("also", {}).get(experiment, experiment)
     if experiment and experiment not in paper.experiments:
         raise InputError(f"{name} has no experiment {experiment!r}; it has {', '.join(paper.experiments)}")
     return [(paper, e) for e in ([experiment] if experiment else paper.experiments)]
