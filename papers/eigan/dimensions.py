@@ -35,7 +35,7 @@ def fig6(run: Run) -> None:
         for label in ("income", "sex"):
             losses = np.array([[r["print"][label]["log_loss"] for r in runs] for runs in found])
             axis.errorbar(counts, losses.mean(1), losses.std(1), fmt="o-", capsize=2, label=label)
-        axis.set(xlabel=f"number of {kind}", xticks=counts, ylabel="cross-entropy on test rows", ylim=(0, None))
+        axis.set(xlabel=f"number of {kind}", xticks=counts, ylabel="cross-entropy on test rows", ylim=(0, 0.75))
         axis.legend(frameon=False)
     run.figure("fig6", drawn)
 
@@ -81,7 +81,8 @@ def fig17(run: Run) -> None:
             run.row(f"{data}, l={size}", "epochs to nine tenths of the way", "falls with l", mean["settled"][size])
             run.row(f"{data}, l={size}", f"{secret}, balanced accuracy", guessing=leak["guessing"],
                     **by_attacker(leak))  # fmt: skip
-        axis.plot(sizes, list(mean["settled"].values()), "o-", color="tab:blue")
+        spread = {key: [float(np.std([r[key] for r in runs])) for runs in found.values()] for key in mean}
+        axis.errorbar(sizes, list(mean["settled"].values()), spread["settled"], fmt="o-", capsize=2, color="tab:blue")
         axis.set(
             xscale="log",
             xlabel="size of the code",
@@ -90,7 +91,7 @@ def fig17(run: Run) -> None:
             ylim=(0, run.settings["epochs"]),
         )
         twin = axis.twinx()
-        twin.plot(sizes, list(mean["loss"].values()), "s-", color="tab:red")
+        twin.errorbar(sizes, list(mean["loss"].values()), spread["loss"], fmt="s-", capsize=2, color="tab:red")
         twin.set_ylabel("encoder loss on test rows (red)")
     run.figure("fig17", drawn)
 

@@ -36,6 +36,9 @@ def synthetic(run: Run) -> None:
                     [r["audit"] for r in runs])  # fmt: skip
     axes[0, 0].set_ylabel("before")
     axes[1, 0].set_ylabel("after")
+    drawn.supxlabel(
+        "one dot a record: its colour is what the ally wants to know, its shape what the adversary does", fontsize=8
+    )
     run.figure("synthetic", drawn)
 
 
@@ -100,10 +103,13 @@ def fig5(run: Run) -> None:
                     box.set_facecolor(("0.8", "tab:olive", "tab:red")[i])
                 axis.plot([], [], "s", color=("0.8", "tab:olive", "tab:red")[i], label=name)
             axis.set_xticks(range(len(runs)), [f"{v:g}" for v in runs])
-            axis.set(title=f"{'adversary' if label == 'shape' else 'ally'}", xlabel=f"deviation of the {side}'s axis")
+            axis.set(title=f"{'adversary' if label == 'shape' else 'ally'}", xlabel=f"deviation of the {side}'s axis",
+                     ylim=(0.42, 1.08))  # fmt: skip
+            axis.axhline(0.5, color="0.7", lw=0.8)
             for spread, found in runs.items():
                 values = {name: [r[name][label] for r in found] for name in GAUSSIAN_RELEASES}
                 p = float(mannwhitneyu(values["EIGAN"], values["Bertran"], alternative=better).pvalue)
+                axis.text(list(runs).index(spread), 1.045, f"p {p:.2f}", ha="center", va="center", fontsize=6)
                 what = f"deviation {spread:g} ({side}): EIGAN against Bertran"
                 run.row(
                     what, f"{label}, p-value that EIGAN is {'lower' if better == 'less' else 'higher'}", "< .002", p
@@ -122,7 +128,7 @@ def fig5(run: Run) -> None:
                             guessing=0.5,  # four groups alike
                         )
     drawn.axes[0].set_ylabel("fresh attackers' accuracy")
-    drawn.axes[0].legend(frameon=False, fontsize=7)
+    drawn.axes[3].legend(frameon=False, fontsize=7)
     run.figure("fig5", drawn)
 
 
