@@ -43,7 +43,7 @@ METHODS: dict[str, Callable[[int], Any]] = {
     "Linear-ARL": lambda seed: baselines.LinearARL(),
     "Kernel-ARL": lambda seed: baselines.KernelARL(n_features=300, random_state=seed),
     "Bertran": lambda seed: baselines.VariationalObfuscator(random_state=seed),
-    "minimax, d=10": lambda seed: tacit.MinimaxFilter(10, random_state=seed),
+    "minimax, d=5": lambda seed: tacit.MinimaxFilter(5, random_state=seed),
     "EIGAN, l=8": lambda seed: tacit.EIGAN(8, random_state=seed),
     "EIGAN, l=4, noise .3": lambda seed: tacit.EIGAN(4, noise=0.3, random_state=seed),
     "codebook": lambda seed: tacit.CodebookFilter(leakage_weight=1.0, random_state=seed),
