@@ -33,6 +33,20 @@ def test_help_lists_the_commands():
         assert word in out.stdout
 
 
+def test_warnings_are_notes_without_source_lines():
+    code = (
+        "import sys, warnings; import tacit.cli as cli; from tacit.errors import TacitWarning\n"
+        "cli.app.command('warn')(lambda: (warnings.warn('mind [this]', TacitWarning), "
+        "warnings.warn('old name', DeprecationWarning), warnings.warn('of a library')))\n"
+        "sys.argv = ['tacit', 'warn']; cli.main()"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    assert "note: mind [this]\n" in told
+    assert "TacitWarning" not in told  # nor the line of our source that said it
+    assert "old name" not in told
+    assert "UserWarning: of a library" in told  # what others say is not hidden
+
+
 def test_data_list_and_show(tmp_path):
     out = tacit_command("data", "list", TACIT_DATA=str(tmp_path), TACIT_CACHE=str(tmp_path))
     assert out.returncode == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
     import typer
@@ -21,7 +21,7 @@ except ModuleNotFoundError as missing:  # a device install: bundles run without 
 from tacit.cli.federated import federated_app
 from tacit.cli.release import release_app
 from tacit.cli.serve import client, keys_app, serve
-from tacit.errors import RequirementNotMet, TacitError
+from tacit.errors import RequirementNotMet, TacitError, TacitWarning
 
 app = typer.Typer(
     name="tacit",
@@ -265,9 +265,25 @@ def data_show(
     run(console, name, target or [], sensitive or [], unit, user, trial, time, channel or [], length, stride, size)
 
 
+def _tell_warnings() -> None:
+    """Our warnings are a note for the user; that a library will drop a name some day is none of their business."""
+    warnings.simplefilter("default")
+    for category in (DeprecationWarning, PendingDeprecationWarning):
+        warnings.simplefilter("ignore", category)
+    of_others = warnings.showwarning
+
+    def show(message: Any, category: Any, *where: Any, **more: Any) -> None:
+        if not issubclass(category, TacitWarning):
+            of_others(message, category, *where, **more)
+            return
+        Console(stderr=True).print(f"[yellow]note:[/yellow] {escape(str(message))}", highlight=False)
+
+    warnings.showwarning = show
+
+
 def main() -> None:
     """Run the command line; errors of the user's input are one line, not a traceback."""
-    warnings.simplefilter("default")
+    _tell_warnings()
     try:
         app()
     except RequirementNotMet as error:

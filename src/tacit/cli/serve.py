@@ -53,6 +53,7 @@ def serve(
     config = uvicorn.Config(
         app,
         http="h11",  # which bounds the headers of a request
+        ws="none",  # nothing here speaks WebSocket
         limit_concurrency=2 * in_flight + 64,  # connections
         timeout_keep_alive=30,
         timeout_graceful_shutdown=10,
