@@ -67,4 +67,6 @@ def _check_flower() -> None:
     try:
         import flwr  # noqa: F401
     except ImportError:
-        raise InputError("learning across machines needs Flower: pip install 'tacit[federated]'") from None
+        raise InputError(
+            "learning across machines needs Flower; in a checkout: pip install -c constraints.txt '.[federated]'"
+        ) from None

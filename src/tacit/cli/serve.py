@@ -169,5 +169,5 @@ def _needs_extra() -> None:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise InputError(
-            f"{error.name} is not installed; install the service with: pip install 'tacit[serve]'"
+            f"{error.name} is not installed; in a checkout: pip install -c constraints.txt '.[serve]'"
         ) from None
