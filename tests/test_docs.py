@@ -133,6 +133,26 @@ def test_wrong_commands_are_noticed(wrong: str) -> None:
         check(wrong.split())
 
 
+def verbs(command: click.Command, name: str) -> list[str]:
+    """The full name of every command below this one."""
+    if not isinstance(command, click.Group):
+        return [name]
+    return [verb for sub, found in command.commands.items() for verb in verbs(found, f"{name} {sub}")]
+
+
+def test_the_page_of_commands_has_every_verb_and_no_other() -> None:
+    told = re.findall(r"^\| `(tacit [a-z ]+)` \|", PAGES["cli.md"], re.M)
+    assert sorted(told) == sorted(verbs(typer.main.get_command(app), "tacit"))
+
+
+def test_the_reference_has_every_public_name() -> None:
+    told = {name.rsplit(".", 1)[1] for name in re.findall(r"^::: (\S+)", PAGES["api.md"], re.M)}
+    rooms = {"baselines", "federated", "release", "serve"}
+    for home in (tacit, *(getattr(tacit, room) for room in sorted(rooms))):
+        public = set(home.__all__) - rooms - {"__version__"}
+        assert public <= told, (home.__name__, public - told)
+
+
 def test_no_machine_paths_or_registries() -> None:
     texts = {**PAGES, "mkdocs.yml": (ROOT / "mkdocs.yml").read_text()}
     for name, text in texts.items():
