@@ -24,13 +24,14 @@ from tacit.cli import app
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+TEXTS = {name: (ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")} | PAGES
 FENCE = re.compile(r"^([ ]*)```(\w*)([^\n]*)\n(.*?)^\1```", re.S | re.M)
 ADULT = "choosing.md"  # minutes on Adult: run by test_frontier.py, where it is slow
 
 
 def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
     """(what stands behind the language, the code) of a page's blocks in these languages."""
-    return [(title, code) for _, language, title, code in FENCE.findall(PAGES[page]) if language in languages]
+    return [(title, code) for _, language, title, code in FENCE.findall(TEXTS[page]) if language in languages]
 
 
 def run_blocks(page: str, given: dict[str, Any]) -> None:
@@ -119,7 +120,7 @@ def check(words: list[str]) -> None:
         command.parse_args(context, list(words))
 
 
-COMMANDS = sorted({(page, *words) for page in PAGES for words in commands(page)})
+COMMANDS = sorted({(page, *words) for page in TEXTS for words in commands(page)})
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -131,6 +132,15 @@ def test_commands_parse(command: tuple[str, ...]) -> None:
 def test_wrong_commands_are_noticed(wrong: str) -> None:
     with pytest.raises((click.ClickException, AssertionError)):
         check(wrong.split())
+
+
+def test_files_that_the_texts_name_exist() -> None:
+    for name, text in TEXTS.items():
+        for script in re.findall(r"`(?:python )?((?:benchmarks|tests|papers|docs|src)/[\w./-]+\.\w+)", text):
+            assert (ROOT / script).exists(), f"{name}: {script}"
+        if name not in PAGES:  # the links of the site are checked when it is built
+            for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+                assert (ROOT / link).exists(), f"{name}: {link}"
 
 
 def verbs(command: click.Command, name: str) -> list[str]:
