@@ -12,7 +12,7 @@ from tacit.errors import InputError
 from tacit.reproduce import Run, find_papers, load_paper
 from tacit.reproduce.papers import all_papers, choose
 from tacit.reproduce.run import run_experiment
-from tacit.reproduce.tables import readme, scripts, summary, write_readme
+from tacit.reproduce.tables import SOON, grid, readme, scripts, summary, write_readme
 
 SCRIPT = """
 WORKED, BREAK = [], []
@@ -252,7 +252,7 @@ def test_list_tells_each_experiment_in_two_lines_of_a_narrow_terminal():
         entry = load_paper(name).results.get(experiment)
         if entry is None:
             assert first.endswith(" not run yet")
-        elif entry["measured_by"]:  # its own seconds are those of drawing: the script's name is told instead
+        elif entry["measured_by"] and entry["seconds"] < SOON:  # those of drawing: the script's name is told instead
             assert first.endswith(f" {scripts(entry)[0]}")
         else:
             assert first.endswith((" min", " s"))
@@ -289,3 +289,36 @@ def test_one_quick_run_per_paper(name, experiment, tmp_path):
 @pytest.mark.parametrize(("name", "experiment"), [e for e in EVERY if e not in SMOKE])
 def test_every_quick_run(name, experiment, tmp_path):
     quick(name, experiment, tmp_path)
+
+
+# -- the grid of all methods and tables --------------------------------------------------------------
+
+
+def line(method, kept, read, certificate=None):
+    floor = {"value": 0.6, "low": 0.55, "high": 0.65}
+    return {
+        "method": method, "data": "adult", "target": "income", "secret": "sex", "certificate": certificate,
+        "utility": {"value": kept, "guessing": 0.76}, "leakage": {"value": read, "guessing": 0.5},
+        "label_only": floor, "label_only_utility": {"value": 0.85, "low": 0.84, "high": 0.86},
+    }  # fmt: skip
+
+
+def test_the_grid_marks_what_label_only_dominates():
+    """Leaking more is forgiven only to what keeps more, each beyond label-only's interval."""
+    cells = [
+        line("leaks", 0.85, 0.7),
+        line("earns it", 0.87, 0.7),
+        line("hides", 0.80, 0.5, 0.55),
+        line("even", 0.8, 0.64),
+    ]
+    shown = grid(cells).splitlines()
+    assert shown[3] == "| guessing | .760 / .500 |"
+    assert shown[4:] == [
+        "| leaks | .850 / .700 ✗ |", "| earns it | .870 / .700 |", "| hides | .800 / .500 ≤ .550 |", "| even | .800 / .640 |",
+    ]  # fmt: skip
+
+
+def test_compared_lines_are_in_the_grid_and_not_in_the_list():
+    text = summary(find_papers(), (find_papers() / "README.md").read_text(encoding="utf-8"))
+    assert "codebook/everywhere |" not in text
+    assert "| codebook, closed | " in text.partition("results: summary")[0]
