@@ -314,8 +314,11 @@ def test_the_grid_marks_what_label_only_dominates():
     shown = grid(cells).splitlines()
     assert shown[3] == "| guessing | .760 / .500 |"
     assert shown[4:] == [
-        "| leaks | .850 / .700 ✗ |", "| earns it | .870 / .700 |", "| hides | .800 / .500 ≤ .550 |", "| even | .800 / .640 |",
-    ]  # fmt: skip
+        "| leaks | .850 / .700 ✗ |",
+        "| earns it | .870 / .700 |",
+        "| hides | .800 / .500 ≤ .550 |",
+        "| even | .800 / .640 |",
+    ]
 
 
 def test_compared_lines_are_in_the_grid_and_not_in_the_list():
