@@ -64,7 +64,7 @@ def table2(run: Run) -> None:
             identity(run, fewer, unseen, parts)
             run.audited(fewer, "motionsense", summary(unseen, parts["worth"], floor))
     gravity = of(found, "gravity, raw", "subject")
-    activity(run, f"raw, gravity added (runs on a CPU: {len(gravity)}; --gravity)", "other people", gravity)
+    activity(run, f"raw, gravity added (on a CPU, {len(gravity)} runs, --gravity)", "other people", gravity)
     run.note(
         f"Intervals count the 96 test recordings as {parts['worth']:.0f} single windows (their effective number): "
         f'cautious. "Fitted on three fifths": the filter learns from 60 % of the training recordings and the '
