@@ -83,7 +83,7 @@ def fig8(run: Run) -> None:
             run.audited(method, "adult", line, floor=floor)
     s = run.settings
     if s["longer"]:
-        found = [run.part(f"longer seed {seed}", longer, seed, s["rows"], s["longer"]) for seed in range(2)]
+        found = [run.part(f"longer seed {seed}", longer, seed, s["rows"], s["longer"]) for seed in run.seeds]
         mean = {k: float(np.mean([f[k] for f in found])) for k in found[0]} | {"seeds": len(found)}
         told(run, f"K=10 all, {s['longer']} epochs", mean, None, counts)
     commonest = max(counts["income"]) / sum(counts["income"])
