@@ -53,6 +53,8 @@ def test_data_list_and_show(tmp_path):
     assert out.returncode == 0
     assert "digits" in out.stdout
     assert "built in" in out.stdout
+    assert {"HOSPITAL_EXPIRE_FLAG", "progression"} <= set(out.stdout.split())  # no word is broken in two
+    assert "Licence: BSD-3-Clause" in tacit_command("data", "show", "digits").stdout
     assert all(len(line) <= 80 for line in out.stdout.splitlines())
     assert "even 49" in tacit_command("data", "show", "digits").stdout
     unknown = tacit_command("data", "show", "digit")

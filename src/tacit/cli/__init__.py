@@ -227,15 +227,28 @@ def data_list() -> None:
     from tacit.datasets import declarations
 
     shown = Table(box=None, pad_edge=False)
-    for head in ("name", "rows", "kind", "target", "sensitive", "licence", "here"):
-        shown.add_column(head, overflow="fold")
-    for d in sorted(declarations().values(), key=lambda d: (bool(d.files), d.name)):
-        here = "built in" if not d.files else ("yes" if d.present else "no")
-        shown.add_row(d.name, d.rows, d.modality, d.target, d.sensitive, d.licence, here)
+    sets = sorted(declarations().values(), key=lambda d: (bool(d.files), d.name))
+    columns = {
+        "name": [d.name for d in sets],
+        "rows": [d.rows for d in sets],
+        "kind": [d.modality for d in sets],
+        "target": [d.target for d in sets],
+        "sensitive": [d.sensitive for d in sets],
+        "licence": [d.licence for d in sets],
+        "here": ["built in" if not d.files else ("yes" if d.present else "no") for d in sets],
+    }
+    where, narrow = "tacit data show NAME says where to get them", console.width < 100
+    if narrow:  # with every column words would be broken in two
+        del columns["licence"]
+        where += ", and everybody's licence"
+    for head, values in columns.items():
+        longest = max(len(word) for value in (head, *values) for word in value.split())
+        most = {"rows": longest, "kind": longest, "sensitive": 17}.get(head) if narrow else None
+        shown.add_column(head, min_width=longest, max_width=most)
+    for row in zip(*columns.values(), strict=True):
+        shown.add_row(*row)
     console.print(shown)
-    console.print(
-        "[dim]Sets marked 'no': tacit data show NAME says where to get them. TACIT_DATA names the folder.[/dim]"
-    )
+    console.print(f"[dim]Sets marked 'no': {where}. TACIT_DATA names the folder.[/dim]")
 
 
 @data_app.command("show")

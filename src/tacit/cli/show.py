@@ -44,7 +44,8 @@ def run(
                 f"{name} is a data set of Tacit, whose columns are fixed; {extra[0]} is for your own files"
             )
         data = load_dataset(name)
-        console.print(cleandoc(declarations()[name].load.__doc__ or ""), highlight=False, markup=False)
+        console.print(_prose(declarations()[name].load.__doc__ or ""), highlight=False, markup=False)
+        console.print(f"Licence: {declarations()[name].licence}", highlight=False, markup=False)
     else:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", tacit.TacitWarning)
@@ -67,6 +68,12 @@ def run(
         for warning in caught:
             console.print(f"[yellow]note:[/yellow] {escape(str(warning.message))}", highlight=False)
     _describe(console, data)
+
+
+def _prose(doc: str) -> str:
+    """A docstring whose paragraphs wrap where the terminal does; its lists of parameters stay as they are."""
+    parts = cleandoc(doc).split("\n\n")
+    return "\n\n".join(part if "\n---" in part else part.replace("\n", " ") for part in parts)
 
 
 def _describe(console: Console, data: tacit.Dataset) -> None:
