@@ -402,3 +402,15 @@ def test_the_kernel_machine_never_says_the_opposite_of_what_it_learned(seed):
     attacker = ATTACKERS["rbf"](X.shape, 2, seed).fit(X, y)
     away = rng.normal(size=(300, 5))
     np.testing.assert_array_equal(attacker.predict_proba(away).argmax(1), attacker.machine.predict(away))
+
+
+def test_what_travels_along_must_be_a_column_of_x():
+    """The error says what the name is instead, and what to do."""
+    data = tacit.load_dataset("quadrants", n=200)
+    X = pd.DataFrame(data.X, columns=["east", "north"])
+    table = tacit.Dataset(X, data.y, data.sensitive)
+    cases = [(table, "eats", "the columns are east, north"), (table, "colour", "it is a target"),
+             (table, "shape", "it is a secret"), (data, "east", "pass X as a DataFrame")]  # fmt: skip
+    for part, name, told in cases:
+        with pytest.raises(tacit.TacitError, match=told):
+            tacit.audit(None, *part.split((0.5, 0.5), seed=0), attackers="logistic", alongside=[name])

@@ -41,9 +41,21 @@ def with_side_columns(Z: Any, data: Dataset, alongside: Sequence[str] | None) ->
     """The release with the columns that travel beside it."""
     if not alongside:
         return Z
-    missing = [c for c in alongside if not isinstance(data.X, pd.DataFrame) or c not in data.X]
+    if not isinstance(data.X, pd.DataFrame):
+        raise InputError(
+            f"alongside names {alongside[0]!r}, but X has no named columns; pass X as a DataFrame, or put the column "
+            f"into the release yourself: tacit.audit((released_attack, released_test), ...)"
+        )
+    missing = [c for c in alongside if c not in data.X]
     if missing:
-        raise InputError(f"alongside names {missing[0]!r}, which is no column of X")
+        label = next((s for s, f in (("a target", data.y), ("a secret", data.sensitive)) if missing[0] in f), None)
+        remedy = (
+            f"it is {label}; to send it along, put it into the released tables and audit those: "
+            f"tacit.audit((released_attack, released_test), ...)"
+            if label
+            else f"the columns are {', '.join(map(str, data.X.columns))}"
+        )
+        raise InputError(f"alongside names {missing[0]!r}, which is no column of X: {remedy}")
     return pd.concat([plain_frame(Z), data.X[list(alongside)].reset_index(drop=True)], axis=1)
 
 
