@@ -10,6 +10,9 @@
 2. Memory. The peak (VmHWM) of a process that releases a Parquet file that is one single row group, made on the fly.
 3. Latency. Samples of an anonymizing autoencoder's windows (2 x 128, 100 maps) through `Sensors`, as `tacit release
    stream --windows` does, line by line on one core: the time of each sample that completes a window.
+4. Jobs. Files by one process and by two, each on one thread: how many times as fast two are, with their start. Once
+   for the small network (the npz above, and a tenth of its rows as CSV), once for the autoencoder on ten times as many
+   windows as `--windows` says.
 """
 
 from __future__ import annotations
@@ -28,11 +31,13 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 import tacit
 from tacit.nets.mlp import mlp
 from tacit.release.bulk import apply
+from tacit.release.noise import new_key
 from tacit.release.sensors import Sensors
 
 CHUNK = 65536
@@ -50,7 +55,7 @@ def main() -> None:
     parser.add_argument("--parquet-mb", type=int, default=1000)
     parser.add_argument("--windows", type=int, default=2000)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
-    parser.add_argument("--only", choices=["throughput", "memory", "latency"], help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=["throughput", "memory", "latency", "jobs"], help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only is not None:  # a process of its own
@@ -64,6 +69,7 @@ def main() -> None:
             ("all cores", "throughput", None),
             ("memory", "memory", "1"),
             ("latency", "latency", "1"),
+            ("jobs", "jobs", "1"),
         ):
             found[name] = alone(given, folder, part, threads)
             tell(name, found[name])
@@ -88,6 +94,7 @@ def prepare(given: argparse.Namespace, here: Path) -> None:
     np.savez(here / "in.npz", X=X)
     names = [f"x{i}" for i in range(COLUMNS)]
     pq.write_table(pa.table(list(X.T), names=names), here / "in.parquet", row_group_size=CHUNK)
+    pacsv.write_csv(pa.table(list(X[: max(1, given.rows // 10)].T), names=names), here / "in.csv")
     step = pa.table(list(X[: min(given.rows, 20_000)].T), names=names)
     n = max(1, given.parquet_mb * 10**6 // step.nbytes)
     pq.write_table(pa.concat_tables([step] * n), here / "big.parquet", row_group_size=2**40, use_dictionary=False)
@@ -136,6 +143,28 @@ def throughput(given: argparse.Namespace) -> dict:
     }
 
 
+def jobs(given: argparse.Namespace) -> dict:
+    """Of the small network, which a process has released before another has started, and of windows' convolutions."""
+    here, out = given.folder, {}
+    rng = np.random.default_rng(1)
+    np.savez(here / "windows.npz", X=rng.standard_normal((given.windows * 10, 2, 128)))
+    secret = new_key()
+    for what, bundle, source in (
+        ("small network, npz", "mlp.tacit", "in.npz"),
+        ("small network, csv", "mlp.tacit", "in.csv"),
+        ("autoencoder of windows, npz", "aae.tacit", "windows.npz"),
+    ):
+        best = {1: np.inf, 2: np.inf}
+        for _ in range(2):
+            for n in best:
+                started = time.perf_counter()
+                apply(here / bundle, here / source, here / f"jobs-{source}", rows=2048 if "window" in what else CHUNK,
+                      jobs=n, noise_key=secret if "window" in what else None)  # fmt: skip
+                best[n] = min(best[n], time.perf_counter() - started)
+        out[what] = {"one": round(best[1], 2), "two": round(best[2], 2), "times as fast": round(best[1] / best[2], 2)}
+    return out
+
+
 def memory(given: argparse.Namespace) -> dict:
     """In a process that has imported nothing but the runtime, as `tacit release apply` has."""
     source = given.folder / "big.parquet"
@@ -172,7 +201,9 @@ def latency(given: argparse.Namespace) -> dict:
 def tell(name: str, found: dict) -> None:
     print(f"\n{name}")
     for key, value in found.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and "times as fast" in value:
+            print(f"  {key:32s} one process {value['one']} s, two {value['two']} s: {value['times as fast']}x")
+        elif isinstance(value, dict):
             shares = [value[k] for k in ("share of plain", "share of plain, processor time")]
             rate = f"{value['rows a second']:>12,} rows/s"
             print(f"  {key:32s} {rate}  {shares[0]:5.0%} of plain, {shares[1]:.0%} by CPU time")

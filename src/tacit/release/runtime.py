@@ -25,7 +25,7 @@ from tacit.release.noise import Noise, derived_key, new_key
 from tacit.release.schema import Problem, schema_of
 from tacit.release.weights import read_weights
 
-CHUNK = 2**18  # numbers of raw records that are released at a time: what a network makes of them stays in the cache
+CHUNK = 2**17  # numbers of raw records that are released at a time: what a network makes of them stays in the cache
 NO_KEY = (
     "this release adds noise, and no noise_key was given: a fresh key was drawn. Within this session a record always "
     "gets the same noise; in another session it gets other noise, and whoever collects both can average them. Keep one "
