@@ -16,7 +16,10 @@ release_app = typer.Typer(help="Bundles: release files and streams, sign and ver
 
 Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
 NoiseKey = Annotated[
-    Path | None, typer.Option("--key", help="The owner's noise key (made by `tacit release key`), for noisy releases.")
+    Path | None,
+    typer.Option(
+        "--key", "--noise-key", help="The owner's noise key (made by `tacit release key`), for noisy releases."
+    ),
 ]
 Trusted = Annotated[Path | None, typer.Option("--trusted-key", help="Refuse what this public key has not signed.")]
 
