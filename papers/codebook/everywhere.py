@@ -11,18 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import tacit
 from tacit import baselines
 from tacit.dataset import Dataset
 from tacit.reproduce import Run
+from tacit.reproduce.principal import principal
 from tacit.reproduce.run import honest
-from tacit.tables import make_encoder
 
 # target, secret
 DATA = {
@@ -103,25 +100,6 @@ def parts(name: str, rows: int) -> tuple[Dataset, ...]:
 
 
 CHOICE = ("cmu_faces",)  # has several targets
-
-
-def principal(pca: PCA, X: Any) -> Any:
-    """PCA of standardised numbers; a table with words is encoded first."""
-    if not isinstance(X, pd.DataFrame):
-        pca.set_params(n_components=min(pca.n_components, X.shape[1]))
-        return make_pipeline(StandardScaler(), pca).fit(X)
-    encoder = make_encoder(X)
-    encoded = encoder.transform(X)
-    pca.set_params(n_components=min(pca.n_components, encoded.shape[1])).fit(encoded)
-    return Both(encoder, pca)
-
-
-class Both:
-    def __init__(self, encoder: Any, pca: PCA) -> None:
-        self.encoder, self.pca = encoder, pca
-
-    def transform(self, X: pd.DataFrame) -> np.ndarray:
-        return self.pca.transform(self.encoder.transform(X))
 
 
 def draw(found: dict[str, dict[str, Any]]) -> Figure:

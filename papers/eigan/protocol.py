@@ -15,11 +15,11 @@ import pandas as pd
 from sklearn.decomposition import PCA
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import tacit
 from tacit.reproduce import Run
+from tacit.reproduce.principal import principal
 from tacit.reproduce.run import by_attacker, honest
 from tacit.reproduce.tables import shown
 from tacit.tables import make_encoder
@@ -92,25 +92,8 @@ def fitted(release: Any, train: tacit.Dataset, seed: int) -> Any:
     if release is None:
         return None
     if isinstance(release, PCA):
-        if isinstance(train.X, pd.DataFrame):
-            return Encoded(release).fit(train.X)
-        return make_pipeline(StandardScaler(), release).fit(train.X)
+        return principal(release, train.X)
     return release.fit(train.X, train.y, sensitive_features=train.sensitive)
-
-
-class Encoded:
-    """PCA of a table: of its standardised numbers and one-hot categories."""
-
-    def __init__(self, pca: PCA) -> None:
-        self.pca = pca
-
-    def fit(self, X: pd.DataFrame) -> Encoded:
-        self.encoder = make_encoder(X)
-        self.pca.fit(self.encoder.transform(X))
-        return self
-
-    def transform(self, X: pd.DataFrame) -> np.ndarray:
-        return self.pca.transform(self.encoder.transform(X))
 
 
 def history(release: tacit.EIGAN) -> dict[str, list[float]]:
