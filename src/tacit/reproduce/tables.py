@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from tacit.audit.report import write_whole
+from tacit.audit.report import beats, write_whole
 from tacit.errors import InputError
 from tacit.reproduce.papers import Paper, all_papers, load_paper
 
@@ -112,7 +113,7 @@ def summary(folder: Path, text: str) -> str:
 def grid(cells: Sequence[Mapping[str, Any]]) -> str:
     """Methods by data: what is kept / what the best fresh attacker reads, with the bound on any attacker.
 
-    A cross marks what label-only dominates: it leaks more, beyond label-only's interval, and keeps no more.
+    A cross marks what label-only dominates (see `dominated`).
     """
     if not cells:
         return "Not run yet.\n"
@@ -132,9 +133,11 @@ def grid(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def dominated(line: Mapping[str, Any]) -> bool:
-    """Leaks more than label-only beyond that one's interval, without keeping more beyond its interval."""
-    leak, use = line["label_only"], line["label_only_utility"]
-    return line["leakage"]["value"] > leak["high"] and line["utility"]["value"] <= use["high"]
+    """Whether label-only beats it, by the rule of the reports."""
+    floor_use, floor_leak, use, leak = (
+        SimpleNamespace(**line[k]) for k in ("label_only_utility", "label_only", "utility", "leakage")
+    )
+    return beats({line["target"]: floor_use}, floor_leak, {line["target"]: use}, leak)  # type: ignore[dict-item, arg-type]
 
 
 def _cell(line: Mapping[str, Any]) -> str:
