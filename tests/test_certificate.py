@@ -18,12 +18,16 @@ from scipy.stats import norm
 from tacit.audit.certificate import (
     certify,
     certify_channel,
+    certify_local_privacy,
+    joint_units,
     local_dp_bound,
+    look_delta,
     product_secret,
     release_cells,
     units_needed,
 )
 from tacit.audit.gaussian import _shuffle, certify_gaussian, gaussian_bound, log_mixture
+from tacit.audit.population import independent_units, unseen_mass
 from tacit.errors import InputError
 
 
@@ -119,13 +123,112 @@ def test_dependent_records_break_the_naive_form_and_not_ours():
     assert naive > 75  # fails in about 24 %, binomial sd 10: false alarm < 1e-5
 
 
-def test_a_unit_of_two_classes_adds_its_shares():
-    """Both classes in every unit: one unit moves both terms, as much as if it were two records of one class."""
-    cells, secret = np.zeros(40, dtype=int), np.tile([0, 1], 20)
-    pure = certify(cells, np.repeat([0, 1], 20), 2, units=np.repeat(np.arange(20), 2))
-    mixed = certify(cells, secret, 2, units=np.repeat(np.arange(20), 2))
-    assert (mixed.bound - mixed.plugin) == pytest.approx(pure.bound - pure.plugin)
-    assert (mixed.bound - mixed.plugin) == pytest.approx(np.sqrt(2) * (certify(cells, secret, 2).bound - 0.5))
+def test_a_unit_of_two_classes_speaks_for_one_of_them():
+    """A class is drawn in proportion to the unit's records, so a unit moves one term only."""
+    cells, secret, units = np.zeros(4000, dtype=int), np.tile([0, 0, 0, 1], 1000), np.repeat(np.arange(1000), 4)
+    sample = independent_units(secret, 2, units)
+    assert sample.counts[0] == pytest.approx(750, abs=60)  # binomial sd 14: false alarm < 1e-4
+    assert sample.n_units == 1000
+    assert np.bincount(units[sample.rows], sample.weight).tolist() == pytest.approx([1] * 1000)
+    c = certify(cells, secret, 2, units=units)
+    assert c.bound - 0.5 == pytest.approx(np.sqrt((1 / sample.counts).sum() * np.log(20) / 2) / 2)
+
+
+# -- whose average ----------------------------------------------------------------------------------
+
+
+def test_the_average_unit_does_not_depend_on_how_many_records_units_have():
+    rng = np.random.default_rng(0)
+    cells, secret = _draw(np.array([[0.4, 0.6], [0.6, 0.4]]), [300, 300], rng)
+    size = rng.integers(1, 50, 600)
+    once = certify(cells, secret, 2)
+    often = certify(np.repeat(cells, size), np.repeat(secret, size), 2, units=np.repeat(np.arange(600), size))
+    for fact in ("bound", "plugin", "accuracy_bound", "n_units", "exposed", "largest_odds"):
+        assert getattr(often, fact) == pytest.approx(getattr(once, fact))
+    assert (often.n, often.smallest_cell) != (once.n, once.smallest_cell)  # these count records
+
+
+def test_a_unit_is_shared_between_its_cells():
+    """Unit 0: cells 0, 0, 1. Unit 1: cell 1. P(0|class 0) is 2/3, as counted by hand."""
+    c = certify(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]), 2, units=np.array([0, 0, 0, 1]))
+    assert c.plugin == pytest.approx((2 / 3 + 1) / 2)
+
+
+def test_the_average_record_needs_a_limit_of_sizes_known_beforehand():
+    cells, secret, units = np.zeros(6, dtype=int), np.array([0, 1, 0, 1, 0, 1]), np.array([0, 1, 2, 3, 4, 4])
+    with pytest.raises(InputError, match="needs max_unit_size"):
+        certify(cells, secret, 2, units=units, per="record")
+    with pytest.raises(InputError, match="needs max_unit_size"):  # sizes of one, too, are only what was seen
+        certify(cells[:4], secret[:4], 2, units=units[:4], per="record")
+    with pytest.raises(InputError, match="a unit has 2 records but max_unit_size is 1"):
+        certify(cells, secret, 2, units=units, per="record", max_unit_size=1)
+    with pytest.raises(InputError, match="none was accepted"):
+        certify(cells, secret, 2, units=units, per="record", max_unit_size=10**9)
+    with pytest.raises(InputError, match="per must be"):
+        certify(cells, secret, 2, per="person")
+    assert certify(cells, secret, 2, per="record").per == "record"  # without units records are independent
+
+
+def test_units_are_accepted_for_the_average_record_by_their_size():
+    size = np.tile([1, 4], 2000)
+    units, secret = np.repeat(np.arange(4000), size), np.repeat(np.arange(4000) % 3, size)
+    sample = independent_units(secret, 3, units, "record", max_unit_size=5)
+    accepted = size[np.unique(units[sample.rows])]
+    # 400 and 1,600 of 2,000 each, sd 18: false alarm < 1e-4
+    assert (accepted == 1).sum() == pytest.approx(400, abs=75)
+    assert (accepted == 4).sum() == pytest.approx(1600, abs=75)
+    assert np.all(np.bincount(units[sample.rows])[np.unique(units[sample.rows])] == accepted)
+
+
+def test_the_noisy_certificate_weighs_units_alike():
+    """99 people at -1 and one at 1 with as many records as they: by person the classes hardly differ."""
+    size = np.where(np.arange(100) == 0, 99, 1)
+    code, units = np.repeat(np.where(np.arange(100) == 0, 1.0, -1.0), size), np.repeat(np.arange(100), size)
+    code, secret = np.concatenate([code, np.full(100, -1.0)]), np.repeat([0, 1], [198, 100])
+    units = np.concatenate([units, 100 + np.arange(100)])
+    c = certify_gaussian(code, secret, 2, 0.1, units=units, draws=2000)
+    assert c.plugin == pytest.approx(0.505, abs=0.003)  # posterior's sd over 2,000 draws .001: false alarm < 1e-2
+    assert c.n_units == 200
+
+
+# -- classes that are not there ---------------------------------------------------------------------
+
+
+def test_an_absent_class_counts_as_exposed():
+    cells, secret = np.zeros(400, dtype=int), np.arange(400) % 2
+    two, four = certify(cells, secret, 2), certify(cells, secret, 4)
+    assert (four.absent, four.n_classes, four.guessing) == (2, 4, 0.25)
+    assert four.bound == pytest.approx((2 * two.bound + 2) / 4)
+    assert four.plugin == pytest.approx((2 * 0.5 + 2) / 4)
+    assert four.accuracy_bound == two.accuracy_bound  # nobody has it, so nobody is told by it
+    behind = certify_channel(cells, secret, 4, np.ones((1, 1)))
+    assert behind.bound == pytest.approx(four.bound)
+    noisy = [certify_gaussian(np.zeros(400), secret, m, 1.0, draws=400) for m in (2, 4)]
+    assert noisy[1].bound == pytest.approx((2 * noisy[0].bound + 2) / 4)
+    assert (noisy[1].absent, noisy[1].guessing) == (2, 0.25)
+    private = certify_local_privacy(1.0, secret, 4)
+    assert private.bound == pytest.approx(local_dp_bound(1.0, 4))
+    assert (private.absent, private.guessing) == (2, 0.25)
+
+
+def test_the_unseen_mass_holds_where_the_naive_one_fails():
+    """300 classes, each of 1/300, 200 units: about half the mass is unseen; a bound for one fixed set says .015."""
+    rng = np.random.default_rng(0)
+    ours = naive = 0
+    for _ in range(200):
+        seen = len(np.unique(rng.integers(300, size=200)))
+        truth = 1 - seen / 300
+        ours += unseen_mass(200, 300, 300 - seen, 0.05) < truth
+        naive += truth > 1 - 0.05 ** (1 / 200)
+    assert ours == 0  # the union over sets leaves far less than 5 %
+    assert naive == 200
+    assert unseen_mass(1000, 1, 0, 0.05) == pytest.approx(1 - 0.05**0.001)
+
+
+def test_the_parts_of_all_looks_add_to_delta():
+    assert sum(look_delta(0.05, t) for t in range(1, 20_000)) == pytest.approx(0.05, rel=1e-4)
+    with pytest.raises(InputError, match="look must"):
+        look_delta(0.05, 0)
 
 
 # -- what is always true ----------------------------------------------------------------------------
@@ -278,6 +381,26 @@ def test_finite_releases_are_recognised():
 def test_the_product_of_secrets_is_missing_where_any_is():
     product = product_secret(np.array([[0, 0], [1, 0], [-1, 1], [0, 1], [1, -1], [1, 0]]))
     assert product.tolist() == [0, 2, -1, 1, -1, 2]
+    declared = product_secret(np.array([[0, 0], [1, 0], [-1, 1]]), sizes=(2, 3))
+    assert declared.tolist() == [0, 3, -1]
+    with pytest.raises(InputError, match="sizes"):
+        product_secret(np.array([[0, 3]]), sizes=(2, 3))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 30), st.integers(1, 3))
+@settings(max_examples=50, deadline=None)
+def test_joint_units_are_the_components(seed, n, attributes):
+    rng = np.random.default_rng(seed)
+    columns = [rng.integers(n, size=n) for _ in range(attributes)]
+    slow = np.arange(n)
+    for _ in range(n):  # spread the smallest number until nothing changes
+        for c in columns:
+            slow = np.array([slow[c == c[i]].min() for i in range(n)])
+    found = joint_units([*columns, None])
+    assert len(np.unique(found)) == len(np.unique(slow)) == len(set(zip(found, slow, strict=True)))
+    assert joint_units([None, None]) is None
+    with pytest.raises(InputError, match="one unit per record"):
+        joint_units([np.arange(n), np.arange(n + 1)])
 
 
 def test_the_product_can_leak_what_no_secret_alone_does():
@@ -310,7 +433,7 @@ def test_units_needed_counts_units_and_not_their_records():
     many = units_needed(np.repeat(cells, 8), np.repeat(secret, 8), 2, 0.66, units=np.repeat(np.arange(600), 8))
     assert once == many
     uneven = np.repeat(np.arange(600), np.tile([1, 15], 300))
-    assert units_needed(cells[uneven], secret[uneven], 2, 0.66, units=uneven) > once  # unequal units weigh as fewer
+    assert units_needed(cells[uneven], secret[uneven], 2, 0.66, units=uneven) == once  # units weigh alike
 
 
 def test_units_needed_says_when_no_number_will_do():
@@ -423,8 +546,9 @@ def test_shuffled_units_keep_their_labels_together():
 def test_the_chunked_mixture_equals_the_slow_one(n):
     rng = np.random.default_rng(n)
     points, centres = 3 * rng.standard_normal((1100, 2)), 40 * rng.standard_normal((n, 2))
-    slow = logsumexp(-((points[:, None] - centres[None]) ** 2).sum(-1) / 2, axis=1) - np.log(n)
-    np.testing.assert_allclose(log_mixture(points, centres), slow, rtol=1e-9, atol=1e-9)
+    shares = rng.dirichlet(np.ones(n))
+    slow = logsumexp(np.log(shares) - ((points[:, None] - centres[None]) ** 2).sum(-1) / 2, axis=1)
+    np.testing.assert_allclose(log_mixture(points, centres, shares), slow, rtol=1e-9, atol=1e-9)
 
 
 def test_the_noisy_certificate_refuses_no_noise_and_missing_codes():

@@ -1,8 +1,9 @@
 """The certificate of a release with Gaussian noise: a clipped code plus noise of known sigma.
 
 Given the certification records, the released law of a class is a known mixture: one Gaussian around
-each of its records. The plug-in is the Bayes attacker between these mixtures, each with all its records
-(without the drawn one the upward bias, on which the bound rests, would be gone). It is averaged over M
+each of its records, the records of a unit together weighing as much as any other unit's. The plug-in is
+the Bayes attacker between these mixtures, each with all its records (without the drawn one the upward
+bias, on which the bound rests, would be gone). Classes that nobody has count as fully exposed. It is averaged over M
 draws, equally many a class, which adds sqrt(ln(1/delta_mc) / 2M) (Hoeffding) to the slack of
 `tacit.audit.certificate`; the statement fails with probability at most delta + delta_mc.
 
@@ -18,7 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from tacit.audit.certificate import CONFIDENT, check_records, record_shares, share_delta, square_shares
+from tacit.audit.certificate import slacks
+from tacit.audit.local_privacy import CONFIDENT
+from tacit.audit.population import check_records, independent_units, share_delta, unseen_mass
 from tacit.errors import InputError, check_number
 
 CHUNK = 1024  # draws by centres held at once: 8 MB a table
@@ -34,15 +37,18 @@ class GaussianCertificate:
     bound : no attacker exceeds this balanced accuracy (with confidence 1 - delta)
     plugin : what the Bayes attacker between the known mixtures gets, by Monte Carlo
     accuracy_bound : the same for plain accuracy, which a rare, fully exposed class cannot hide behind
-    guessing : 1 / number of classes
+    guessing : 1 / number of declared classes
     null_plugin : the plug-in on the same codes with shuffled labels, where the truth is guessing
     vacuous : whether null_plugin exceeds guessing by more than .05: the bound then tells of the number of
         records and dimensions, not of the release
     exposed : share of releases whose class has a posterior of at least .9 under equal priors (plug-in, no guarantee)
-    n, n_units, draws : records, independent units and Monte Carlo draws
+    n, n_units, draws : records given, independent units and Monte Carlo draws
     sigma : standard deviation of the noise
     delta : probability that the statement fails (sampling and Monte Carlo together), for any of the candidates
     candidates : how many releases, fixed beforehand, share delta
+    per : whose average is bounded: the "unit"'s or the "record"'s
+    n_classes, absent : classes declared, and how many of them no unit has
+    unseen_mass : at most this share of units has a class that was not seen (confidence 1 - delta, by itself)
     """
 
     bound: float
@@ -58,6 +64,10 @@ class GaussianCertificate:
     sigma: float
     delta: float
     candidates: int
+    per: str
+    n_classes: int
+    absent: int
+    unseen_mass: float
 
 
 def certify_gaussian(
@@ -71,6 +81,8 @@ def certify_gaussian(
     units: np.ndarray | None = None,
     seed: int = 0,
     candidates: int = 1,
+    per: str = "unit",
+    max_unit_size: int | None = None,
 ) -> GaussianCertificate:
     """Bound any attacker on a code released with Gaussian noise.
 
@@ -87,6 +99,7 @@ def certify_gaussian(
     seed : of the Monte Carlo draws and the shuffle; fix it beforehand. It has nothing to do with released noise
     candidates : how many releases, fixed beforehand, are certified on these records; delta and delta_mc are
         divided by it
+    per, max_unit_size : as for `tacit.audit.certificate.certify`
     """
     check_records(codes, secret, n_classes, units)
     check_number("draws", draws, 1, whole=True)
@@ -96,30 +109,38 @@ def certify_gaussian(
         raise InputError("codes hold NaN or infinite values; pass the clipped codes as numbers")
     # Centred and in units of sigma: the squared distances below then lose no digits to a common offset.
     points = (points - points.mean(axis=0)) / sigma
-    log_sample = math.log(1 / share_delta(delta, candidates)) / 2
+    sample = independent_units(secret, n_classes, units, per, max_unit_size)
+    balanced_slack, plain_slack = slacks(sample, delta, candidates)
     log_draws = math.log(1 / share_delta(delta_mc, candidates)) / 2
     rng = np.random.default_rng(seed)
-    found = _bayes(points, secret, draws, rng)
-    null = _bayes(points, _shuffle(secret, units, rng), draws, rng)
-    prior, m, n = found.prior, len(found.prior), len(secret)
-    sample = math.sqrt(square_shares(secret, units) * log_sample) / m
-    # Draws are equal per class, so in plain accuracy a draw of class s weighs m * prior_s.
-    plain_draws = math.sqrt(m * float((prior**2).sum()) / found.draws * log_draws)
-    plain = found.accuracy + math.sqrt(record_shares(n, units) * log_sample) + plain_draws
+    points, labels, weight = points[sample.rows], secret[sample.rows], sample.weight
+    found = _bayes(points, labels, weight, draws, rng)
+    kept_units = None if units is None else np.asarray(units)[sample.rows]
+    null = _bayes(points, _shuffle(labels, kept_units, rng), weight, draws, rng)
+    prior, seen, absent = found.prior, len(found.prior), sample.absent
+    # Of m classes the `absent` ones count as exposed, the others as the Bayes attacker has them.
+    plugin = (seen * found.balanced + absent) / n_classes
+    draws_slack = seen / n_classes * math.sqrt(log_draws / found.draws)
+    # Draws are equal per class, so in plain accuracy a draw of class s weighs `seen` * prior_s.
+    plain_draws = math.sqrt(seen * float((prior**2).sum()) / found.draws * log_draws)
     return GaussianCertificate(
-        bound=min(1.0, found.balanced + sample + math.sqrt(log_draws / found.draws)),
-        plugin=found.balanced,
-        accuracy_bound=min(1.0, plain),
-        guessing=1 / m,
-        null_plugin=null.balanced,
+        bound=min(1.0, plugin + balanced_slack + draws_slack),
+        plugin=plugin,
+        accuracy_bound=min(1.0, found.accuracy + plain_slack + plain_draws),
+        guessing=1 / n_classes,
+        null_plugin=(seen * null.balanced + absent) / n_classes,
         vacuous=null.balanced - 1 / len(null.prior) > MOST_BIAS,
         exposed=found.exposed,
-        n=n,
-        n_units=n if units is None else len(np.unique(units)),
+        n=len(secret),
+        n_units=sample.n_units,
         draws=found.draws,
         sigma=float(sigma),
         delta=delta + delta_mc,
         candidates=candidates,
+        per=per,
+        n_classes=n_classes,
+        absent=absent,
+        unseen_mass=unseen_mass(sample.n_units, n_classes, absent, delta + delta_mc),
     )
 
 
@@ -150,13 +171,15 @@ class _Bayes:
     draws: int
 
 
-def _bayes(points: np.ndarray, secret: np.ndarray, draws: int, rng: np.random.Generator) -> _Bayes:
-    classes, counts = np.unique(secret, return_counts=True)
-    m, each, prior = len(classes), -(-draws // len(classes)), counts / len(secret)
-    centres = [points[secret == s] for s in classes]
-    drawn = np.concatenate([c[rng.integers(len(c), size=each)] for c in centres])
+def _bayes(points: np.ndarray, labels: np.ndarray, weight: np.ndarray, draws: int, rng: np.random.Generator) -> _Bayes:
+    classes, label = np.unique(labels, return_inverse=True)
+    mass = np.bincount(label, weight)
+    m, each, prior = len(classes), -(-draws // len(classes)), mass / mass.sum()
+    centres = [points[label == s] for s in range(m)]
+    shares = [weight[label == s] / mass[s] for s in range(m)]
+    drawn = np.concatenate([c[rng.choice(len(c), size=each, p=w)] for c, w in zip(centres, shares, strict=True)])
     drawn += rng.standard_normal(drawn.shape)
-    log_law = np.column_stack([log_mixture(drawn, c) for c in centres])
+    log_law = np.column_stack([log_mixture(drawn, c, w) for c, w in zip(centres, shares, strict=True)])
     true = np.repeat(np.arange(m), each)
     # The top posterior has the mean of the hit-or-miss indicator and a smaller variance; it too lies in [0, 1].
     posterior = _posterior(log_law)
@@ -171,21 +194,21 @@ def _bayes(points: np.ndarray, secret: np.ndarray, draws: int, rng: np.random.Ge
     )
 
 
-def log_mixture(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Log density at points of the equal mixture of unit Gaussians, less the constant of dimension."""
+def log_mixture(points: np.ndarray, centres: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Log density at points of a mixture of unit Gaussians, less the constant of dimension."""
     found = np.full(len(points), -np.inf)
     for a in range(0, len(points), CHUNK):
         x = points[a : a + CHUNK]
         for b in range(0, len(centres), CHUNK):
             c = centres[b : b + CHUNK]
             exponent = x @ c.T
-            exponent -= (c**2).sum(axis=1) / 2
+            exponent += np.log(shares[b : b + CHUNK]) - (c**2).sum(axis=1) / 2
             highest = exponent.max(axis=1)
             exponent -= highest[:, None]
             np.exp(exponent, out=exponent)
             part = highest + np.log(exponent.sum(axis=1))
             found[a : a + CHUNK] = np.logaddexp(found[a : a + CHUNK], part)
-    return found - (points**2).sum(axis=1) / 2 - math.log(len(centres))
+    return found - (points**2).sum(axis=1) / 2
 
 
 def _posterior(log_law: np.ndarray) -> np.ndarray:
