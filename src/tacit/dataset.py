@@ -13,6 +13,8 @@ import pandas as pd
 from tacit.errors import InputError
 from tacit.labels import joint_codes, label_frame, looks_continuous
 
+PRODUCT = " x "  # the name, among the classes of a data set, of all sensitive columns together
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -23,11 +25,14 @@ class Dataset:
     X : DataFrame or array; rows (n, columns), windows (n, channels, length) or images (n, c, h, w)
     y, sensitive : one column or a table of named columns; NaN or None means unknown
     units : the independent thing each record belongs to (a person, a bout). One label per record,
-        or a mapping from attribute name to such labels where the unit differs per attribute.
+        or a mapping from attribute name to such labels where the unit differs per attribute; "rows" says that
+        every record is another person's
     name, modality : for reports; modality is "table", "window" or "image"
     official : the part each record belongs to from the start ("train", "test", "node 3"),
         for ``split("official")``
     rows : positions of the records in the data set this one was taken from
+    classes : mapping from a target or sensitive column to all classes it can have, also those that no record here
+        has. Parts of a data set know the classes of the whole
 
     Examples
     --------
@@ -46,6 +51,7 @@ class Dataset:
     modality: str | None = None
     official: Any = None
     rows: Any = None
+    classes: Any = None
 
     def __post_init__(self) -> None:
         X = self.X.reset_index(drop=True) if isinstance(self.X, pd.DataFrame) else np.asarray(self.X)
@@ -60,7 +66,8 @@ class Dataset:
             frame = pd.DataFrame(index=range(n)) if given is None else label_frame(given, what)
             _check_length(len(frame), n, field)
             object.__setattr__(self, field, frame)
-        object.__setattr__(self, "units", unit_columns(self.units, n))
+        units = np.arange(n) if isinstance(self.units, str) and self.units == "rows" else self.units
+        object.__setattr__(self, "units", unit_columns(units, n))
         if self.official is not None:
             _check_length(len(self.official), n, "official")
             object.__setattr__(self, "official", np.asarray(self.official))
@@ -92,7 +99,20 @@ class Dataset:
             units=None if self.units is None else {k: v[rows] for k, v in self.units.items()},
             official=None if self.official is None else self.official[rows],
             rows=self.rows[rows],
+            classes={c: self.classes_of(c) for c in [*self.y.columns, *self.sensitive.columns, PRODUCT]},
         )
+
+    def classes_of(self, column: str) -> list[Any]:
+        """All classes of a target or sensitive column: those declared, and those that occur here.
+
+        `PRODUCT` stands for the combinations of all sensitive columns, as tuples.
+        """
+        declared = list((self.classes or {}).get(column, []))
+        found = observed_classes(self.sensitive if column == PRODUCT else self._labels_of(column))
+        return [*declared, *(c for c in found if c not in set(declared))]
+
+    def _labels_of(self, column: str) -> pd.DataFrame:
+        return (self.y if column in self.y else self.sensitive)[[column]]
 
     def units_of(self, attribute: str | None = None) -> np.ndarray | None:
         """The unit of each record, for one attribute where units differ; None without units."""
@@ -135,6 +155,12 @@ class Dataset:
         usual = ["train", "validation", "test"]
         names = sorted(pd.unique(self.official), key=lambda n: usual.index(n) if n in usual else len(usual))
         return tuple(self.take(self.official == name) for name in names)
+
+
+def observed_classes(labels: pd.DataFrame) -> list[Any]:
+    """The classes of one label column, or the combinations of several as tuples; of rows that miss none."""
+    known = labels.dropna().drop_duplicates()
+    return known.iloc[:, 0].tolist() if labels.shape[1] == 1 else list(known.itertuples(index=False, name=None))
 
 
 def allot(labels: np.ndarray, fractions: np.ndarray, seed: int, units: np.ndarray | None = None) -> np.ndarray:

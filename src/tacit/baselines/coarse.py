@@ -24,8 +24,8 @@ class CoarseWindows(Filter, auto_wrap_output_keys=None):  # type: ignore[call-ar
         self._rows = windows
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Release windows of the same shape and units."""
+    def transform(self, X: Any, units: Any = None) -> np.ndarray:
+        """Release windows of the same shape and units of measure; there is no noise that `units` could name."""
         check_is_fitted(self, "_n_features_out")
         return self._coarsen(self._windows(X, reset=False))
 

@@ -69,9 +69,6 @@ class LaplaceMechanism(Filter):
         self._problem = problem
 
     def _release(self, X: np.ndarray) -> np.ndarray:
-        return self._with_noise(self._before_noise(X), X)
-
-    def _before_noise(self, X: np.ndarray) -> np.ndarray:
         flat = X.reshape(len(X), -1)
         norm = np.abs(flat).sum(axis=1, keepdims=True)
         return (flat * (self.radius_ / np.maximum(norm, self.radius_))).reshape(X.shape)
@@ -83,4 +80,4 @@ class LaplaceMechanism(Filter):
 
     def _release_out_of_fold(self) -> np.ndarray:
         # nothing but the scaling of columns was learned from these rows
-        return self._release(self._problem.X)
+        return self._with_noise(self._release(self._problem.X), self._problem.X, self._problem.units)

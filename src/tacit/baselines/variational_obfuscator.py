@@ -14,6 +14,7 @@ log-probabilities. (The comparison printed in the EIGAN paper fed raw logits to 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -115,15 +116,10 @@ class VariationalObfuscator(Filter):
         self._problem = problem
 
     def _release(self, X: np.ndarray) -> np.ndarray:
-        return self._obfuscate(self.obfuscation_module_, X)
+        return self._release_noisy(X, np.zeros((len(X), self.n_noise)))
 
-    def _obfuscate(self, net: nn.Module, X: np.ndarray) -> np.ndarray:
-        flat = X.reshape(len(X), -1)
-        noise = np.zeros((len(X), self.n_noise))
-        if self._noise is not None and self._key is not None:
-            # keyed by the record, never by random_state: asking again gives the same draw
-            noise = self._noise.draw(self._key, X)
-        return encode(net, np.column_stack([flat, noise])).reshape(X.shape)
+    def _release_noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        return encode(self.obfuscation_module_, np.column_stack([X.reshape(len(X), -1), drawn])).reshape(X.shape)
 
     def _graph(self, g: Any, x: str) -> str:
         flat = g.flat(x)
@@ -134,11 +130,18 @@ class VariationalObfuscator(Filter):
         return g.like(g.torch(self.obfuscation_module_, g.join(flat, noise), "obfuscation"), x)
 
     def _release_out_of_fold(self) -> np.ndarray:
-        def learn(part: Problem) -> Any:
-            net = Game(self, part).train().result()
-            return lambda X: self._obfuscate(net, X)
+        X, drawn = self._problem.X, self._draw(self._problem.X, self._problem.units)
+        noise = np.zeros((len(X), self.n_noise)) if drawn is None else drawn
+        # rows travel through the folds with their noise beside them
+        beside = replace(self._problem, X=np.column_stack([X.reshape(len(X), -1), noise]))
 
-        return release_by_folds(self._problem, learn, like=self._release)
+        def learn(part: Problem) -> Any:
+            records = part.X[:, : -self.n_noise].reshape(-1, *X.shape[1:])
+            net = Game(self, replace(part, X=records)).train().result()
+            return lambda both: encode(net, both)
+
+        like = lambda both: encode(self.obfuscation_module_, both)  # noqa: E731
+        return release_by_folds(beside, learn, like=like).reshape(X.shape)
 
 
 class Game:

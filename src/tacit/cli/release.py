@@ -21,6 +21,9 @@ NoiseKey = Annotated[
         "--key", "--noise-key", help="The owner's noise key (made by `tacit release key`), for noisy releases."
     ),
 ]
+Unit = Annotated[
+    str | None, typer.Option(help="Column that says whose each record is: people's noise is then independent.")
+]
 Trusted = Annotated[Path | None, typer.Option("--trusted-key", help="Refuse what this public key has not signed.")]
 
 
@@ -34,6 +37,7 @@ def apply(
         Path, typer.Argument(help="File to write; its suffix says the format. Or a new folder for images.")
     ],
     key: NoiseKey = None,
+    unit: Unit = None,
     trusted_key: Trusted = None,
     on_error: Annotated[str, typer.Option(help="raise, or quarantine: set bad rows aside and go on.")] = "raise",
     rows: Annotated[int, typer.Option(min=1, help="Rows at a time, at most.")] = 65536,
@@ -53,6 +57,7 @@ def apply(
             target,
             trusted_key=trusted_key,
             noise_key=key,
+            unit=unit,
             on_error=on_error,
             rows=rows,
             jobs=jobs,
@@ -76,6 +81,7 @@ def apply(
 def stream(
     bundle: Bundle,
     key: NoiseKey = None,
+    unit: Unit = None,
     trusted_key: Trusted = None,
     form: Annotated[str, typer.Option("--format", help="json: a record a line; csv: a header, then rows.")] = "json",
     windows: Annotated[
@@ -107,7 +113,7 @@ def stream(
     if windows:
         sensors = Sensors(release, stride=stride, user=user or None, time=time or None, channels=channel or (),
                           max_gap=max_gap, most_users=users)  # fmt: skip
-    answers = release_lines(release, lines, form) if sensors is None else sensors.lines(lines, form)
+    answers = release_lines(release, lines, form, unit) if sensors is None else sensors.lines(lines, form)
     done = bad = 0
     try:
         for answer in answers:

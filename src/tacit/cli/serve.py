@@ -84,6 +84,7 @@ def client(
         Path, typer.Option(help="File for the answers; its suffix says the format: .csv, .parquet or .arrow.")
     ] = Path("answers.csv"),
     noise_key: Annotated[Path | None, typer.Option(help="The owner's noise key, for noisy releases.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Column that says whose each record is, for noisy releases.")] = None,
     ca: Annotated[Path | None, typer.Option(help="Certificate (PEM) to trust, of a service with its own.")] = None,
     allow_http: Annotated[bool, typer.Option(help="Send the key over a network unencrypted.")] = False,
     trusted_key: Trusted = None,
@@ -100,7 +101,7 @@ def client(
     with Client(url, release, key_file=key_file, ca=ca, allow_http=allow_http) as service:
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task(f"releasing {escape(source.name)}", total=None)
-            done = answer_file(service, source, out, tell=lambda n, total: bar.update(task, completed=n, total=total))
+            done = answer_file(service, source, out, lambda n, total: bar.update(task, completed=n, total=total), unit)
         Console().print(
             f"{done:,} answers: {out}. Sent: {service.bytes_sent:,} bytes of releases, no raw record",
             highlight=False,

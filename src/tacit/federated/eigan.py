@@ -26,6 +26,7 @@ from tacit.federated.protocol import AGGREGATIONS
 from tacit.federated.schema import make_common_encoder
 from tacit.federated.simulation import simulate
 from tacit.federated.worker import EiganWorker
+from tacit.filters.base import check_units
 from tacit.filters.eigan import EIGAN, Factory
 from tacit.labels import encode_labels
 from tacit.release.noise import Noise, mechanism
@@ -202,7 +203,9 @@ class DistributedEIGAN(EIGAN):
             back = np.linalg.lstsq(away, main, rcond=None)[0]
             for k, (t, fold) in enumerate(zip(there, folds, strict=True)):
                 code[starts[k] + np.flatnonzero(fold == f)] = np.clip(t[fold == f] @ back, -1, 1)
-        return self._with_noise(code, np.concatenate([self._encode(node.X) for node in self._nodes]))
+        X = np.concatenate([self._encode(node.X) for node in self._nodes])
+        named = [u for node in self._nodes if (u := check_units(node.units, len(node))) is not None]
+        return self._with_noise(code, X, np.concatenate(named) if len(named) == len(self._nodes) else None)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -134,7 +134,8 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             return
         self.autoencoder_, self.history_ = self._play(problem, self.checkpoint)
         self._set_noise(self._noise_of(problem) if self.noise else None)
-        out = self._rebuild(self.autoencoder_, problem.X[:2000])
+        shown = problem.X[:2000]
+        out = self._rebuild(self.autoencoder_, shown, self._draw(shown, None))
         if out.std(axis=0).max() < 1e-3:
             self._note(
                 f"collapsed: every window is rebuilt as (nearly) the same one, so the release carries nothing; lower "
@@ -241,14 +242,17 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
     def _release(self, X: np.ndarray) -> np.ndarray:
         if self.codes is not None:
             return self.prototypes_[self._code.cells(X)]
-        return self._in_units(self._rebuild(self.autoencoder_, X))
+        return self._in_units(self._rebuild(self.autoencoder_, X, None))
 
-    def _rebuild(self, autoencoder: nn.Sequential, X: np.ndarray) -> np.ndarray:
-        """Encoder, noise keyed by the record (asking again gives the same draw), decoder."""
-        if self._noise is None or self._key is None:
+    def _release_noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        return self._in_units(self._rebuild(self.autoencoder_, X, drawn))
+
+    def _rebuild(self, autoencoder: nn.Sequential, X: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
+        """Encoder, noise, decoder."""
+        if drawn is None:
             return self._run(autoencoder, X)
         code = self._run(autoencoder[0], X)
-        return self._run(autoencoder[1], code + self._noise.draw(self._key, X).reshape(code.shape))
+        return self._run(autoencoder[1], code + drawn.reshape(code.shape))
 
     def _noise_of(self, problem: Problem) -> Noise:
         """Noise that goes in between encoder and decoder; another fit under the same key draws otherwise."""
@@ -296,7 +300,8 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         problem = self._problem
         labels = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
         folds = cross_folds(labels, 3, problem.seed, problem.units)
-        main = self._rebuild(self.autoencoder_, problem.X).reshape(len(folds), -1)
+        drawn = self._draw(problem.X, problem.units)
+        main = self._rebuild(self.autoencoder_, problem.X, drawn).reshape(len(folds), -1)
         out = np.empty_like(main)
         for f in range(folds.max() + 1):
             outside = folds != f
@@ -309,7 +314,8 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             )
             own = None if self.checkpoint is None else f"{self.checkpoint}.fold{f}"
             net, _ = self._play(part, own)
-            there = np.column_stack([self._rebuild(net, problem.X).reshape(len(folds), -1), np.ones(len(folds))])
+            rebuilt = self._rebuild(net, problem.X, drawn).reshape(len(folds), -1)
+            there = np.column_stack([rebuilt, np.ones(len(folds))])
             known = there[outside]
             penalty = 1e-3 * np.trace(known.T @ known) / known.shape[1] * np.eye(known.shape[1])
             back = np.linalg.solve(known.T @ known + penalty, known.T @ main[outside])

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.dataset import unit_columns
+from tacit.dataset import PRODUCT, unit_columns
 from tacit.errors import DependenceWarning, InputError, InputTypeError, TacitError, TacitWarning
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.release.noise import Noise, new_key
@@ -55,6 +55,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # so that Pipeline and GridSearchCV pass these on without further requests
     __metadata_request__fit = {"sensitive_features": True, "units": True}
+    __metadata_request__transform = {"units": True}
 
     knob: ClassVar[Knob]
     needs_target: ClassVar[bool] = True  # False: `fit` works without y
@@ -83,10 +84,20 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._learn(problem)
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Release records. Rows the filter was fitted on leak more than others: see `release_training_rows`."""
+    def transform(self, X: Any, units: Any = None) -> np.ndarray:
+        """Release records. Rows the filter was fitted on leak more than others: see `release_training_rows`.
+
+        Parameters
+        ----------
+        X : records, as in `fit`
+        units : for releases with noise, whose record each is: people's draws are then independent of each other's,
+            and the same record of the same person always gets the same draw. Without units, equal records of one
+            call are told apart by their order, but share their draws with equal records of another call
+        """
         check_is_fitted(self)
-        return self._release(self._encode(X))
+        encoded = self._encode(X)
+        drawn = self._draw(encoded, check_units(units, len(encoded)))
+        return as_it_leaves(self._release(encoded) if drawn is None else self._release_noisy(encoded, drawn))
 
     def release_training_rows(self) -> np.ndarray:
         """Release the training rows, each by parts that were fitted without it (out of fold).
@@ -94,7 +105,22 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Use this, not ``transform``, to publish the very table the filter was fitted on.
         """
         check_is_fitted(self)
-        return self._release_out_of_fold()
+        return as_it_leaves(self._release_out_of_fold())
+
+    @property
+    def noise_(self) -> Noise | None:
+        """The noise that releases really carry; None where they carry none.
+
+        What is claimed of a release is read from here, never from a parameter, which may have been set after `fit`.
+        """
+        check_is_fitted(self)
+        return self._noise
+
+    def draw_names(self, X: Any, units: Any = None) -> list[bytes] | None:
+        """What names the noise of each record: two records of one name share their draw. None without noise."""
+        check_is_fitted(self)
+        encoded = self._encode(X)
+        return None if self._noise is None else self._noise.names(encoded, check_units(units, len(encoded)))
 
     @property
     def noise_key(self) -> bytes | None:
@@ -114,12 +140,11 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return twin
 
     def seen(self, X: Any, units: Any = None) -> np.ndarray:
-        """Which of these records equal a record of the fit, or belong to one of its units."""
+        """Which of these records belong to a unit of the fit; where units are not known, which equal a record of it."""
         check_is_fitted(self)
-        seen = _among(fingerprints(self._check_records(X, reset=False)), self._fingerprints)
         if units is not None and self._units is not None:
-            seen |= np.isin(np.asarray(units).astype(str), self._units)
-        return seen
+            return np.isin(np.asarray(units).astype(str), self._units)
+        return _among(fingerprints(self._check_records(X, reset=False)), self._fingerprints)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -132,7 +157,13 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     def _release(self, X: np.ndarray) -> Any:
+        """Release encoded records, without noise."""
         raise NotImplementedError
+
+    def _release_noisy(self, X: np.ndarray, drawn: np.ndarray) -> Any:
+        """Release encoded records with this noise; by default it is added to the code."""
+        assert self._noise is not None
+        return self._noise.add(self._before_noise(X), drawn)
 
     def _release_out_of_fold(self) -> Any:
         raise NotImplementedError
@@ -201,9 +232,15 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         # refitted alike, the same object draws alike: two fits of a table cannot be averaged either
         self._key = self._key or new_key()
 
-    def _with_noise(self, code: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """The code under its noise, keyed by the record, never by random_state: asking again gives the same draw."""
-        return code if self._noise is None or self._key is None else self._noise.add(self._key, code, X)
+    def _draw(self, X: np.ndarray, units: Any) -> np.ndarray | None:
+        """The noise of encoded records, keyed by what they are and whose, never by random_state; None without noise."""
+        noise = self._noise
+        return None if noise is None or self._key is None else noise.draw(self._key, noise.names(X, units))
+
+    def _with_noise(self, code: np.ndarray, X: np.ndarray, units: Any) -> np.ndarray:
+        """A code that was made elsewhere, under the noise of these encoded records."""
+        drawn = self._draw(X, units)
+        return code if drawn is None or self._noise is None else self._noise.add(code, drawn)
 
     # -- checking what comes in -----------------------------------------------------------------
 
@@ -221,6 +258,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         sensitive = encode_labels(sensitive_features, "sensitive_features", n)
         columns = unit_columns(units, n)
         unit = None if columns is None else next(iter(columns.values()))
+        self.sensitive_classes_ = _classes_of(sensitive)
         self.notes_: list[str] = []
         self._note_copies(checked, sensitive)
         self._note_dependence(targets, sensitive)
@@ -335,6 +373,34 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _note(self, text: str, kind: type[Warning]) -> None:
         self.notes_.append(text)
         warnings.warn(text, kind, stacklevel=5)
+
+
+def _classes_of(labels: Labels) -> dict[str, list[Any]]:
+    """The classes of every sensitive column of the fit, and the combinations of all of them that occur."""
+    classes = {name: known.tolist() for name, known in zip(labels.names, labels.classes, strict=True)}
+    known = np.unique(labels.codes[(labels.codes != MISSING).all(axis=1)], axis=0)
+    both = [tuple(c[i] for c, i in zip(classes.values(), row, strict=True)) for row in known.tolist()]
+    return {**classes, PRODUCT: both} if len(classes) > 1 else classes
+
+
+def check_units(units: Any, n: int) -> np.ndarray | None:
+    """One unit per record, by name; None where the caller has none."""
+    columns = unit_columns(units, n)
+    return None if columns is None else next(iter(columns.values()))
+
+
+def as_it_leaves(Z: Any) -> Any:
+    """A release in its one form: no index, no name but the columns', and 0.0 for -0.0, which a receiver can tell apart.
+
+    Whatever a release could say beside its values it would say about a person.
+    """
+    if isinstance(Z, pd.DataFrame):
+        Z = Z.reset_index(drop=True)
+        Z.attrs.clear()
+        floats = [c for c in Z.columns if pd.api.types.is_float_dtype(Z[c])]
+        return Z.assign(**{c: Z[c] + 0.0 for c in floats}) if floats else Z
+    array = np.ascontiguousarray(Z)
+    return array + 0.0 if array.dtype.kind == "f" else array
 
 
 def _among(found: np.ndarray, known: np.ndarray) -> np.ndarray:

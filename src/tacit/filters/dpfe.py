@@ -133,16 +133,18 @@ class DPFE(Filter):
         return output_in_chunks(self.client_, self._encode(X))
 
     def _release(self, X: np.ndarray) -> np.ndarray:
-        return self._with_noise(output_in_chunks(self.client_, X), X)
+        return output_in_chunks(self.client_, X)
 
-    def _with_noise(self, code: np.ndarray, X: np.ndarray) -> np.ndarray:
-        check_number("noise_ratio", self.noise_ratio, 0)
-        if self._noise is None or self._key is None:
-            return code
-        return code + np.sqrt(self.noise_ratio) * self._noise.draw(self._key, X) @ self._root.T
+    def _release_noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        return self._scatter(self._release(X), drawn)
+
+    def _scatter(self, code: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
+        """Noise of covariance r times the code's own."""
+        return code if drawn is None else code + np.sqrt(self.noise_ratio) * drawn @ self._root.T
 
     @property
     def _noise(self) -> Noise | None:
+        check_number("noise_ratio", self.noise_ratio, 0)
         if not self.noise_ratio:
             return None
         # keyed by the record, never by random_state: asking again gives the same draw; another ratio or another fit
@@ -214,9 +216,8 @@ class DPFE(Filter):
             client = learn(self, part, None).client
             return lambda X: output_in_chunks(client, X)
 
-        X = self._problem.X
-        like = lambda X: output_in_chunks(self.client_, X)  # noqa: E731
-        return self._with_noise(release_by_folds(self._problem, learn_part, n_folds=3, like=like), X)
+        code = release_by_folds(self._problem, learn_part, n_folds=3, like=self._release)
+        return self._scatter(code, self._draw(self._problem.X, self._problem.units))
 
     def _check_parameters(self) -> None:
         for name in ("n_components", "epochs", "backbone_epochs"):

@@ -159,9 +159,6 @@ class EIGAN(Filter):
         self._warn_if_collapsed(problem, self.history_[-1])
 
     def _release(self, X: np.ndarray) -> np.ndarray:
-        return self._with_noise(self._before_noise(X), X)
-
-    def _before_noise(self, X: np.ndarray) -> np.ndarray:
         return _encode(self.encoder_module_, X)
 
     def _graph(self, g: Any, x: str) -> str:
@@ -192,7 +189,7 @@ class EIGAN(Filter):
             there = np.column_stack([_encode(encoder, X), np.ones(len(X))])
             back = np.linalg.lstsq(there[outside], main[outside], rcond=None)[0]
             code[inside] = np.clip(there[inside] @ back, -1, 1)
-        return self._with_noise(code, X)
+        return self._with_noise(code, X, problem.units)
 
     def _check_parameters(self) -> None:
         check_number("alpha", self.alpha, 0, 1)

@@ -253,9 +253,6 @@ class MinimaxFilter(Filter):
     # -- the release ----------------------------------------------------------------------------
 
     def _release(self, X: np.ndarray) -> np.ndarray:
-        return self._with_noise(self._before_noise(X), X)
-
-    def _before_noise(self, X: np.ndarray) -> np.ndarray:
         return self._settle(self._scores(self.encoder_module_, X))
 
     @property
@@ -295,7 +292,7 @@ class MinimaxFilter(Filter):
             there = np.column_stack([self._scores(self._play(part)[0], X), np.ones(len(X))])
             back = np.linalg.lstsq(there[outside], main[outside], rcond=None)[0]
             scores[inside] = there[inside] @ back
-        return self._with_noise(self._settle(scores), X)
+        return self._with_noise(self._settle(scores), X, problem.units)
 
     @staticmethod
     def _scores(net: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:

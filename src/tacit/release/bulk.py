@@ -18,8 +18,9 @@ from typing import Any
 
 from tacit.errors import InputError, check_number
 from tacit.release.files import FORMATS, Reader, open_reader, open_writer
+from tacit.release.noise import Numbers, Occurrences
 from tacit.release.parts import PICTURES, Journal, describe, release_part
-from tacit.release.pictures import check_pictures_out, pictures_in
+from tacit.release.pictures import Pictures, check_pictures_out, pictures_in
 from tacit.release.runtime import Release, load, read_key
 from tacit.release.workers import Workers, ahead
 
@@ -45,6 +46,7 @@ def apply(
     *,
     trusted_key: Any = None,
     noise_key: bytes | str | Path | None = None,
+    unit: str | None = None,
     on_error: str = "raise",
     rows: int = 65536,
     jobs: int = 1,
@@ -59,6 +61,9 @@ def apply(
     target : a file that ends so (in an .npz the release is called release). The release of a folder may be a new
         folder too, where the bundle releases images; in a file, its column ``file`` says which image a row is
     trusted_key, noise_key : as in `tacit.load`. Without a noise_key a fresh one lasts until the output is complete
+    unit : for releases with noise, the column that says whose each record is: people's noise is then independent,
+        and a person's record gets the same noise in every file. Without it, equal records of this file are told
+        apart by their order, and 16 bytes are held in memory for each distinct record
     on_error : "raise", or "quarantine": records that do not fit are written to TARGET.quarantine.jsonl instead
     rows : records at a time, at most; fewer where they are wide, so that a part stays under 32 MiB
     jobs : processes. The output does not depend on it. Scripts that ask for several must guard their own start by
@@ -85,14 +90,16 @@ def apply(
     given = None if noise_key is None else read_key(noise_key)
     release = load(bundle, trusted_key, noise_key=given)
     rows = min(rows, max(1, PART_BYTES // _record_bytes(release.manifest)))
-    reader, finish = _plan(source, target, release, rows)  # before the work: a wrong suffix is said at once
+    reader, finish = _plan(source, target, release, rows, unit)  # before the work: a wrong suffix is said at once
     key = None if given is None else hashlib.sha256(b"which key" + given).hexdigest()
-    journal = Journal(target, describe(bundle, source, target=target.name, on_error=on_error, rows=rows, key=key))
+    settings = {"target": target.name, "on_error": on_error, "rows": rows, "key": key, "unit": unit}
+    journal = Journal(target, describe(bundle, source, **settings))
     journal.start()
     try:
         if release.manifest["noise"] is not None and given is None:
             release = release.with_key(journal.own_key())
-        done = _release_parts(journal, release, reader, on_error, finish is None, jobs, tell)
+        file = Occurrences() if release.noise_ is not None and unit is None else None
+        done = _release_parts(journal, release, reader, on_error, finish is None, jobs, file, tell)
         if finish is None:
             _finish_pictures(journal, target)
         else:
@@ -133,10 +140,12 @@ def _record_bytes(manifest: Mapping[str, Any]) -> int:
     return max(sum(8 if c["kind"] == "number" else TEXT_BYTES for c in declared["columns"]), out)
 
 
-def _plan(source: Path, target: Path, release: Release, rows: int) -> tuple[Reader, Any]:
+def _plan(source: Path, target: Path, release: Release, rows: int, unit: str | None) -> tuple[Reader, Any]:
     """How the input is read, and how the output is written; None: as a folder of images."""
     if not source.is_dir():
-        return open_reader(source, release.manifest["input"], rows), open_writer(target, release)
+        return open_reader(source, release.manifest["input"], rows, unit), open_writer(target, release)
+    if unit is not None:
+        raise InputError(f"{source} is a folder of images, which has no column {unit!r}; leave the unit out")
     pictures = pictures_in(source, release)
     reader = Reader(pictures.parts(rows), len(pictures))
     if target.suffix in FORMATS.split(", "):
@@ -148,11 +157,18 @@ def _plan(source: Path, target: Path, release: Release, rows: int) -> tuple[Read
 
 
 def _release_parts(
-    journal: Journal, release: Release, reader: Reader, on_error: str, as_pictures: bool, jobs: int, tell: Any
+    journal: Journal,
+    release: Release,
+    reader: Reader,
+    on_error: str,
+    as_pictures: bool,
+    jobs: int,
+    file: Occurrences | None,
+    tell: Any,
 ) -> _Done:
     done = _Done()
     with Workers(release, jobs) as workers:
-        for n, part in _started(journal, workers, reader, on_error, as_pictures):
+        for n, part in _started(journal, workers, reader, on_error, as_pictures, file):
             if isinstance(part, Future):
                 count = workers.result(part)
             else:
@@ -165,14 +181,18 @@ def _release_parts(
 
 
 def _started(
-    journal: Journal, workers: Workers, reader: Reader, on_error: str, as_pictures: bool
+    journal: Journal, workers: Workers, reader: Reader, on_error: str, as_pictures: bool, file: Occurrences | None
 ) -> Iterator[tuple[int, Future[int] | int]]:
     """Parts in order, each with its number of records: what comes of it, or what an earlier run released of it."""
     waiting: deque[tuple[int, Future[int] | int]] = deque()
     first = 0
     for i, batch in enumerate(ahead(reader)):
         found = journal.released(i)
-        arguments = (batch, first, journal.path(i), on_error, as_pictures)
+        # equal records are numbered over the whole file: also those of parts that are done, or done elsewhere
+        numbers: Numbers | None = file
+        if file is not None and (found is not None or workers.most):
+            numbers = workers.release.count(batch.read()[0] if isinstance(batch, Pictures) else batch, file)
+        arguments = (batch, first, journal.path(i), on_error, as_pictures, numbers)
         waiting.append((len(batch), workers.submit(release_part, *arguments) if found is None else found))
         first += len(batch)
         while len(waiting) > workers.most:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,20 @@ from tacit.release.runtime import NO_KEY, Release, load
 
 
 def arrow_udf(
-    bundle: str | Path | Release, trusted_key: Any = None, *, noise_key: bytes | str | Path | None = None
+    bundle: str | Path | Release,
+    trusted_key: Any = None,
+    *,
+    noise_key: bytes | str | Path | None = None,
+    unit: str | None = None,
 ) -> ArrowFunction:
     """A bundle as a function that engines can map over their data: what goes in says what comes out.
 
     A record batch gives a record batch, a table a table, a DataFrame a DataFrame (with its index), a reader a reader,
     an iterator of record batches an iterator, columns a column of structs. See docs/engines.md for DuckDB, Dask, Ray
     and Spark. The function can be pickled: it carries the bundle to other machines, and the noise key with it.
+
+    With noise, name the column of the data that says whose record a row is (`unit`): engines cut data into batches as
+    they like, and without it equal records of different batches share their noise.
 
     Examples
     --------
@@ -41,14 +48,14 @@ def arrow_udf(
         # every worker would draw a key of its own, and records that two of them see could be averaged
         warnings.warn(NO_KEY, TacitWarning, stacklevel=2)
         found = found.with_key(new_key())
-    return ArrowFunction(found)
+    return ArrowFunction(found, unit)
 
 
 class ArrowFunction:
     """See `arrow_udf`. `schema` is that of the release."""
 
-    def __init__(self, release: Release) -> None:
-        self.release = release
+    def __init__(self, release: Release, unit: str | None = None) -> None:
+        self.release, self.unit = release, unit
         self.__name__ = "release"  # by which engines call a step of a plan
         shape = release.manifest["output"]["shape"]
         table = release.manifest["output"]["table"]
@@ -68,17 +75,19 @@ class ArrowFunction:
             return pa.RecordBatchReader.from_batches(self.schema, map(self._batch, first))
         pandas = sys.modules.get("pandas")
         if pandas is not None and isinstance(first, pandas.DataFrame):
-            columns = as_columns(self.release, self._matrix(self.release.transform(first)))
+            units = None if self.unit is None else units_of(self.unit, first.columns, lambda: first[self.unit])
+            columns = as_columns(self.release, self._matrix(self.release.transform(first, units)))
             return columns.to_pandas().set_axis(first.index, axis=0)
         if isinstance(first, Iterator):
             return map(self._batch, first)
         raise InputTypeError(f"a bundle cannot be mapped over a {type(first).__name__}; pass Arrow data or a DataFrame")
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self.release._bundle, self.release.noise_key)
+        return _rebuild, (self.release._bundle, self.release.noise_key, self.unit)
 
     def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return as_columns(self.release, self.release.transform(Columns(batch)))
+        part = Columns.of(batch, self.unit)
+        return as_columns(self.release, self.release.transform(part, part.units))
 
     def _matrix(self, out: Any) -> np.ndarray:
         return out.to_numpy(dtype=object) if hasattr(out, "columns") else out
@@ -97,16 +106,35 @@ class ArrowFunction:
         return pa.StructArray.from_arrays(out.columns, fields=list(self.schema))
 
 
-def _rebuild(bundle: Bundle, key: bytes | None) -> ArrowFunction:
-    return ArrowFunction(Release(bundle, key))
+def _rebuild(bundle: Bundle, key: bytes | None, unit: str | None) -> ArrowFunction:
+    return ArrowFunction(Release(bundle, key), unit)
+
+
+def units_of(unit: str, names: Any, column: Callable[[], Any]) -> list[Any]:
+    """The column that says whose record each is; every record needs one."""
+    if unit not in list(names):
+        raise InputError(f"there is no column {unit!r} (the unit); the columns are {', '.join(map(str, names))}")
+    values = list(column())
+    missing = [i for i, v in enumerate(values) if v is None or v != v]
+    if missing:
+        raise InputError(f"column {unit!r}, row {missing[0]}: missing; every record needs its unit")
+    return values
 
 
 class Columns:
-    """A record batch with the two words by which the schema knows an Arrow table."""
+    """A record batch with the two words by which the schema knows an Arrow table, and whose its records are."""
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self.batch = batch
+    def __init__(self, batch: pa.RecordBatch, units: list[Any] | None = None) -> None:
+        self.batch, self.units = batch, units
         self.column_names = batch.schema.names
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, unit: str | None) -> Columns:
+        """A batch whose unit, where there is one, is a column beside the records."""
+        if unit is None:
+            return cls(batch)
+        units = units_of(unit, batch.schema.names, lambda: batch.column(unit).to_pylist())
+        return cls(batch.drop_columns([unit]), units)
 
     def __len__(self) -> int:
         return self.batch.num_rows

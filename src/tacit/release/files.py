@@ -43,17 +43,21 @@ class Reader:
         return self.parts
 
 
-def open_reader(path: Path, declared: Mapping[str, Any], rows: int) -> Reader:
-    """Read the columns that a bundle takes."""
+def open_reader(path: Path, declared: Mapping[str, Any], rows: int, unit: str | None = None) -> Reader:
+    """Read the columns that a bundle takes, and the one that says whose each record is."""
     if path.suffix == ".npz":
+        if unit is not None:
+            raise InputError(f"{path.name}: an npz has no column {unit!r}; name units in .csv, .parquet or .arrow")
         return _npz(path, rows)
     names = [c["name"] for c in declared["columns"]] if declared["kind"] == "table" else None
+    if names is not None and unit in names:
+        raise InputError(f"column {unit!r} is an input of the bundle; a unit is a column beside the inputs")
     if path.suffix == ".csv":
-        return Reader(_csv(path, declared, names), None)
+        return Reader(_csv(path, declared, names, unit), None)
     if path.suffix == ".parquet":
-        return _parquet(path, names, rows)
+        return _parquet(path, names, rows, unit)
     if path.suffix == ".arrow":
-        return Reader(_arrow(path, names, rows), None)
+        return Reader(_arrow(path, names, rows, unit), None)
     raise InputError(f"{path.name}: cannot read {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}")
 
 
@@ -87,32 +91,37 @@ def _need(names: list[str] | None, found: list[str], path: Path) -> None:
         raise InputError(f"{path.name} has no column {absent[0]!r}; the bundle takes {', '.join(names or [])}")
 
 
-def _parquet(path: Path, names: list[str] | None, rows: int) -> Reader:
+def _with(names: list[str] | None, unit: str | None) -> list[str] | None:
+    return names if names is None or unit is None else [*names, unit]
+
+
+def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None) -> Reader:
     """Row groups may be of any size: columns are read through small buffers and decoded some rows at a time."""
     try:
         file = pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
     except pa.ArrowInvalid as error:
         raise InputError(f"{path.name} cannot be read as Parquet: {error}") from None
-    _need(names, file.schema_arrow.names, path)
+    _need(_with(names, unit), file.schema_arrow.names, path)
 
     def parts() -> Iterator[Columns]:
         try:
-            for batch in file.iter_batches(batch_size=rows, columns=names, use_threads=False):
+            for batch in file.iter_batches(batch_size=rows, columns=_with(names, unit), use_threads=False):
                 if batch.num_rows:
-                    yield Columns(batch)
+                    yield Columns.of(batch, unit)
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"{path.name} cannot be read to its end: {error}") from None
 
     return Reader(parts(), file.metadata.num_rows)
 
 
-def _csv(path: Path, declared: Mapping[str, Any], names: list[str] | None) -> Iterator[Columns]:
+def _csv(path: Path, declared: Mapping[str, Any], names: list[str] | None, unit: str | None) -> Iterator[Columns]:
     """Cells are read as text, so that one bad cell is one bad row and not a file that cannot be read."""
     with open(path, encoding="utf-8-sig", newline="") as file:
         header = {name.lstrip(" "): name for name in next(csv.reader(file), [])}
-    names = names or list(header)
+    names = _with(names, unit) or list(header)
     _need(names, list(header), path)
     kinds = {c["name"]: c for c in declared["columns"]} if declared["kind"] == "table" else {}
+    kinds |= {} if unit is None else {unit: {"kind": "category"}}
     taken = [header[n] for n in names]
     options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(taken, pa.string()), include_columns=taken)
     try:
@@ -120,7 +129,7 @@ def _csv(path: Path, declared: Mapping[str, Any], names: list[str] | None) -> It
         for batch in reader:
             if batch.num_rows:
                 columns = [_typed(c, kinds.get(n, NUMBER)) for n, c in zip(names, batch.columns, strict=True)]
-                yield Columns(pa.record_batch(columns, names=names))
+                yield Columns.of(pa.record_batch(columns, names=names), unit)
     except pa.ArrowInvalid as error:
         raise InputError(f"{path.name} cannot be read as CSV: {error}") from None
 
@@ -139,7 +148,7 @@ def _typed(text: pa.Array, kind: Mapping[str, Any]) -> pa.Array:
         return text  # the schema finds the cell and names it
 
 
-def _arrow(path: Path, names: list[str] | None, rows: int) -> Iterator[Columns]:
+def _arrow(path: Path, names: list[str] | None, rows: int, unit: str | None) -> Iterator[Columns]:
     with pa.memory_map(str(path)) as source:
         try:
             try:
@@ -150,11 +159,12 @@ def _arrow(path: Path, names: list[str] | None, rows: int) -> Iterator[Columns]:
                 source.seek(0)
                 batches = pa.ipc.open_stream(source)
                 schema = batches.schema
-            _need(names, schema.names, path)
+            wanted = _with(names, unit)
+            _need(wanted, schema.names, path)
             for batch in batches:
-                taken = batch.select(names) if names else batch
+                taken = batch.select(wanted) if wanted else batch
                 for at in range(0, taken.num_rows, rows):
-                    yield Columns(taken.slice(at, rows))
+                    yield Columns.of(taken.slice(at, rows), unit)
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"{path.name} cannot be read as Arrow: {error}") from None
 

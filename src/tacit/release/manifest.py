@@ -9,7 +9,8 @@ from typing import Any
 
 from tacit.errors import BundleError
 
-FORMAT = 2  # 2: ranges of arrays, numbers of codes, and the analyzer of a service
+# 2: ranges of arrays, numbers of codes, and the analyzer of a service. 3: the resolution by which noise is named
+FORMAT = 3
 OLDEST = 1  # formats from this one on are read
 MOST_COLUMNS = 100_000
 MEMBERS = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
@@ -32,7 +33,7 @@ def check_manifest(m: Mapping[str, Any]) -> None:
     _input(m["input"], version)
     _output(m["output"], version)
     if m["noise"] is not None:
-        _noise(m["noise"])
+        _noise(m["noise"], version)
     _hex(m["fingerprint"], "fingerprint")
     _need(isinstance(m["versions"], dict), "versions", "is no object")
     for k, v in m["versions"].items():
@@ -108,8 +109,12 @@ def _output(value: Any, version: int) -> None:
     _need(version == 1 or lengths == {value["codes"]}, "output.codes", "is not the length of the table")
 
 
-def _noise(value: Any) -> None:
-    _keys(value, {"distribution", "scale", "columns", "added", "mechanism", "grid", "radius"}, "noise")
+def _noise(value: Any, version: int) -> None:
+    known = {"distribution", "scale", "columns", "added", "mechanism", "grid", "radius"}
+    _keys(value, known if version < 3 else known | {"resolution"}, "noise")
+    if version >= 3:
+        _number(value["resolution"], "noise.resolution")
+        _need(0 < value["resolution"] <= 1, "noise.resolution", "is not between 0 and 1")
     _need(value["distribution"] in ("normal", "laplace"), "noise.distribution", "is not known")
     _number(value["scale"], "noise.scale")
     _need(value["scale"] > 0, "noise.scale", "is not positive")

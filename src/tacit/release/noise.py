@@ -1,21 +1,31 @@
-"""Noise that averaging cannot remove: the same record always gets the same draw.
+"""Noise that averaging cannot remove, and that two people never share.
 
-The draw is a pseudo-random function of a secret key and the record, so repeating a query, or
-releasing the table twice, tells nothing new. The key comes from the operating system, never from
-`random_state`, and never travels in a bundle. Two records with equal values get equal noise.
+A draw is a pseudo-random function of a secret key and of a *name*: the record's values at a declared resolution,
+together with the unit (the person) it belongs to, where the caller says so, and else with its occurrence number among
+the equal records of its file. So the same person's record asked again gets the same draw, however its numbers were
+stored or rounded on the way, and repeating a query or releasing the table twice tells nothing new; equal records of
+different people get independent draws, so nobody's release can be looked up among the others'.
 
-This module needs numpy alone: the runtime of a bundle draws by the same lines as the filter.
+Without units, equal records in two *files* released under one key share their draw: name units to prevent it.
+
+The key comes from the operating system, never from `random_state`, and never travels in a bundle. This module needs
+numpy alone: the runtime of a bundle draws by the same lines as the filter.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 GRID = 2.0**-12
+# Of encoded (standardised) values: records closer than this are one record to the noise. Coarse enough that numbers
+# sent as single precision, or through text with six decimals, keep their draw; fine enough to tell people apart.
+RESOLUTION = 2.0**-10
 
 
 def new_key() -> bytes:
@@ -51,6 +61,8 @@ class Noise:
     added : added to the code; else given to the filter beside the record
     mechanism : public name of what is released, so that another filter under the same key draws otherwise
     grid : noisy sums are rounded to this share of the scale
+    resolution : encoded values closer than this name the same draw. None: draws are named by the bytes of the record
+        alone, as bundles of format 1 and 2 have it; equal records of different people then share their noise
     """
 
     distribution: str
@@ -59,46 +71,129 @@ class Noise:
     added: bool
     mechanism: bytes
     grid: float = GRID
+    resolution: float | None = RESOLUTION
 
-    def draw(self, key: bytes, records: np.ndarray) -> np.ndarray:
-        """The noise of these records, (n, columns)."""
-        return self.scale * DRAWS[self.distribution](derived_key(key, self.mechanism), records, self.columns)
+    def names(self, records: np.ndarray, units: Any = None, file: Numbers | None = None) -> list[bytes]:
+        """What each record's draw is a function of, beside the key: two records of one name share their noise.
 
-    def add(self, key: bytes, code: np.ndarray, records: np.ndarray) -> np.ndarray:
+        Parameters
+        ----------
+        records : (n, ...) encoded records
+        units : (n,) whose record each is; None where nobody says
+        file : counts equal records from one batch of a file to the next; None: these records are a file of their own
+        """
+        flat = np.asarray(records, dtype=np.float64).reshape(len(records), -1)
+        if self.resolution is None:
+            return [row.tobytes() for row in np.ascontiguousarray(flat + 0.0)]  # -0 and 0 are one number
+        rows = canonical(flat, self.resolution)
+        if units is not None:
+            return [b"unit" + row.tobytes() + unit_name(u) for row, u in zip(rows, units, strict=True)]
+        numbers = (file or Occurrences()).number(rows)
+        return [b"file" + row.tobytes() + int(i).to_bytes(8, "little") for row, i in zip(rows, numbers, strict=True)]
+
+    def draw(self, key: bytes, names: Sequence[bytes]) -> np.ndarray:
+        """The noise of records of these names, (n, columns)."""
+        return self.scale * DRAWS[self.distribution](derived_key(key, self.mechanism), names, self.columns)
+
+    def add(self, code: np.ndarray, drawn: np.ndarray) -> np.ndarray:
         """The noisy code on a grid.
 
         The last digits of a floating-point sum tell which sums are possible at all: they are rounded away.
         """
         step = self.grid * self.scale
-        noisy = code + self.draw(key, records).reshape(code.shape)
-        return np.rint(noisy / step) * step + 0.0
+        return np.rint((code + drawn.reshape(code.shape)) / step) * step + 0.0
 
 
-def keyed_normal(key: bytes, records: np.ndarray, n_columns: int) -> np.ndarray:
-    """Standard normal numbers, (n, n_columns): a function of the key and each record's bytes."""
-    return normal_quantile(_keyed_uniform(key, records, n_columns))
+def canonical(records: np.ndarray, resolution: float) -> np.ndarray:
+    """Encoded records (n, d) as whole multiples of the resolution."""
+    return np.ascontiguousarray(np.rint(np.clip(records / resolution, -(2.0**62), 2.0**62)).astype(np.int64))
 
 
-def keyed_laplace(key: bytes, records: np.ndarray, n_columns: int) -> np.ndarray:
-    """Laplace numbers of scale 1, (n, n_columns): a function of the key and each record's bytes."""
-    u = _keyed_uniform(key, records, n_columns)
+def unit_name(unit: Any) -> bytes:
+    """A unit's name: 7, 7.0 and "7" are one person, whatever type the column had."""
+    if isinstance(unit, float | np.floating) and float(unit).is_integer():
+        unit = int(unit)
+    return str(unit).strip().encode("utf-8", "surrogatepass")
+
+
+class Numbers(Protocol):
+    """Gives equal records of a file different numbers."""
+
+    def number(self, rows: np.ndarray) -> np.ndarray:
+        """The number of each of these rows."""
+
+
+class Occurrences:
+    """Counts how often each canonical record has come in a file: the first is 0, the next equal one 1.
+
+    Holds 16 bytes for each distinct record seen. (Two records of one 64-bit hash would share a count; that leaves
+    gaps in the numbers, and no draw is shared by it.)
+    """
+
+    def __init__(self) -> None:
+        self._hashes, self._counts = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+
+    def number(self, rows: np.ndarray) -> np.ndarray:
+        """How many equal rows came before each of these, in earlier calls too."""
+        hashes, place, counts = np.unique(_hash(rows), return_inverse=True, return_counts=True)
+        order = np.argsort(place, kind="stable")
+        starts = np.repeat(np.cumsum(counts) - counts, counts)
+        within = np.empty(len(rows), dtype=np.int64)
+        within[order] = np.arange(len(rows)) - starts
+        at = np.searchsorted(self._hashes, hashes)
+        known = at < len(self._hashes)
+        known[known] = self._hashes[at[known]] == hashes[known]
+        before = np.zeros(len(hashes), dtype=np.int64)
+        before[known] = self._counts[at[known]]
+        self._counts[at[known]] += counts[known]
+        self._hashes = np.insert(self._hashes, at[~known], hashes[~known])
+        self._counts = np.insert(self._counts, at[~known], counts[~known])
+        return before[place] + within
+
+
+class Numbered:
+    """Numbers that were counted elsewhere, handed out in the order of the rows of one part of a file."""
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self._left = numbers
+
+    def number(self, rows: np.ndarray) -> np.ndarray:
+        """The numbers of the next rows."""
+        given, self._left = self._left[: len(rows)], self._left[len(rows) :]
+        return given
+
+
+def _hash(rows: np.ndarray) -> np.ndarray:
+    """64 bits a row, equal for equal rows."""
+    multipliers = np.random.default_rng(7).integers(2**63, size=rows.shape[1], dtype=np.uint64) * np.uint64(2) + 1
+    mixed = rows.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    return (mixed * multipliers.astype(np.uint64)).sum(axis=1, dtype=np.uint64)
+
+
+def keyed_normal(key: bytes, names: Sequence[bytes], n_columns: int) -> np.ndarray:
+    """Standard normal numbers, (n, n_columns): a function of the key and each name."""
+    return normal_quantile(_keyed_uniform(key, names, n_columns))
+
+
+def keyed_laplace(key: bytes, names: Sequence[bytes], n_columns: int) -> np.ndarray:
+    """Laplace numbers of scale 1, (n, n_columns): a function of the key and each name."""
+    u = _keyed_uniform(key, names, n_columns)
     return np.where(u < 0.5, np.log(2 * u), -np.log(2 * (1 - u)))
 
 
 DRAWS = {"normal": keyed_normal, "laplace": keyed_laplace}
 
 
-def _keyed_uniform(key: bytes, records: np.ndarray, n_columns: int) -> np.ndarray:
-    # -0 and 0 are one number, and so one record
-    rows = np.ascontiguousarray(np.asarray(records, dtype=np.float64).reshape(len(records), -1) + 0.0)
+def _keyed_uniform(key: bytes, names: Sequence[bytes], n_columns: int) -> np.ndarray:
     blocks = -(-n_columns // 8)  # a 64-byte digest gives eight numbers
     digests = b"".join(
-        hashlib.blake2b(row, key=key, salt=block.to_bytes(8, "little")).digest()
-        for row in rows
+        hashlib.blake2b(name, key=key, salt=block.to_bytes(8, "little")).digest()
+        for name in names
         for block in range(blocks)
     )
     # 52 bits, shifted by a half so that neither 0 nor 1 occurs (with 53 the largest would be rounded to 1)
-    words = np.frombuffer(digests, dtype="<u8").reshape(len(rows), blocks * 8)[:, :n_columns]
+    words = np.frombuffer(digests, dtype="<u8").reshape(len(names), blocks * 8)[:, :n_columns]
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
 
 

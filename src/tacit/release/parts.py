@@ -20,7 +20,7 @@ import pyarrow as pa
 from tacit.errors import InputError, TacitWarning
 from tacit.release.columns import as_columns
 from tacit.release.files import FILE
-from tacit.release.noise import new_key
+from tacit.release.noise import Numbers, new_key
 from tacit.release.pictures import Pictures, write_pictures
 from tacit.release.runtime import NO_KEY, Release
 
@@ -119,16 +119,18 @@ class Journal:
             self._lock = None
 
 
-def release_part(release: Release, batch: Any, first: int, path: Path, on_error: str, as_pictures: bool) -> int:
+def release_part(
+    release: Release, batch: Any, first: int, path: Path, on_error: str, as_pictures: bool, numbers: Numbers | None
+) -> int:
     """Release one part and write it at `path`, its bad records beside it; how many were released.
 
     The part's own file is written last: where it is, the part is finished.
     """
     if isinstance(batch, Pictures):
         X, rows, problems = batch.read()
-        out = release.transform(X)
+        out = release.transform(X, file=numbers)
     else:
-        found = release.transform(batch, on_error="quarantine")
+        found = release.transform(batch, getattr(batch, "units", None), on_error="quarantine", file=numbers)
         out, problems = found.release, found.problems
     if problems:
         if on_error == "raise":

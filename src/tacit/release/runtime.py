@@ -2,7 +2,8 @@
 
 Noise is not part of the bundle's graph where it is added to the code: the sum is rounded to a grid, which must be
 done in double precision, and the graph alone can then be compared with the filter to the last digits. Where a filter
-takes noise in beside the record, it is an input of the graph. Either way it is drawn here, keyed by the record.
+takes noise in beside the record, it is an input of the graph. Either way it is drawn here, keyed by the record and by
+whose it is (`tacit.release.noise`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import onnxruntime
 
 from tacit.errors import BundleError, InputError, TacitWarning
 from tacit.release.bundle import Bundle, parse_json, read_bundle
-from tacit.release.noise import Noise, derived_key, new_key
+from tacit.release.noise import Noise, Numbered, Numbers, Occurrences, canonical, new_key
 from tacit.release.schema import Problem, schema_of
 from tacit.release.weights import read_weights
 
@@ -106,22 +107,27 @@ class Release:
 
     # -- releasing ------------------------------------------------------------------------------
 
-    def transform(self, X: Any, *, ids: Sequence[Any] | None = None, on_error: str = "raise") -> Any:
+    def transform(
+        self, X: Any, units: Sequence[Any] | None = None, *, on_error: str = "raise", file: Numbers | None = None
+    ) -> Any:
         """Release records.
 
         Parameters
         ----------
         X : an array, a dict of columns, a DataFrame or an Arrow table. Columns are found by name; others are not read
-        ids : for releases with noise, what identifies each record instead of its values: a record whose values
-            change keeps its noise, so that its change can be read off two releases; give ids only where they do not
+        units : for releases with noise, whose record each is: people's draws are then independent of each other's,
+            and the same record of the same person always gets the same draw. Without units, equal records of one
+            call are told apart by their order, but share their draws with equal records of another call
+        file : for releases with noise and without units, counts equal records from one call to the next, so that
+            several calls release one file (`tacit.release.Occurrences`)
         on_error : "raise" names the first record that does not fit; "quarantine" sets those aside, releases the
             others and returns both (`Quarantined`)
         """
         if on_error not in ("raise", "quarantine"):
             raise InputError(f"on_error must be 'raise' or 'quarantine'; found {on_error!r}")
         feeds, n, problems = self._schema.check(X)
-        if ids is not None and len(ids) != n:
-            raise InputError(f"ids has {len(ids)} entries but there are {n} records; pass one id for each")
+        if units is not None and len(units) != n:
+            raise InputError(f"units has {len(units)} entries but there are {n} records; pass one for each")
         if problems and on_error == "raise":
             more = len({p.row for p in problems}) - 1
             raise InputError(f"{problems[0]}" + (f" (and {more:,} more rows)" if more else ""))
@@ -129,31 +135,56 @@ class Release:
         good[[p.row for p in problems]] = False
         if problems:
             feeds = {k: v[good] for k, v in feeds.items()}
-        kept = None if ids is None else [i for i, g in zip(ids, good, strict=True) if g]
-        out = self._dress(self._run(feeds, kept), X)
+        kept = None if units is None else [u for u, g in zip(units, good, strict=True) if g]
+        out = self._dress(self._run(feeds, kept, file), X)
         if on_error == "raise":
             return out
         return Quarantined(out, np.flatnonzero(good), sorted(problems, key=lambda p: (p.row, p.column)))
 
-    def numbers(self, X: Any) -> np.ndarray:
+    def numbers(self, X: Any, units: Sequence[Any] | None = None, file: Numbers | None = None) -> np.ndarray:
         """The release as a service takes it: as `transform`, but a row of the bundle's table as that row's number."""
+        return self._run(self._checked(X), units, file)
+
+    def draw_names(self, X: Any, units: Sequence[Any] | None = None) -> list[bytes] | None:
+        """What names the noise of each record: two records of one name share their draw. None without noise."""
+        noise = self._noise
+        return None if noise is None else noise.names(self.encoded(X), units)
+
+    def encoded(self, X: Any) -> np.ndarray:
+        """Records as the graph's first half has them, by which noise is named."""
+        return self._encoded(self._checked(X))
+
+    def _encoded(self, feeds: dict[str, np.ndarray]) -> np.ndarray:
+        noise = self._noise
+        inside = noise is not None and not noise.added  # then it is an input of the graph
+        blank = {"noise": np.zeros((_length(feeds), noise.columns))} if noise is not None and inside else {}
+        return self._graph(["encoded"], {**feeds, **blank}, only=True)[0]
+
+    def count(self, X: Any, file: Occurrences) -> Numbered | None:
+        """Numbers that `file` gives to those of these records that fit, for a process that releases them elsewhere."""
+        if self._noise is None or self._noise.resolution is None:
+            return None
+        feeds, n, problems = self._schema.check(X)
+        good = np.setdiff1d(np.arange(n), [p.row for p in problems])
+        if not len(good):
+            return Numbered(good)
+        encoded = self._encoded({k: v[good] for k, v in feeds.items()})
+        return Numbered(file.number(canonical(encoded.reshape(len(good), -1), self._noise.resolution)))
+
+    def _checked(self, X: Any) -> dict[str, np.ndarray]:
         feeds, _, problems = self._schema.check(X)
         if problems:
             raise InputError(str(problems[0]))
-        return self._run(feeds, None)
+        return feeds
 
     def noiseless(self, X: Any) -> np.ndarray:
         """The code before its noise: for certificates and comparisons, never for release."""
-        feeds, _, problems = self._schema.check(X)
-        if problems:
-            raise InputError(str(problems[0]))
-        return self._run(feeds, None, noisy=False)
+        return self._run(self._checked(X), None, None, noisy=False)
 
     @property
-    def noise(self) -> float | None:
-        """Standard deviation of Gaussian noise that is added to the code; None where there is none."""
-        noise = self._noise
-        return noise.scale if noise is not None and noise.added and noise.distribution == "normal" else None
+    def noise_(self) -> Noise | None:
+        """The noise that releases carry; None where they carry none."""
+        return self._noise
 
     @property
     def certified_by(self) -> str | None:
@@ -195,37 +226,43 @@ class Release:
 
     # -- the graph ------------------------------------------------------------------------------
 
-    def _run(self, feeds: dict[str, np.ndarray], ids: Sequence[Any] | None, noisy: bool = True) -> np.ndarray:
-        n = len(next(iter(feeds.values())))
+    def _run(
+        self, feeds: dict[str, np.ndarray], units: Sequence[Any] | None, file: Numbers | None, noisy: bool = True
+    ) -> np.ndarray:
+        n = _length(feeds)
         shape = tuple(self.manifest["output"]["shape"])
         if n == 0:
             return np.empty((0, *shape))
         width = sum(int(np.prod(v.shape[1:])) for v in feeds.values())
         step = max(1, CHUNK // max(width, int(np.prod(shape))))
         parts = []
+        file = file or Occurrences()
         for at in range(0, n, step):
             part = {k: v[at : at + step] for k, v in feeds.items()}
-            parts.append(self._chunk(part, None if ids is None else ids[at : at + step], noisy))
-            if parts[-1].shape != (len(next(iter(part.values()))), *shape):
+            parts.append(self._chunk(part, None if units is None else units[at : at + step], file, noisy))
+            if parts[-1].shape != (_length(part), *shape):
                 raise BundleError(f"{self.name}: the graph gives {parts[-1].shape}, its manifest says (n, {shape})")
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        # 0.0 and -0.0 are one number, and a receiver could tell them apart
+        return (parts[0] if len(parts) == 1 else np.concatenate(parts)) + 0.0
 
-    def _chunk(self, feeds: dict[str, np.ndarray], ids: Sequence[Any] | None, noisy: bool) -> np.ndarray:
+    def _chunk(
+        self, feeds: dict[str, np.ndarray], units: Sequence[Any] | None, file: Numbers, noisy: bool
+    ) -> np.ndarray:
         noise = self._noise
         if noise is None:
             return self._graph(["release"], feeds)[0]
         if not noise.added:
-            blank = np.zeros((len(next(iter(feeds.values()))), noise.columns))
+            drawn = np.zeros((_length(feeds), noise.columns))
             if noisy:
-                (encoded,) = self._graph(["encoded"], {**feeds, "noise": blank}, only=True)
-                blank = noise.draw(self._secret(ids), _records(encoded, ids))
-            return self._graph(["release"], {**feeds, "noise": blank})[0]
+                (encoded,) = self._graph(["encoded"], {**feeds, "noise": drawn}, only=True)
+                drawn = noise.draw(self._secret(), noise.names(encoded, units, file))
+            return self._graph(["release"], {**feeds, "noise": drawn})[0]
         code, encoded = self._graph(["before_noise", "encoded"], feeds)
         if self._radius is not None:
             largest = np.abs(code).reshape(len(code), -1).sum(axis=1).max()
             if largest > self._radius * (1 + 1e-9):
                 raise BundleError(f"{self.name}: a code of norm {largest:g} leaves the ball of radius {self._radius:g}")
-        return noise.add(self._secret(ids), code, _records(encoded, ids)) if noisy else code
+        return noise.add(code, noise.draw(self._secret(), noise.names(encoded, units, file))) if noisy else code
 
     def _graph(self, outputs: list[str], feeds: dict[str, np.ndarray], only: bool = False) -> list[np.ndarray]:
         options = onnxruntime.RunOptions()
@@ -237,12 +274,11 @@ class Release:
             raise BundleError(f"{self.name}: the graph failed ({str(error)[:300]})") from None
         return [np.asarray(f, dtype=np.float64) for f in found]
 
-    def _secret(self, ids: Sequence[Any] | None) -> bytes:
+    def _secret(self) -> bytes:
         if self._key is None:
             warnings.warn(NO_KEY, TacitWarning, stacklevel=6)
             self._key = new_key()
-        # a record's id must never draw like another record's values
-        return self._key if ids is None else derived_key(self._key, b"by id")
+        return self._key
 
     def _dress(self, out: np.ndarray, X: Any) -> Any:
         """Cells as rows of the bundle's table, where it has one."""
@@ -286,6 +322,7 @@ def _noise(declared: dict[str, Any]) -> Noise:
         declared["added"],
         bytes.fromhex(declared["mechanism"]),
         float(declared["grid"]),
+        declared.get("resolution"),  # formats 1 and 2 name draws by the record alone
     )
 
 
@@ -305,15 +342,8 @@ def _session(model: bytes, noise: Noise | None) -> Any:
     return session
 
 
-def _records(encoded: np.ndarray, ids: Sequence[Any] | None) -> np.ndarray:
-    """What the noise is a function of: the encoded record, or a hash of its id."""
-    if ids is None:
-        return encoded
-    import hashlib
-
-    digests = b"".join(hashlib.blake2b(str(i).encode("utf-8", "surrogatepass"), digest_size=32).digest() for i in ids)
-    # bytes as numbers: every float64 is then a plain small integer
-    return np.frombuffer(digests, dtype=np.uint8).reshape(len(ids), 32).astype(np.float64)
+def _length(feeds: dict[str, np.ndarray]) -> int:
+    return len(next(iter(feeds.values())))
 
 
 def _plain(values: list[Any]) -> bool:

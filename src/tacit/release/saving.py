@@ -184,6 +184,7 @@ def _manifest(f: Filter) -> dict[str, Any]:
             "added": noise.added,
             "mechanism": noise.mechanism.hex(),
             "grid": noise.grid,
+            "resolution": noise.resolution,
             "radius": float(f.radius_) if getattr(f, "certified_by", None) == "local privacy" else None,
         },
         # one hash of all rows: it tells whether two bundles learned from the same table, and nothing of a row

@@ -139,7 +139,7 @@ class Sensors:
         window = {
             **({} if self.user is None else {"user": who}),
             **({"from": buffer.times[0][1], "to": buffer.times[-1][1]} if buffer.times else {}),
-            "release": released(self.release, np.stack(buffer.samples, axis=1)[None]),
+            "release": released(self.release, np.stack(buffer.samples, axis=1)[None], who),
         }
         buffer.skip = max(0, self.stride - self.length)
         del buffer.samples[: self.stride], buffer.times[: self.stride]

@@ -14,28 +14,34 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tacit.errors import InputError, TacitError
+from tacit.release.noise import Occurrences
 from tacit.release.runtime import Release
 
 LONGEST = 2**24  # bytes of a line
 GAPS = ("", "NA", "NaN", "nan", "null", "None")  # cells of CSV that are no value
 
 
-def release_lines(release: Release, lines: Iterable[str], form: str = "json") -> Iterator[dict[str, Any]]:
+def release_lines(
+    release: Release, lines: Iterable[str], form: str = "json", unit: str | None = None
+) -> Iterator[dict[str, Any]]:
     """For every line the release, or what is wrong with it.
 
     Parameters
     ----------
     lines : text. "json": each an object of named values, or an array. "csv": a header, then rows of cells
     form : "json" or "csv"
+    unit : the field that says whose each record is, for releases with noise. Without it, equal records of this
+        stream are told apart by their order
 
     Yields ``{"release": ...}`` (by name for rows, nested lists for windows and images) or
     ``{"error": ..., "line": n}``.
     """
+    file = Occurrences()
     for number, record in records(lines, form):
         try:
             if isinstance(record, TacitError):
                 raise record
-            yield {"release": released(release, _one(release, record))}
+            yield {"release": released(release, _one(release, record), _whose(record, unit), file)}
         except TacitError as error:
             yield {"error": str(error), "line": number}
 
@@ -73,9 +79,10 @@ def text_lines(source: BinaryIO) -> Iterator[str]:
         yield line.decode("utf-8", "replace")
 
 
-def released(release: Release, records: Any) -> Any:
-    """The release of one record, as JSON has it."""
-    found = release.transform(records, on_error="quarantine")
+def released(release: Release, records: Any, who: Any = None, file: Occurrences | None = None) -> Any:
+    """The release of one record, as JSON has it; `who` is its unit, `file` counts those without."""
+    units = None if who is None else [who]
+    found = release.transform(records, units, on_error="quarantine", file=file)
     if found.problems:
         columns = ", ".join(dict.fromkeys(p.column for p in found.problems[:5]))
         raise InputError(f"{columns}: the value does not fit the bundle's schema")
@@ -83,6 +90,15 @@ def released(release: Release, records: Any) -> Any:
     if first.ndim == 1:
         return dict(zip(release.manifest["output"]["names"], first.tolist(), strict=True))
     return first.tolist()
+
+
+def _whose(record: Any, unit: str | None) -> Any:
+    if unit is None:
+        return None
+    who = record.get(unit) if isinstance(record, dict) else None
+    if who is None:
+        raise InputError(f"{unit}: missing; every record needs its unit")
+    return who
 
 
 def _one(release: Release, record: Any) -> Any:

@@ -71,9 +71,12 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
-    def answer(self, X: Any) -> dict[str, dict[str, Any]]:
-        """Release records here and ask the service: by target, labels and probabilities, in the order of X."""
-        return _joined(list(self._batches(self.release.numbers(X))))
+    def answer(self, X: Any, units: Any = None, file: Any = None) -> dict[str, dict[str, Any]]:
+        """Release records here and ask the service: by target, labels and probabilities, in the order of X.
+
+        `units` and `file` say whose records these are, as in `Release.transform`.
+        """
+        return _joined(list(self._batches(self.release.numbers(X, units, file))))
 
     def _batches(self, Z: np.ndarray) -> Iterator[dict[str, Any]]:
         step = self._rows_at_a_time(Z)
@@ -123,7 +126,11 @@ class Client:
 
 
 def answer_file(
-    client: Client, source: Path, out: Path, tell: Callable[[int, int | None], None] = lambda done, total: None
+    client: Client,
+    source: Path,
+    out: Path,
+    tell: Callable[[int, int | None], None] = lambda done, total: None,
+    unit: str | None = None,
 ) -> int:
     """Answers for all records of a file, part by part: the whole output or none. Returns how many."""
     import os
@@ -131,18 +138,20 @@ def answer_file(
     import pyarrow as pa
 
     from tacit.release.files import open_reader
+    from tacit.release.noise import Occurrences
 
     writers = {".csv": _csv_writer, ".parquet": _parquet_writer, ".arrow": _arrow_writer}
     if out.suffix not in writers:
         raise InputError(f"{out.name}: answers are written as {', '.join(writers)}")
     out.parent.mkdir(parents=True, exist_ok=True)
-    reader = open_reader(source, client.release.manifest["input"], 8192)
+    reader = open_reader(source, client.release.manifest["input"], 8192, unit)
+    file = Occurrences()
     partial = out.with_name(f".{out.name}.part")
     done, writer = 0, None
     try:
         for part in reader:
             columns: dict[str, Any] = {}
-            for target, found in client.answer(part).items():
+            for target, found in client.answer(part, getattr(part, "units", None), file).items():
                 columns[target] = pa.array(found["label"])
                 columns[f"{target}, probability"] = pa.array([max(p) for p in found["probabilities"]])
             batch = pa.record_batch(columns)

@@ -39,6 +39,8 @@ def summary(audit: Any) -> dict[str, Any] | None:
 def _leak(name: str, result: Any, bound: float | None, level: str) -> dict[str, Any]:
     m = result[result["headline"]]
     low, high, guessing = m["low"], m["high"], m["guessing"]
+    if bound is not None and low > bound:
+        raise ValueError(f"{name}: measured above its own bound")  # nothing of such an audit may be shown
     reached = f"Attackers that we trained name {name} right {_share(m['value'])} of the time"
     if bound is not None:
         words = (
@@ -52,7 +54,7 @@ def _leak(name: str, result: Any, bound: float | None, level: str) -> dict[str, 
         )
     return {
         "value": m["value"],
-        "low": max(low, guessing) if bound is None else min(max(low, guessing), bound),
+        "low": max(low, guessing),
         "high": high if bound is None else bound,
         "guessing": guessing,
         "certified": bound is not None,

@@ -47,7 +47,8 @@ class Filter {
 
   /** The same record draws the same noise for as long as the page is open. */
   draw(noise, encoded) {
-    const record = Array.from(encoded, v => v + 0).join();
+    // values at the resolution by which noise is named: a record that was rounded on its way keeps its draw
+    const record = Array.from(encoded, v => (noise.resolution ? Math.round(v / noise.resolution) : v) + 0).join();
     if (!this.draws.has(record)) this.draws.set(record, Float64Array.from({ length: noise.columns }, () => noise.scale * DRAWS[noise.distribution]()));
     return this.draws.get(record);
   }

@@ -1,0 +1,161 @@
+"""Whose noise it is: a person's record keeps its draw, and no two people share one."""
+
+import io
+import json
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tacit
+from tacit.release.bulk import apply
+from tacit.release.noise import Noise, Occurrences, canonical, unit_name
+from tacit.release.stream import release_lines
+
+KEY = b"k" * 32
+
+
+def noisy(width=2, resolution=2.0**-10):
+    return Noise("normal", 1.0, width, True, b"m" * 32, resolution=resolution)
+
+
+@pytest.fixture(scope="module")
+def people():
+    """A table in which most records repeat."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.integers(20, 26, 400), "job": rng.choice(["cook", "nurse"], 400), "pay": 1.5})
+    X["pay"] += rng.integers(3, size=400) / 3
+    return X, rng.integers(2, size=400), rng.integers(2, size=400)
+
+
+@pytest.fixture(scope="module")
+def fitted(people):
+    X, y, s = people
+    return tacit.EIGAN(2, epochs=1, noise=0.5, random_state=0).fit(X, y, sensitive_features=s)
+
+
+@pytest.fixture(scope="module")
+def bundle(fitted, tmp_path_factory):
+    return tacit.save(fitted, tmp_path_factory.mktemp("noise") / "f.tacit")
+
+
+def drawn(f, X, units=None):
+    return f.transform(X, units) - f.noiseless(X)
+
+
+def test_equal_records_of_different_people_get_independent_draws(fitted, people):
+    X = people[0].iloc[np.zeros(2000, dtype=int)].reset_index(drop=True)  # one record, 2,000 people
+    for units in (None, np.arange(2000)):
+        noise = drawn(fitted, X, units)
+        assert len(np.unique(noise, axis=0)) == 2000
+        assert noise.std(axis=0) == pytest.approx(0.5, rel=0.08)  # 5 standard errors
+        assert abs(np.corrcoef(noise[:-1, 0], noise[1:, 0])[0, 1]) < 0.11
+
+
+def test_the_same_person_asked_again_gets_the_same_draw(fitted, people):
+    X, names = people[0], np.array([f"p{i}" for i in range(400)])
+    once = fitted.transform(X, names)
+    order = np.random.default_rng(1).permutation(400)
+    assert np.array_equal(fitted.transform(X.iloc[order], names[order]), once[order])
+    assert np.array_equal(fitted.transform(X.iloc[:7], names[:7]), once[:7])
+    assert not (fitted.transform(X, names[::-1]) == once).all(axis=1).any()
+
+
+def test_a_record_keeps_its_draw_through_rounding_and_other_types(fitted, people):
+    X, names = people[0], np.arange(400)
+    once = drawn(fitted, X, names)
+    text = pd.read_csv(io.StringIO(X.to_csv(index=False, float_format="%.6f")))
+    for same in (X.astype({"pay": np.float32}), X.assign(pay=X["pay"] + 1e-9), X.astype({"age": float}), text):
+        assert np.abs(drawn(fitted, same, names) - once).max() < 1e-3  # the grid of the sum is .00012
+    # control: a change beyond the resolution draws again
+    assert np.abs(drawn(fitted, X.assign(age=X["age"] + 1), names) - once).max() > 0.5
+
+
+def test_averaging_records_that_hardly_differ_gains_nothing(fitted, people):
+    X = people[0].iloc[:50]
+    moved = [drawn(fitted, X.assign(pay=X["pay"] + 1e-9 * i), np.arange(50)) for i in range(100)]
+    assert np.mean(moved, axis=0).std() == pytest.approx(np.std(moved[0]), rel=1e-3)  # before: a tenth was left
+
+
+@pytest.mark.parametrize("unit", [7, 7.0, np.float32(7), np.int64(7), "7", " 7 "])
+def test_a_unit_is_the_same_whatever_its_type(unit):
+    assert unit_name(unit) == b"7"
+
+
+@given(st.lists(st.integers(-3, 3), max_size=40), st.integers(1, 7))
+def test_occurrences_count_over_batches(values, step):
+    counter, seen, file = Counter(), [], Occurrences()
+    for at in range(0, len(values), step):
+        rows = np.array(values[at : at + step], dtype=np.int64)[:, None]
+        seen += file.number(rows).tolist()
+    expected = []
+    for v in values:
+        expected.append(counter[v])
+        counter[v] += 1
+    assert seen == expected
+
+
+def test_canonical_records_are_equal_where_numbers_are():
+    X = np.array([[0.0, 1.25, 1e300]])
+    assert np.array_equal(canonical(X, 2.0**-10), canonical(X + 1e-9, 2.0**-10))
+    assert np.array_equal(canonical(np.array([[-0.0]]), 2.0**-10), canonical(np.array([[0.0]]), 2.0**-10))
+
+
+def test_old_bundles_name_draws_by_the_record_alone():
+    old, rows = noisy(resolution=None), np.ones((3, 2))
+    assert len(set(old.names(rows))) == 1
+    assert len(set(noisy().names(rows))) == 3
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_every_way_of_releasing_draws_alike(fitted, bundle, people, tmp_path, jobs):
+    X = people[0].assign(person=[f"p{i % 300}" for i in range(400)])
+    X.to_csv(tmp_path / "in.csv", index=False)
+    inputs = list(people[0].columns)
+    for unit, units in ((None, None), ("person", X["person"])):
+        expected = fitted.transform(X[inputs], units)
+        release = tacit.load(bundle, noise_key=fitted.noise_key)
+        assert np.allclose(release.transform(X, units), expected, atol=1e-5)
+        out = tmp_path / f"out-{unit}-{jobs}.csv"
+        apply(bundle, tmp_path / "in.csv", out, noise_key=fitted.noise_key, unit=unit, rows=64, jobs=jobs)
+        assert np.allclose(pd.read_csv(out).to_numpy(), expected, atol=1e-5)
+        lines = X.to_csv(index=False).splitlines()
+        streamed = [list(a["release"].values()) for a in release_lines(release, lines, "csv", unit)]
+        assert np.allclose(streamed, expected, atol=1e-5)
+        records = [json.dumps(r) for r in X.to_dict("records")]
+        streamed = [list(a["release"].values()) for a in release_lines(release, records, "json", unit)]
+        assert np.allclose(streamed, expected, atol=1e-5)
+
+
+def test_engines_are_told_whose_records_these_are(fitted, bundle, people):
+    import pyarrow as pa
+
+    X = people[0].assign(person=np.arange(400))
+    release = tacit.release.arrow_udf(bundle, noise_key=fitted.noise_key, unit="person")
+    expected = fitted.transform(people[0], X["person"])
+    assert np.allclose(release(pa.Table.from_pandas(X)).to_pandas(), expected, atol=1e-5)
+    assert np.allclose(release(X), expected, atol=1e-5)
+    with pytest.raises(tacit.TacitError, match="no column 'person'"):
+        release(X.drop(columns="person"))
+
+
+def test_a_unit_must_be_there(bundle, people, tmp_path):
+    people[0].to_csv(tmp_path / "in.csv", index=False)
+    with pytest.raises(tacit.TacitError, match="no column 'who'"):
+        apply(bundle, tmp_path / "in.csv", tmp_path / "out.csv", noise_key=KEY, unit="who")
+    with pytest.raises(tacit.TacitError, match="'age' is an input"):
+        apply(bundle, tmp_path / "in.csv", tmp_path / "out.csv", noise_key=KEY, unit="age")
+    people[0].assign(who=None).to_csv(tmp_path / "gap.csv", index=False)
+    with pytest.raises(tacit.TacitError, match="every record needs its unit"):
+        apply(bundle, tmp_path / "gap.csv", tmp_path / "out.csv", noise_key=KEY, unit="who")
+    with pytest.raises(tacit.TacitError, match="units has 3"):
+        tacit.load(bundle, noise_key=KEY).transform(people[0], [1, 2, 3])
+
+
+def test_training_rows_and_other_rows_draw_by_the_same_names(people):
+    X, y, s = people
+    f = tacit.baselines.LaplaceMechanism(2.0, random_state=0).fit(X, y, sensitive_features=s, units=np.arange(400))
+    assert np.array_equal(f.release_training_rows(), f.transform(X, np.arange(400)))
