@@ -23,6 +23,10 @@ class BundleError(TacitError, ValueError):
     """A bundle is damaged, forged, too new, or not what its manifest says; nothing of it was used."""
 
 
+class ContradictionError(TacitError):
+    """An attacker of ours reads more than a certificate allows: one of the two is wrong, and nothing may be signed."""
+
+
 class RequirementNotMet(TacitError):
     """`Report.require` was not satisfied; the message says by how much."""
 

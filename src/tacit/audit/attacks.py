@@ -37,6 +37,8 @@ def transfer(bench: Bench, parts: Parts) -> Attack | None:
     raw, out = plain_frame(parts.attack.X), plain_frame(parts.Zt)
     if np.shape(parts.attack.X)[1:] != np.shape(parts.Zt)[1:]:
         return None
+    if isinstance(parts.Zt, pd.DataFrame) and not isinstance(parts.attack.X, pd.DataFrame):
+        return None  # an array came in, a table goes out
     if any(_is_number(raw.iloc[:, i]) != _is_number(out.iloc[:, i]) for i in range(raw.shape[1])):
         return None
     results = bench.run(

@@ -12,7 +12,7 @@ import numpy as np
 from tacit.audit import attacks
 from tacit.audit.attackers import resolve
 from tacit.audit.bench import Bench
-from tacit.audit.certification import Certified, certify_release
+from tacit.audit.certification import Certified, Terms, certify_release
 from tacit.audit.floor import NO_FLOOR, measure_floor
 from tacit.audit.released import (
     can_tell,
@@ -54,6 +54,8 @@ def audit(
     examples: int = 0,
     candidates: int = 1,
     level: float = 0.95,
+    per: str = "unit",
+    max_unit_size: int | None = None,
     floor: bool = True,
     limit: bool | None = None,
     name: str | None = None,
@@ -86,6 +88,9 @@ def audit(
     candidates : how many releases, fixed beforehand, are certified on these rows to choose among; each
         gets its share of the error
     level : confidence of the intervals and of the certificate
+    per : whose average is meant where people have several records: "unit" counts everybody alike, "record" every
+        record
+    max_unit_size : how many records a unit can have at most, known beforehand: a certificate per record needs it
     floor : also show what the predicted label alone keeps and gives away
     limit : estimate the best any release could do (None: where that takes seconds)
     tell : called with a line of text whenever an attacker starts, to show progress. An interrupt (Ctrl-C)
@@ -164,7 +169,8 @@ def audit(
         if seen_a.any() or seen_t.any():
             versions.append((Za, attack, Zt, test))
         # columns beside the release carry no noise: then only counting can certify
-        certified = certify_release(None if alongside else release, versions, level, candidates, seed)
+        terms = Terms(level, candidates, seed, per, max_unit_size)
+        certified = certify_release(None if alongside else release, versions, terms)
     notes += certified.notes
     ground = measure_floor(strict, part_a, part_t, limit) if floor and len(part_a.y.columns) else NO_FLOOR
     if ground.note:
@@ -195,6 +201,8 @@ def audit(
         "rows": {"attack": len(part_a), "test": len(part_t)},
         "alongside": list(alongside or []),
         "candidates": candidates,
+        "per": per,
+        "look": certified.look,
         "seconds": round(time.perf_counter() - started, 1),
         **provenance(),
     }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tacit.audit.received import received_pair
 from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.labels import encode_labels
@@ -22,13 +23,15 @@ def released(release: Any, attack: Dataset, test: Dataset, alongside: Sequence[s
                 f"pass a pair of released arrays, one for `attack` and one for `test`; found {len(release)}"
             )
         Z = release[0], release[1]
+    elif hasattr(release, "draw_names"):  # noise is drawn for a person: say whose records these are
+        Z = release.transform(attack.X, attack.units_of()), release.transform(test.X, test.units_of())
     elif hasattr(release, "transform"):
         Z = release.transform(attack.X), release.transform(test.X)
     else:
         raise InputError(
             f"{release!r} has no transform; pass a filter, a pair of released arrays, or None for raw data"
         )
-    Z = tuple(part.toarray() if hasattr(part, "toarray") else part for part in Z)
+    Z = received_pair(*Z)
     for part, data, word in ((Z[0], attack, "attack"), (Z[1], test, "test")):
         if len(part) != len(data):
             raise InputError(

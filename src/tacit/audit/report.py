@@ -22,7 +22,7 @@ from tacit.audit.gaussian import GaussianCertificate
 from tacit.audit.measures import advantage
 from tacit.audit.resemblance import Resemblance
 from tacit.audit.stats import Measure
-from tacit.errors import InputError, RequirementNotMet
+from tacit.errors import ContradictionError, InputError, RequirementNotMet
 
 SCHEMA = 2
 AnyCertificate = Certificate | GaussianCertificate | LocalPrivacyCertificate
@@ -118,6 +118,10 @@ class Report:
     groups: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
     resemblance: Resemblance = field(default_factory=Resemblance)
 
+    def __post_init__(self) -> None:
+        for name, result in self.leakage.items():
+            check_bound(name, result, self.bound.get(name))
+
     @property
     def level(self) -> str:
         """The confidence of every statement, in words: 95 %."""
@@ -131,7 +135,7 @@ class Report:
         """The headline of one sensitive attribute."""
         r, bound, level = self.leakage[attribute], self.bound[attribute], self.level
         if bound is not None:
-            text = f"{attribute}: leakage between {_p(min(max(r.low, r.guessing), bound))} and {_p(bound)} ({level})"
+            text = f"{attribute}: leakage between {_p(max(r.low, r.guessing))} and {_p(bound)} ({level})"
         else:
             text = f"{attribute}: leakage {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] by {r.attacker} ({level})"
         text += f", guessing {_p(r.guessing)}"
@@ -277,6 +281,21 @@ class Report:
         from tacit.report import write_page
 
         return write_page([self], path, title=f"Audit of {self.name}")
+
+
+def check_bound(name: str, result: Result, bound: float | None) -> None:
+    """Raise where an attacker's lower end lies above what is certified for any attacker."""
+    if bound is None:
+        return
+    measured = {result.attacker: result.measure, **result.attackers}
+    attacker, worst = max(measured.items(), key=lambda item: item[1].low)
+    if worst.low > bound:
+        raise ContradictionError(
+            f"{name}: {attacker} reads {worst.value:.3f} [{worst.low:.3f}, {worst.high:.3f}], but the certificate "
+            f"says that no attacker exceeds {bound:.3f}. One of the two is wrong, so neither may be used. Check that "
+            f"rows of one person share a unit (units=), that `attack` and `test` were not used in the fit, and that "
+            f"the audited release is the one handed over; if all of this holds, please report a defect in Tacit"
+        )
 
 
 def beats(utility: Mapping[str, Result], leak: Result, other: Mapping[str, Result], other_leak: Result) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 import tacit
+from tacit.audit.received import read_cells
 from tacit.cli.tables import progress
 from tacit.dataset import read_file
 from tacit.errors import InputError
@@ -47,7 +48,9 @@ def run(
                 f"{release.name} has {len(released)} rows but {data_path.name} has {len(data)}; "
                 f"the release must have one row for every row of the data, in the same order"
             )
-        what = released.iloc[attack.rows], released.iloc[test.rows]
+        if release.suffix == ".csv":
+            released = read_cells(release, released)  # a receiver has the cells, not what they mean
+        what = tuple(released.iloc[part.rows].reset_index(drop=True) for part in (attack, test))
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = tacit.audit(

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from tacit.audit.certification import Certified, _cells, certify_release
+from tacit.audit.certificate import release_cells
+from tacit.audit.certification import Certified, Terms, certify_release
+from tacit.audit.received import receiver_cells
 from tacit.audit.released import can_tell, crossing, plain, released, seen, take_rows
 from tacit.dataset import Dataset
 from tacit.errors import InputError
@@ -41,8 +43,7 @@ def train_group(
     attack: Dataset,
     test: Dataset,
     folder: Folder,
-    candidates: int,
-    level: float,
+    terms: Terms,
 ) -> list[str]:
     """Fit, release and certify a group; what an audit needs goes to the folder. Returns what was warned of."""
     if all(folder.has("trained", p.number) for p in points):
@@ -50,7 +51,7 @@ def train_group(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for point, f in zip(points, fit_points(template, points, train), strict=True):
-            folder.write("trained", point.number, *_halves(f, point, attack, test, candidates, level))
+            folder.write("trained", point.number, *_halves(f, point, attack, test, terms))
     return list(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
 
 
@@ -107,7 +108,7 @@ def _setting(template: Any, point: Point) -> dict[str, Any]:
 
 
 def _halves(
-    f: Any, point: Point, attack: Dataset, test: Dataset, candidates: int, level: float
+    f: Any, point: Point, attack: Dataset, test: Dataset, terms: Terms
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """What the folder keeps of a fitted point: weights, releases, which rows are fresh; certificates and notes."""
     state = f._state() if isinstance(f, Filter) else None
@@ -118,7 +119,7 @@ def _halves(
         if not mask.any():
             raise InputError(f"every row of `{part}` was used to fit the filter; split the data first")
         arrays[f"fresh/{part}"] = mask
-    certified = _certify(f, point, attack, test, fresh, candidates, level)
+    certified = _certify(f, point, attack, test, fresh, terms)
     notes = [*certified.notes, *getattr(f, "notes_", [])]
     if not can_tell(f):
         notes.append("this release cannot tell which rows it was fitted on; the figures assume that it saw none")
@@ -132,7 +133,7 @@ def _halves(
 def _releases(f: Any, point: Point, attack: Dataset, test: Dataset) -> dict[str, np.ndarray]:
     """The releases of both parts: cells where there are few distinct ones, numbers otherwise."""
     Za, Zt = released(_audited(f, point), attack, test, None)
-    cells = _cells(Za, Zt)
+    cells = release_cells(receiver_cells(Za, Zt))
     if cells is not None:
         return {"cells": cells}
     return {k: np.asarray(plain(Z), dtype=np.float64) for k, Z in (("attack", Za), ("test", Zt))}
@@ -156,8 +157,7 @@ def _certify(
     attack: Dataset,
     test: Dataset,
     fresh: tuple[np.ndarray, np.ndarray],
-    candidates: int,
-    level: float,
+    terms: Terms,
 ) -> Certified:
     if count := crossing(attack, test):
         names = list(test.sensitive.columns)
@@ -168,4 +168,4 @@ def _certify(
     if not (fresh[0].all() and fresh[1].all()):
         # rows equal to rows of the fit may be other people's: the larger bound holds whichever they are
         versions.append((Za, attack, Zt, test))
-    return certify_release(f, versions, level, candidates, seed=0)
+    return certify_release(f, versions, terms)

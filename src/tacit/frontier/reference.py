@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.audit.certification import certify_release
+from tacit.audit.certification import Terms, certify_release
 from tacit.audit.floor import MOST_FOR_LIMIT, SLOPES
 from tacit.audit.report import Result
 from tacit.dataset import Dataset
@@ -33,7 +33,7 @@ class Reference(NamedTuple):
 
 
 def write_reference(
-    train: Dataset, attack: Dataset, test: Dataset, folder: Folder, candidates: int, level: float, limit: bool | None
+    train: Dataset, attack: Dataset, test: Dataset, folder: Folder, terms: Terms, limit: bool | None
 ) -> None:
     """Fit label-only and the closed rules on `train`, as any filter, and count both on the rows of the curve."""
     if folder.has("done", "reference"):
@@ -45,7 +45,7 @@ def write_reference(
         known = train.y.notna().all(axis=1).to_numpy()
         own = train.take(known)
         label = LabelOnly(random_state=0).fit(own.X, own.y, units=own.units_of())
-        bench = bench_for(True, "quick", 1 - (1 - level) / candidates, 0)
+        bench = bench_for(True, "quick", 1 - (1 - terms.level) / terms.candidates, 0)
         parts = label.transform(attack.X), attack, label.transform(test.X), test
         told: dict[str, Any] = {
             "utility": {k: plain_result(r) for k, r in bench.run(*parts, "y", "accuracy").items()},
@@ -54,7 +54,7 @@ def write_reference(
             "note": _why_not(train, limit),
         }
         if told["note"] is None:
-            told["limit"] = {s: _closed_curve(train, attack, test, s, candidates, level) for s in train.sensitive}
+            told["limit"] = {s: _closed_curve(train, attack, test, s, terms) for s in train.sensitive}
     folder.write("done", "reference", {}, told)
 
 
@@ -78,7 +78,7 @@ def _why_not(train: Dataset, limit: bool | None) -> str | None:
 
 
 def _closed_curve(
-    train: Dataset, attack: Dataset, test: Dataset, secret: str, candidates: int, level: float
+    train: Dataset, attack: Dataset, test: Dataset, secret: str, terms: Terms
 ) -> list[list[float | None]]:
     """The best release for accuracy at every slope, as far as boosted trees fitted on `train` know the posteriors."""
     from tacit.filters.codebook import CodebookFilter
@@ -88,12 +88,12 @@ def _closed_curve(
     alone = [Dataset(d.X, d.y, d.sensitive[[secret]], d.units) for d in (train, attack, test)]
     points = [Point(i, "closed", "leakage_weight", slope, 0) for i, slope in enumerate(SLOPES)]
     template = CodebookFilter(2, solver="closed", features="posterior", output="code")
-    bench = bench_for(True, "quick", level, 0)
+    bench = bench_for(True, "quick", terms.level, 0)
     curve: list[list[float | None]] = []
     for f in fit_points(template, points, alone[0]):
         parts = f.transform(attack.X), alone[1], f.transform(test.X), alone[2]
         accuracy = next(iter(bench.run(*parts, "y", "accuracy").values())).value
         leak = bench.run(*parts, "sensitive", "balanced_accuracy")[secret]
-        found = certify_release(f, [parts], level, candidates, 0).certificate[secret]
+        found = certify_release(f, [parts], terms).certificate[secret]
         curve.append([accuracy, max(leak.value, leak.guessing), None if found is None else found.bound])
     return curve

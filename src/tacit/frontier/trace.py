@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +14,8 @@ from sklearn.base import clone
 
 from tacit import __version__
 from tacit.audit.attackers import resolve
+from tacit.audit.certification import Terms
+from tacit.audit.looks import count_look
 from tacit.audit.released import check_pair
 from tacit.dataset import Dataset
 from tacit.errors import InputError, TacitWarning, check_number
@@ -118,18 +121,20 @@ def frontier(
     )
     together = [[points[i] for i in group] for group in plan["groups"]]
     say = tell or (lambda what, done, of: None)
-    share = (folder, len(points), level)
+    # one look at these rows, shared by all points of the curve
+    look = count_look(attack, test, json.dumps(plan, sort_keys=True, default=str).encode())
+    terms = Terms(level, len(points), look=look)
     told = _run(
         "training",
-        [delayed(train_group)(filters[g[0].filter], g, rows, attack, test, *share) for g in together],
+        [delayed(train_group)(filters[g[0].filter], g, rows, attack, test, folder, terms) for g in together],
         [len(g) for g in together],
         1 if on_gpu else jobs,
         say,
     )
     for text in dict.fromkeys(line for lines in told for line in lines):
         warnings.warn(text, TacitWarning, stacklevel=2)
-    work: list[Any] = [delayed(write_reference)(sample, attack, test, *share, limit)]
-    work += [delayed(audit_point)(p.number, attack, test, folder, attackers, *share[1:], 0) for p in points]
+    work: list[Any] = [delayed(write_reference)(sample, attack, test, folder, terms, limit)]
+    work += [delayed(audit_point)(p.number, attack, test, folder, attackers, len(points), level, 0) for p in points]
     _run("attacking", work, [1] * len(work), jobs, say)
 
     def fitted(point: Point) -> Any:

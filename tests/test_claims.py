@@ -1,0 +1,353 @@
+"""No false claim, through the front door: what `tacit.audit` says is true of what leaves."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import tacit
+from tacit.audit.looks import count_look, looks_file, overlap
+from tacit.audit.received import read_cells, receiver_cells
+from tacit.errors import ContradictionError
+
+QUICK = {"attackers": ["logistic", "trees"], "floor": False}
+
+
+def halves(n=2000, seed=0, **more):
+    """Two parts with one fair sensitive class; nothing else."""
+    rng = np.random.default_rng(seed)
+    s = rng.integers(2, size=n)
+    data = tacit.Dataset(rng.standard_normal((n, 2)), rng.integers(2, size=n), pd.DataFrame({"s": s}), **more)
+    return data.split((0.5, 0.5), seed=seed)
+
+
+def secret(part):
+    return part.sensitive["s"].to_numpy().astype(bool)
+
+
+# -- A: keyed noise is independent noise ------------------------------------------------------------
+
+
+def people(n, units):
+    """A table of few distinct records, each mostly of one class."""
+    rng = np.random.default_rng(0)
+    kind = rng.integers(300, size=n)
+    odds = np.random.default_rng(1).random(300)
+    s, y = (rng.random(n) < odds[kind]).astype(int), kind % 2
+    X = pd.DataFrame({"a": kind % 20, "b": kind // 20}).astype(float)
+    return tacit.Dataset(X, y, pd.DataFrame({"s": s}), units)
+
+
+def lookup(Za, sa, Zt, st):
+    """Whoever knows labelled releases of others looks equal ones up."""
+    seen = {}
+    for row, label in zip(Za, sa, strict=True):
+        seen.setdefault(row.tobytes(), []).append(label)
+    guess = np.array([round(np.mean(seen.get(row.tobytes(), [0.5])) + 1e-9) for row in Zt])
+    return np.mean([np.mean(guess[st == c] == c) for c in (0, 1)])
+
+
+FILTERS = [
+    tacit.EIGAN(2, noise=1.0, epochs=3, random_state=0),
+    tacit.MinimaxFilter(2, noise=1.0, max_iter=3, random_state=0),
+    tacit.baselines.LaplaceMechanism(0.5, random_state=0),
+]
+
+
+@pytest.mark.parametrize("f", FILTERS, ids=lambda f: type(f).__name__)
+@pytest.mark.filterwarnings("ignore::tacit.TacitWarning")
+def test_a_certificate_by_noise_needs_noise_of_ones_own(f, tmp_path):
+    """Records repeat: with units the noise is everybody's own, without them nothing is certified."""
+    for units, certified in (("rows", True), (None, False)):
+        train, attack, test = people(6000, units).split((0.3, 0.35, 0.35))
+        train = dataclasses.replace(train, X=train.X + 0.25)  # without units, equal rows would count as seen
+        f = f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
+        Za, Zt = f.transform(attack.X, attack.units_of()), f.transform(test.X, test.units_of())
+        read = lookup(Za, attack.sensitive["s"], Zt, test.sensitive["s"].to_numpy())
+        release = tacit.load(tacit.save(f, tmp_path / "f.tacit"), noise_key=f.noise_key)
+        for what in (f, release):
+            report = tacit.audit(what, attack, test, **QUICK)
+            assert (report.certificate["s"] is not None) == certified
+            if certified:
+                assert read < report.certificate["s"].bound
+                report.require(leakage={"s": 0.7}, certified=True)
+            else:
+                assert read > 0.58  # the control: shared noise can be looked up
+                assert any("share their noise" in note for note in report.notes)
+
+
+# -- B: what is claimed is read from what releases --------------------------------------------------
+
+
+@pytest.mark.parametrize("f", FILTERS[:2], ids=lambda f: type(f).__name__)
+@pytest.mark.filterwarnings("ignore::tacit.TacitWarning")
+def test_a_parameter_set_after_fit_changes_no_claim(f):
+    rng = np.random.default_rng(0)
+    s = rng.integers(2, size=3000)
+    X = np.column_stack([s * 3 + rng.standard_normal(3000), rng.standard_normal(3000)])
+    data = tacit.Dataset(X, s, pd.DataFrame({"s": s}), "rows")
+    train, attack, test = data.split((0.4, 0.3, 0.3))
+    f = tacit.EIGAN(2, alpha=1.0, noise=0.1, epochs=5, random_state=0) if isinstance(f, tacit.EIGAN) else f
+    f.set_params(noise=0.1).fit(train.X, train.y, sensitive_features=train.sensitive)
+    before = tacit.audit(f, attack, test, **QUICK)
+    after = tacit.audit(f.set_params(noise=20.0), attack, test, **QUICK)
+    assert before.leakage["s"].value > 0.8
+    assert after.leakage["s"].value == before.leakage["s"].value
+    assert after.bound == before.bound
+    with pytest.raises(tacit.TacitError):
+        after.require(leakage={"s": 0.6}, certified=True)
+
+
+def test_a_bound_below_the_measurement_is_an_error():
+    attack, test = halves()
+    released = [secret(p).astype(float)[:, None] for p in (attack, test)]
+    report = tacit.audit(released, attack, test, **QUICK)
+    assert report.bound["s"] == pytest.approx(1, abs=0.06)
+    told = {k: getattr(report, k) for k in report.__dataclass_fields__}
+    with pytest.raises(ContradictionError, match=r"reads 1.000 .* no attacker exceeds 0.600"):
+        type(report)(**told | {"bound": {"s": 0.6}})
+    assert type(report)(**told).sentence("s").startswith("s: leakage between")
+
+
+def test_a_stored_audit_that_contradicts_itself_is_not_shown():
+    from tacit.serve.describe import summary
+
+    attack, test = halves()
+    report = tacit.audit([secret(p).astype(float)[:, None] for p in (attack, test)], attack, test, **QUICK)
+    told = json.loads(report.to_json())
+    assert summary(told)["leakage"]["s"]["certified"]
+    assert summary({**told, "bound": {"s": 0.6}}) is None
+
+
+# -- C: what counts as equal ------------------------------------------------------------------------
+
+
+def index(s):
+    return pd.DataFrame({"a": np.ones(len(s))}, index=s.astype(int))
+
+
+def stored_zeros(s):
+    matrix = sparse.csr_matrix(np.where(s, 5.0, 0.0)[:, None] + np.array([[0.0, 1.0]]))
+    matrix.data[matrix.data == 5.0] = 0.0
+    return matrix
+
+
+def objects(yes, no):
+    return lambda s: pd.DataFrame({"a": pd.Series([yes if v else no for v in s], dtype=object)})
+
+
+SAME = {
+    "float32 zero": lambda s: np.where(s, -0.0, 0.0).astype(np.float32)[:, None],
+    "float64 zero": lambda s: np.where(s, -0.0, 0.0)[:, None],
+    "frame of float32": lambda s: pd.DataFrame({"a": np.where(s, -0.0, 0.0).astype(np.float32)}),
+    "nullable": lambda s: pd.DataFrame({"a": pd.array(np.where(s, -0.0, 0.0), dtype="Float64")}),
+    "True and 1": objects(True, 1),
+    "1 and 1.0": objects(1, 1.0),
+    "None and NaN": objects(None, np.nan),
+    "decimals": objects(Decimal("1.0"), Decimal("1.00")),
+    "index": index,
+    "stored zeros": stored_zeros,
+    "mask": lambda s: np.ma.array(np.ones((len(s), 1)), mask=s[:, None]),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_what_a_receiver_can_tell_apart_is_not_equal(name):
+    attack, test = halves()
+    report = tacit.audit([SAME[name](secret(p)) for p in (attack, test)], attack, test, **QUICK)
+    assert report.certificate["s"].bound > 0.99
+    assert report.leakage["s"].value > 0.99
+    # the control: the same without the difference is certified near guessing
+    quiet = tacit.audit([np.ones((len(p), 1)) for p in (attack, test)], attack, test, **QUICK)
+    assert quiet.certificate["s"].bound < 0.56
+
+
+CELLS = {
+    "leading blank": (" A", "A"),
+    "trailing blank": ("A ", "A"),
+    "gaps": ("NA", "null"),
+    "decimals": ("1.0", "1.00"),
+    "minus zero": ("-0", "0"),
+    "quotes": ('"A"', "A"),
+    "quoted number": ('"1"', "1"),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cells_of_a_file_count_by_their_bytes(name, tmp_path):
+    rng = np.random.default_rng(0)
+    s = rng.integers(2, size=1200)
+    pd.DataFrame({"x": rng.standard_normal(1200), "y": rng.integers(2, size=1200), "s": s}).to_csv(
+        tmp_path / "people.csv", index=False
+    )
+    yes, no = CELLS[name]
+    other = "B" if "A" in no else "2"
+    for file, cells in (("leak.csv", np.where(s == 1, yes, no)), ("same.csv", np.full(1200, no))):
+        cells = np.where(np.arange(1200) % 3 == 0, other, cells)  # else a column of gaps alone would be refused
+        (tmp_path / file).write_text("a\n" + "".join(f"{c}\n" for c in cells))
+    outcomes = []
+    for file in ("leak.csv", "same.csv"):
+        done = subprocess.run(
+            [sys.executable, "-m", "tacit", "audit", file, "--data", "people.csv", "--target", "y", "--sensitive", "s",
+             "--require", "s=.60", "--certified"],
+            cwd=tmp_path, capture_output=True, text=True,
+        )  # fmt: skip
+        outcomes.append(done.returncode)
+    assert outcomes == [3, 0]
+
+
+def test_what_ends_a_line_counts_too(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,b\r\n1,x\r\n1,x\n1,x\r\n")
+    table = read_cells(path, pd.read_csv(path))
+    assert table["(end of line)"].nunique() == 2
+    path.write_bytes(b'a,b\n1.50,"x,\ny"\n2.50,z')
+    table = pd.read_csv(path)
+    assert read_cells(path, table).equals(table)  # every value is spelled in one way
+
+
+def test_releases_of_ours_have_one_form():
+    """No index, no attributes of the input, no -0.0."""
+    data = halves()[0]
+    X = pd.DataFrame(data.X, columns=["a", "b"], index=secret(data).astype(int))
+    X.attrs["who"] = "the secret"
+    f = tacit.CodebookFilter(4, decode=True, random_state=0).fit(X, data.y, sensitive_features=data.sensitive)
+    for release in (f.transform(X), f.release_training_rows()):
+        assert isinstance(release.index, pd.RangeIndex)
+        assert not release.attrs
+    eraser = tacit.baselines.LinearEraser().fit(-X, data.y, sensitive_features=data.sensitive)
+    zero = eraser.transform(X * 0.0)
+    assert not np.signbit(zero[zero == 0]).any()
+
+
+def test_files_carry_no_metadata_of_their_input(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    data = tacit.load_dataset("quadrants", n=300)
+    f = tacit.baselines.LinearEraser().fit(data.X, data.y, sensitive_features=data.sensitive)
+    bundle = tacit.save(f, tmp_path / "f.tacit")
+    table = pa.table({"a": data.X[:, 0], "b": data.X[:, 1]}).replace_schema_metadata({"who": "the secret"})
+    pq.write_table(table, tmp_path / "in.parquet")
+    tacit.release.apply(bundle, tmp_path / "in.parquet", tmp_path / "out.parquet")
+    assert pq.read_schema(tmp_path / "out.parquet").metadata is None
+    assert b"the secret" not in (tmp_path / "out.parquet").read_bytes()
+
+
+def test_numbers_count_by_their_bits():
+    a = np.array([[0.0], [1.0], [np.nextafter(1, 2)]])
+    assert len(np.unique(receiver_cells(a, a)[:, 0])) == 3
+    assert np.array_equal(receiver_cells(a, a)[:3], receiver_cells(a, a)[3:])
+
+
+# -- E: classes that are not there ------------------------------------------------------------------
+
+
+def test_a_class_that_no_row_has_is_not_forgotten():
+    attack, test = halves(n=800)
+    released = [np.ones((len(p), 1)) for p in (attack, test)]
+    two = tacit.audit(released, attack, test, **QUICK).certificate["s"]
+    parts = [
+        tacit.Dataset(p.X, p.y, p.sensitive, classes={"s": [0, 1, 2]})  # three classes, of which two are here
+        for p in (attack, test)
+    ]
+    three = tacit.audit(released, *parts, **QUICK).certificate["s"]
+    assert (two.n_classes, two.absent, three.n_classes, three.absent) == (2, 0, 3, 1)
+    assert three.bound >= (2 * two.plugin + 1) / 3 > 0.6
+    assert three.guessing == pytest.approx(1 / 3)
+
+
+def test_parts_of_a_data_set_know_the_classes_of_the_whole():
+    data = tacit.Dataset(np.zeros((10, 1)), None, pd.DataFrame({"s": [*"ababababa", "rare"], "t": [*"xyxyxyxyxy"]}))
+    part = data.take(np.arange(9)).take(np.arange(2))
+    assert sorted(part.classes_of("s")) == ["a", "b", "rare"]
+    assert len(part.classes_of(" x ")) == 3
+
+
+def test_classes_of_the_fit_count():
+    train, attack, test = (d.take(np.arange(600)) for d in (*halves(1400), halves(1400, seed=1)[0]))
+    third = np.where(np.arange(600) % 3 == 0, 2, train.sensitive["s"])
+    f = tacit.CodebookFilter(4, random_state=0)
+    f.fit(train.X, train.y, sensitive_features=pd.DataFrame({"s": third}))
+    assert tacit.audit(f, attack, test, **QUICK).certificate["s"].absent == 1
+
+
+# -- F: products and looks --------------------------------------------------------------------------
+
+
+def test_looks_are_counted(tmp_path):
+    attack, test = halves(n=1000)
+    bounds = []
+    for i in range(4):
+        release = [np.random.default_rng(i).integers(2, size=(len(p), 1)).astype(float) for p in (attack, test)]
+        report = tacit.audit(release, attack, test, **QUICK)
+        assert report.settings["look"] == i + 1
+        bounds.append(report.certificate["s"].bound - report.certificate["s"].plugin)
+    assert bounds == sorted(bounds)
+    assert bounds[3] > 1.2 * bounds[0]
+    assert any("look 4 on these rows" in note for note in report.notes)
+    again = tacit.audit(release, attack, test, **QUICK)
+    assert again.settings["look"] == 4  # the same release is the same look
+    assert again.bound == report.bound
+    others = halves(n=1000, seed=5)
+    fresh = [np.zeros((len(p), 1)) for p in others]
+    assert tacit.audit(fresh, *others, **QUICK).settings["look"] == 1  # other rows
+
+
+def test_other_splits_of_the_same_rows_are_looks_too():
+    whole = halves(2000)[0]
+    first, second = whole.split((0.5, 0.5), seed=1), whole.split((0.6, 0.4), seed=2)
+    assert [count_look(*first, b"a"), count_look(*second, b"b"), count_look(*first, b"a")] == [1, 2, 1]
+
+
+def test_looks_are_kept_by_the_project_and_by_one_process_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.delenv("TACIT_LOOKS")
+    (tmp_path / ".tacit").mkdir()
+    (tmp_path / "deeper").mkdir()
+    monkeypatch.chdir(tmp_path / "deeper")
+    assert looks_file() == tmp_path / ".tacit" / "looks.json"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from test_claims import halves; "
+        "from tacit.audit.looks import count_look; parts = halves(400); "
+        "[count_look(*parts, f'{sys.argv[2]}-{i}'.encode()) for i in range(20)]"
+    )
+    here = str(__import__("pathlib").Path(__file__).parent)
+    running = [subprocess.Popen([sys.executable, "-c", code, here, str(i)]) for i in range(3)]
+    assert [p.wait() for p in running] == [0, 0, 0]
+    kept = json.loads(looks_file().read_text())
+    numbers = [n for part in kept["parts"] for n in part["looks"].values()]
+    assert sorted(numbers) == list(range(1, 61))  # none lost, none twice
+    assert looks_file().stat().st_mode & 0o077 == 0
+    looks_file().write_text("{")
+    with pytest.raises(tacit.TacitError, match="is damaged"):
+        count_look(*halves(400), b"x")
+
+
+def test_overlap_is_estimated():
+    assert overlap(list(range(100)), list(range(100))) == 1
+    assert overlap(list(range(100)), list(range(100, 200))) == 0
+    assert overlap(list(range(0, 150)), list(range(50, 200))) == pytest.approx(0.5)
+
+
+def test_a_product_counts_the_units_of_all_its_attributes():
+    """b has units of its own; taken by a's, the product would seem to have more people than it has."""
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(100), 20)
+    b = rng.integers(2, size=100)[person]
+    data = tacit.Dataset(
+        rng.standard_normal((2000, 1)),
+        rng.integers(2, size=2000),
+        pd.DataFrame({"a": rng.integers(2, size=2000), "b": b}),
+        units={"a": np.arange(2000), "b": person},
+    )
+    attack, test = data.split((0.5, 0.5), by="b")
+    report = tacit.audit([np.ones((len(p), 1)) for p in (attack, test)], attack, test, **QUICK)
+    assert report.certificate["a"].n_units == 2000
+    assert report.certificate["b"].n_units == 100
+    assert report.certificate["a x b"].n_units == 100
