@@ -15,7 +15,14 @@ import numpy as np
 from scipy import optimize, special
 from scipy import stats as sps
 
-from tacit.audit.stats import Measure, binomial_interval, effective_size, record_weights
+from tacit.audit.stats import (
+    Measure,
+    binomial_interval,
+    effective_size,
+    equal_weights,
+    record_weights,
+    weighted_mean,
+)
 from tacit.errors import InputError, check_number
 
 TINY = 1e-12
@@ -58,7 +65,7 @@ def macro_f1(
         influence += (right - f1[column]) * weight / named[column] / m
     # a class found always or never has no visible variance: shrink its share of hits among the records
     # that have or are given it to the middle (Agresti); F1 = 2 s / (1 + s) of that share s
-    trials = 1 / float((weight**2).sum())  # the number of records where they weigh alike
+    trials = equal_weights(weight) / weight.sum()  # of a weight of one
     records = (named - hits)[present] * trials
     share = (hits[present] * trials + 1) / (records + 2)
     middle = float((2 * share / (1 + share)).mean())
@@ -91,8 +98,8 @@ def top_k(
     above, tied = _above_and_tied(truth, probabilities)
     inside = np.clip((k - above) / tied, 0, 1)
     weight = record_weights(len(truth), units, per)
-    guessing = float(np.sort(np.bincount(truth, weight))[-k:].sum())
-    return mean_measure(inside, guessing, units, level, most=1 / float((weight**2).sum()), per=per)
+    guessing = float(np.sort(np.bincount(truth, weight))[-k:].sum() / weight.sum())
+    return mean_measure(inside, guessing, units, level, most=equal_weights(weight), per=per)
 
 
 def advantage(measure: Measure) -> Measure:
@@ -171,7 +178,7 @@ def bits_leaked(
     check_rows(truth=truth, probabilities=probabilities, units=units)
     m = probabilities.shape[1]
     weight = record_weights(len(truth), units, per)
-    shares = np.bincount(truth, weight, minlength=m) if prior is None else np.asarray(prior, float)
+    shares = np.bincount(truth, weight, minlength=m) / weight.sum() if prior is None else np.asarray(prior, float)
     if shares.shape != (m,) or abs(shares.sum() - 1) > 1e-6 or (shares[truth] <= 0).any():
         raise InputError(f"prior must be {m} shares that add to 1, none of them 0 for a class in truth; found {prior}")
     n_units = len(truth if units is None else np.unique(units))
@@ -183,7 +190,7 @@ def bits_leaked(
         terms, bounds = log_own - np.log2(shares[truth]), (np.log2(hedge), -np.log2(rarest))
     else:
         terms, bounds = entropy + log_own, (entropy + np.log2(hedge * rarest), entropy)
-    height = float(weight @ terms - bounds[0]) / (bounds[1] - bounds[0])
+    height = (weighted_mean(terms, weight) - float(bounds[0])) / (bounds[1] - bounds[0])
     most = n_units * max(1.0, height * (1 - height) / hedge)  # trials whose variance is that of the unseen surprise
     value, low, high, _ = mean_measure(terms, 0.0, units, level, bounds, most, per)
     value, low, high = (min(max(0.0, x), entropy) for x in (value, low, high))
@@ -263,14 +270,13 @@ def rank_statement(
     check_number("quantile", quantile, TINY, 1 - TINY)
     check_rows(ranks=ranks, units=units)
     order, weight = np.argsort(ranks, kind="stable"), record_weights(len(ranks), units, per)
-    ordered, reached = np.asarray(ranks)[order], np.cumsum(weight[order])
+    ordered, reached = np.asarray(ranks)[order], np.cumsum(weight[order]) / weight.sum()
     value = _quantile(ordered, reached, quantile)
     size = float(len(ranks))
     if units is not None:
         below = (ranks <= value).astype(float)
-        share = float(weight @ below)
-        trials = 1 / float((weight**2).sum())
-        size = min(trials, *effective_size(share, (below - share) * weight, units, trials, level))
+        share, trials = weighted_mean(below, weight), equal_weights(weight)
+        size = min(trials, *effective_size(share, (below - share) * weight / weight.sum(), units, trials, level))
     # the count of records under the true quantile is binomial: its limits are the places of the two ends,
     # each place a block of 1 / trials of the weight, taken at its outer end
     blocks = max(1, int(size))
@@ -297,13 +303,13 @@ def mean_measure(
     bottom, width = bounds[0], bounds[1] - bounds[0]
     scaled = np.clip((values - bottom) / width, 0, 1)
     weight = record_weights(len(scaled), units, per)
-    value = float(weight @ scaled)
+    value = weighted_mean(scaled, weight)
     if units is None and ((scaled == 0) | (scaled == 1)).all():
         size = float(len(scaled))  # plain trials: exact
     else:
         who = np.arange(len(scaled)) if units is None else units
         spread = np.where(np.ptp(scaled) > TINY, scaled - value, 0.0)  # rounding is no variance
-        size = min(effective_size(value, spread * weight, who, most, level))
+        size = min(effective_size(value, spread * weight / weight.sum(), who, most, level))
     low, high = binomial_interval(value, size, level)
     value, low, high = (float(bottom + width * x) for x in (value, low, high))
     return Measure(value, low, high, guessing)

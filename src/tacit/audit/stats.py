@@ -44,12 +44,11 @@ def accuracy(
     (0.5, 0.75)
     """
     right, weight = (truth == guess).astype(float), record_weights(len(truth), units, per)
-    value = float(weight @ right)
-    prior = float(np.bincount(truth, weight).max())
+    value = weighted_mean(right, weight)
+    prior = float(np.bincount(truth, weight).max() / weight.sum())
     if units is None:
         return Measure(value, *binomial_interval(value, len(right), level), prior)
-    trials = 1 / float((weight**2).sum())
-    size = min(effective_size(value, (right - value) * weight, units, trials, level))
+    size = min(effective_size(value, (right - value) * weight / weight.sum(), units, equal_weights(weight), level))
     return Measure(value, *binomial_interval(value, size, level), prior)
 
 
@@ -114,10 +113,9 @@ def macro_auc(
         share[positive] = _share_below(scores[positive, c], scores[~positive, c], weight[~positive])
         share[~positive] = _share_below(-scores[~positive, c], -scores[positive, c], weight[positive])
         for side in (positive, ~positive):
-            mass = float(weight[side].sum())
-            area = float(weight[side] @ share[side]) / mass
-            influence[side] += (share[side] - area) * weight[side] / mass / len(present)
-            rarest = min(rarest, mass**2 / float((weight[side] ** 2).sum()))
+            area = weighted_mean(share[side], weight[side])
+            influence[side] += (share[side] - area) * weight[side] / weight[side].sum() / len(present)
+            rarest = min(rarest, equal_weights(weight[side]))
         areas.append(area)  # the same from both sides
     value = float(np.mean(areas))
     # the rarest class decides how much is known: it stands for the number of independent things
@@ -128,13 +126,23 @@ def macro_auc(
 
 
 def record_weights(n: int, units: np.ndarray | None, per: str = "unit") -> np.ndarray:
-    """The weight of each record, adding to one: records alike, or units alike and the records within them."""
+    """The weight of each record: one, or one over the records of its unit."""
     check_per(per)
     if units is None or per == "record":
-        return np.full(n, 1 / n)
+        return np.ones(n)
     _, unit, size = np.unique(units, return_inverse=True, return_counts=True)
-    weight: np.ndarray = 1 / (len(size) * size[unit.ravel()])
+    weight: np.ndarray = 1 / size[unit.ravel()]
     return weight
+
+
+def weighted_mean(values: np.ndarray, weight: np.ndarray) -> float:
+    """Mean with weights; of ones it is exactly one, because both sums are taken alike."""
+    return float((weight * values).sum() / weight.sum())
+
+
+def equal_weights(weight: np.ndarray) -> float:
+    """How many equal weights these are worth (Kish): their number where they are equal."""
+    return float(weight.sum() ** 2 / (weight**2).sum())
 
 
 def binomial_interval(value: float, n: float, level: float = 0.95) -> tuple[float, float]:
@@ -182,7 +190,7 @@ def effective_size(
     limit = float(n) if min(value, 1 - value) < NEARLY and erring < FEW_ERRING else np.inf
     if variance <= 0:
         return min(most, float(n)), limit
-    known = by_class > 0
+    known = (by_class > 0) & (held > 1)
     freedom = variance**2 / float((by_class[known] ** 2 / (held - 1)[known]).sum()) if known.any() else 1.0
     return min(most, value * (1 - value) / variance) * size_for_t(1 + min(freedom, n - 1), level), limit
 
