@@ -324,6 +324,27 @@ def test_rank_statement_is_the_quantile(ranks, quantile, n_units):
     assert ordered(rank_statement(ranks, quantile, units=np.arange(len(ranks)) % n_units))
 
 
+@given(seeds, st.integers(2, 4))
+@settings(max_examples=30, deadline=None)
+def test_the_average_unit_is_what_equal_units_would_give(seed, m):
+    """Units blown up to one size (their records repeated) and weighed by record: the same values by another way."""
+    rng = np.random.default_rng(seed)
+    size = rng.integers(1, 5, 8)
+    y, p = attack(rng, int(size.sum()), m)
+    units = np.repeat(np.arange(8), size)
+    even = np.repeat(np.arange(len(y)), 12 // size[units])
+    for measure in (
+        lambda rows, **how: macro_f1(y[rows], p[rows].argmax(1), m, units[rows], **how).value,
+        lambda rows, **how: top_k(y[rows], p[rows], 1, units[rows], **how).value,
+        lambda rows, **how: top_k(y[rows], p[rows], 1, units[rows], **how).guessing,
+        lambda rows, **how: bits_leaked(y[rows], p[rows], None, units[rows], **how).value,
+        lambda rows, **how: log_rank(y[rows], p[rows], units[rows], **how).log_rank.value,
+        lambda rows, **how: log_rank(y[rows], p[rows], units[rows], **how).rank_sd.value,
+        lambda rows, **how: rank_statement(p[rows, 0], 0.3, units=units[rows], **how).value,
+    ):
+        assert measure(slice(None)) == pytest.approx(measure(even, per="record"))
+
+
 # -- nearest neighbour --------------------------------------------------------------------------
 
 
@@ -474,9 +495,11 @@ def test_similarity_and_its_baseline_against_slow_ones(seed, by_unit):
     units = who if by_unit else None
     found = similarity(lambda x: x.reshape(len(x), -1), a, b, units)
     cosine = metrics.pairwise.cosine_similarity(a.reshape(9, -1), b.reshape(9, -1))
-    other = who[:, None] != who if by_unit else ~np.eye(9, dtype=bool)
-    assert found.value == pytest.approx(np.diag(cosine).mean())
-    assert found.guessing == pytest.approx(cosine[other].mean())
+    who = who if by_unit else np.arange(9)
+    blocks = [[cosine[np.ix_(who == u, who == v)].mean() for v in np.unique(who)] for u in np.unique(who)]
+    means = [np.diag(cosine)[who == u].mean() for u in np.unique(who)]
+    assert found.value == pytest.approx(np.mean(means))  # units weigh alike
+    assert found.guessing == pytest.approx(np.array(blocks)[~np.eye(len(blocks), dtype=bool)].mean())
     assert found.low >= -1
     assert ordered(found)
     assert found.high <= 1

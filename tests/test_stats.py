@@ -13,6 +13,7 @@ from scipy import stats as sps
 from sklearn import metrics
 
 from tacit.audit.stats import accuracy, balanced_accuracy, binomial_interval, macro_auc
+from tacit.errors import InputError
 
 
 @given(st.integers(0, 400), st.integers(2, 5))
@@ -110,3 +111,122 @@ def test_few_units_still_cover():
 def test_binomial_interval_is_exact():
     assert binomial_interval(0.0, 20)[1] == pytest.approx(0.1684, abs=1e-4)
     assert binomial_interval(7 / 20, 20) == pytest.approx((0.1539, 0.5922), abs=1e-4)
+
+
+# -- who is average, and do the intervals cover ------------------------------------------------------
+
+
+@given(st.integers(0, 400), st.integers(2, 4))
+@settings(max_examples=40, deadline=None)
+def test_the_average_unit_is_what_equal_units_would_give(seed, m):
+    """Units blown up to one size (their records repeated) and weighed by record: the same values by another way."""
+    rng = np.random.default_rng(seed)
+    size = rng.integers(1, 5, 10)
+    units = np.repeat(np.arange(10), size)
+    y, p = rng.integers(m, size=len(units)), rng.dirichlet(np.ones(m), size=len(units)).round(1)
+    even = np.repeat(np.arange(len(y)), 12 // size[units])
+    for measure in (
+        lambda rows, **how: accuracy(y[rows], p[rows].argmax(1), units[rows], **how),
+        lambda rows, **how: balanced_accuracy(y[rows], p[rows].argmax(1), m, units[rows], **how),
+        lambda rows, **how: macro_auc(y[rows], p[rows], units[rows], **how),
+    ):
+        one, other = measure(slice(None)), measure(even, per="record")
+        assert (one.value, one.guessing) == pytest.approx((other.value, other.guessing), nan_ok=True)
+        assert 0 <= one.low <= one.high <= 1
+
+
+def test_an_average_that_is_none_is_refused():
+    with pytest.raises(InputError, match="per must be"):
+        accuracy(np.array([0, 1]), np.array([0, 1]), np.array([0, 1]), per="person")
+
+
+def _pareto(shape):
+    return lambda rng, n: np.minimum((1 - rng.random(n)) ** (-1 / shape), 5000).astype(int)
+
+
+def _sized(k):
+    return lambda rng, n: np.full(n, k)
+
+
+def _all_or_nothing(share):
+    return lambda rng, n: (rng.random(n) < share).astype(float)
+
+
+def _moderate(rng, n):
+    return rng.beta(6, 4, n)
+
+
+def _missed(draw, truth, runs, seed=0, **how):
+    """In how many runs the interval of balanced accuracy misses the truth."""
+    rng = np.random.default_rng(seed)
+    missed = 0
+    for _ in range(runs):
+        y, right, units = draw(rng)
+        m = int(y.max()) + 1
+        found = balanced_accuracy(y, np.where(right, y, (y + 1) % m), m, units, **how)
+        missed += not found.low <= truth <= found.high
+    return missed
+
+
+def _records(counts, shares):
+    y = np.repeat(np.arange(len(counts)), counts)
+    return lambda rng: (y, rng.random(len(y)) < np.array(shares)[y], None)
+
+
+def _people(n, sizes, rates, classes=2):
+    def draw(rng):
+        unit = np.repeat(np.arange(n), sizes(rng, n))
+        return unit % classes, rng.random(len(unit)) < rates(rng, n)[unit], unit
+
+    return draw
+
+
+def _few_people(few, rate):
+    """300 people of one class, half of them read, and a few of the other."""
+
+    def draw(rng):
+        unit = np.repeat(np.arange(300 + few), 3)
+        read = rng.random(300 + few) < np.where(np.arange(300 + few) < 300, 0.5, rate)
+        return (unit >= 300).astype(int), read[unit], unit
+
+    return draw
+
+
+COVERED = {
+    "500 / 500": (_records([500, 500], [0.55, 0.55]), 0.55),
+    "2000 / 20": (_records([2000, 20], [0.6, 0.6]), 0.6),
+    "2000 / 5": (_records([2000, 5], [0.5, 0.6]), 0.55),
+    "3000 / 8": (_records([3000, 8], [1.0, 0.3]), 0.65),
+    "2000 / 8": (_records([2000, 8], [0.5, 0.5]), 0.5),
+    "2000 / 5 / 5": (_records([2000, 5, 5], [0.5, 0.6, 0.6]), 1.7 / 3),
+    "20 classes of 5": (_records([5] * 20, [0.1] * 20), 0.1),
+    "40 people of 20, all or nothing": (_people(40, _sized(20), _all_or_nothing(0.6)), 0.6),
+    "6 people of 100": (_people(6, _sized(100), _moderate), 0.6),
+    "4 people of 100": (_people(4, _sized(100), _moderate), 0.6),
+    "48 people in 24 classes": (_people(48, _sized(50), lambda rng, n: rng.beta(2, 8, n), 24), 0.2),
+    "60 people, Pareto 1.2": (_people(60, _pareto(1.2), _all_or_nothing(0.6)), 0.6),
+    "60 people, Pareto .8": (_people(60, _pareto(0.8), _all_or_nothing(0.6)), 0.6),
+    "60 people, Pareto .8, moderate": (_people(60, _pareto(0.8), _moderate), 0.6),
+    "200 people, Pareto 1": (_people(200, _pareto(1.0), _all_or_nothing(0.6)), 0.6),
+    "300 people / 5 people": (_few_people(5, 0.6), 0.55),
+    "300 people / 5 people, nearly all read": (_few_people(5, 0.9), 0.7),
+}
+
+
+@pytest.mark.parametrize("world", COVERED)
+def test_the_interval_misses_no_more_than_it_says(world):
+    """5 % allowed; more than 48 of 600 is a 1-in-1,000 event at that rate, for each of 17 worlds."""
+    assert _missed(*COVERED[world], runs=600) <= 48
+
+
+def test_records_weighed_alike_miss_where_a_few_people_hold_most_of_them():
+    """The control: Pareto .8 sizes miss about 25 %; fewer than 90 of 600 is rarer than 1 in 10,000."""
+    assert _missed(*COVERED["60 people, Pareto .8"], runs=600, per="record") > 90
+
+
+def test_the_interval_stays_narrow_where_nothing_is_rare():
+    """500 / 500 at .55: twice 1.96 standard deviations of .0157 are .0617, and Clopper-Pearson adds a little."""
+    draw = COVERED["500 / 500"][0]
+    y, right, _ = draw(np.random.default_rng(0))
+    found = balanced_accuracy(y, np.where(right, y, 1 - y), 2)
+    assert found.high - found.low < 0.065

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tacit.audit.measures import check_rows, mean_measure
-from tacit.audit.stats import Measure, binomial_interval, effective_size, size_for_t
+from tacit.audit.stats import Measure, binomial_interval, effective_size, record_weights, size_for_t, weighted_mean
 from tacit.errors import InputError
 
 ENTRIES_AT_ONCE = 4_000_000
@@ -102,11 +102,13 @@ def similarity(
     check_rows(original=original, released=released, units=units)
     a, b = (_unit_length(np.asarray(embed(x), float)) for x in (original, released))
     who = np.arange(len(a)) if units is None else np.unique(units, return_inverse=True)[1].ravel()
+    n_units = int(who.max()) + 1
+    weight = record_weights(len(a), units) / n_units
     # all pairs less those within a unit, by sums: sum_ij a_i.b_j = (sum a).(sum b)
-    own_a, own_b = (np.stack([np.bincount(who, column) for column in x.T], axis=1) for x in (a, b))
-    others = len(a) ** 2 - int((np.bincount(who) ** 2).sum())
-    across = float(a.sum(axis=0) @ b.sum(axis=0) - (own_a * own_b).sum())
-    return mean_measure((a * b).sum(axis=1), across / others if others else np.nan, units, level, bounds=(-1.0, 1.0))
+    own_a, own_b = (np.stack([np.bincount(who, weight * column) for column in x.T], axis=1) for x in (a, b))
+    across = float((weight @ a) @ (weight @ b) - (own_a * own_b).sum())
+    blind = across / (1 - 1 / n_units) if n_units > 1 else np.nan  # units weigh alike, so 1/n of all pairs are own
+    return mean_measure((a * b).sum(axis=1), blind, units, level, bounds=(-1.0, 1.0))
 
 
 class Reconstruction(NamedTuple):
@@ -241,7 +243,8 @@ def mean_ssim(
     """Mean SSIM of reconstructions; guessing shows everybody the image `blind` (None: the mean of the originals)."""
     check_rows(original=original, reconstructed=reconstructed, units=units)
     shown = np.mean(original, axis=0) if blind is None else blind
-    guessing = float(ssim(original, np.broadcast_to(shown, np.shape(original)), data_range).mean())
+    blindly = ssim(original, np.broadcast_to(shown, np.shape(original)), data_range)
+    guessing = weighted_mean(blindly, record_weights(len(blindly), units))
     return mean_measure(ssim(original, reconstructed, data_range), guessing, units, level, bounds=(-1.0, 1.0))
 
 

@@ -2,6 +2,7 @@
 
 Intervals follow `tacit.audit.stats`: the variance is that of the sums of influences over *units*, and the interval
 is exact-binomial at the sample size which that variance is worth (a number in another range is first put in 0..1).
+With units every measure is of the average unit, with per="record" of the average record.
 """
 
 from __future__ import annotations
@@ -14,14 +15,26 @@ import numpy as np
 from scipy import optimize, special
 from scipy import stats as sps
 
-from tacit.audit.stats import Measure, binomial_interval, effective_size
+from tacit.audit.stats import (
+    Measure,
+    binomial_interval,
+    effective_size,
+    equal_weights,
+    record_weights,
+    weighted_mean,
+)
 from tacit.errors import InputError, check_number
 
 TINY = 1e-12
 
 
 def macro_f1(
-    truth: np.ndarray, guess: np.ndarray, n_classes: int, units: np.ndarray | None = None, level: float = 0.95
+    truth: np.ndarray,
+    guess: np.ndarray,
+    n_classes: int,
+    units: np.ndarray | None = None,
+    level: float = 0.95,
+    per: str = "unit",
 ) -> Measure:
     """Mean F1 over the classes that occur in truth or guess, as scikit-learn counts them.
 
@@ -32,6 +45,7 @@ def macro_f1(
     ----------
     truth, guess : (n,) classes, 0 .. n_classes - 1
     units : (n,) the independent unit of each record
+    per : "unit" for the average unit, "record" for the average record
 
     Examples
     --------
@@ -39,20 +53,21 @@ def macro_f1(
     0.733
     """
     check_rows(truth=truth, guess=guess, units=units)
-    right = truth == guess
-    hits = np.bincount(truth[right], minlength=n_classes)
-    named = np.bincount(truth, minlength=n_classes) + np.bincount(guess, minlength=n_classes)
+    right, weight = truth == guess, record_weights(len(truth), units, per)
+    hits = np.bincount(truth[right], weight[right], minlength=n_classes)
+    named = np.bincount(truth, weight, minlength=n_classes) + np.bincount(guess, weight, minlength=n_classes)
     present = named > 0
     m = int(present.sum())
     f1 = np.divide(2 * hits, named, out=np.zeros(len(named)), where=present)
     value = float(f1[present].mean())
     influence = np.zeros(len(truth))
     for column in (truth, guess):  # d(2 hits / named), from the record's own class and from the one it was given
-        influence += (right - f1[column]) / named[column] / m
+        influence += (right - f1[column]) * weight / named[column] / m
     # a class found always or never has no visible variance: shrink its share of hits among the records
     # that have or are given it to the middle (Agresti); F1 = 2 s / (1 + s) of that share s
-    records = (named - hits)[present]
-    share = (hits[present] + 1) / (records + 2)
+    trials = equal_weights(weight) / weight.sum()  # of a weight of one
+    records = (named - hits)[present] * trials
+    share = (hits[present] * trials + 1) / (records + 2)
     middle = float((2 * share / (1 + share)).mean())
     variance = float(((2 / (1 + share) ** 2) ** 2 * share * (1 - share) / records).sum() / m**2)
     who = np.arange(len(truth)) if units is None else units
@@ -61,7 +76,12 @@ def macro_f1(
 
 
 def top_k(
-    truth: np.ndarray, probabilities: np.ndarray, k: int, units: np.ndarray | None = None, level: float = 0.95
+    truth: np.ndarray,
+    probabilities: np.ndarray,
+    k: int,
+    units: np.ndarray | None = None,
+    level: float = 0.95,
+    per: str = "unit",
 ) -> Measure:
     """Share of records whose class is among the attacker's k likeliest; guessing names the k commonest classes.
 
@@ -77,8 +97,9 @@ def top_k(
     check_number("k", k, 1, probabilities.shape[1], whole=True)
     above, tied = _above_and_tied(truth, probabilities)
     inside = np.clip((k - above) / tied, 0, 1)
-    guessing = float(np.sort(np.bincount(truth))[-k:].sum() / len(truth))
-    return mean_measure(inside, guessing, units, level, most=len(truth))
+    weight = record_weights(len(truth), units, per)
+    guessing = float(np.sort(np.bincount(truth, weight))[-k:].sum() / weight.sum())
+    return mean_measure(inside, guessing, units, level, most=equal_weights(weight), per=per)
 
 
 def advantage(measure: Measure) -> Measure:
@@ -136,6 +157,7 @@ def bits_leaked(
     prior: np.ndarray | None = None,
     units: np.ndarray | None = None,
     level: float = 0.95,
+    per: str = "unit",
 ) -> Measure:
     """Lower bound of the mutual information of secret and release, in bits: H(prior) - the attacker's cross-entropy.
 
@@ -155,7 +177,8 @@ def bits_leaked(
     """
     check_rows(truth=truth, probabilities=probabilities, units=units)
     m = probabilities.shape[1]
-    shares = np.bincount(truth, minlength=m) / len(truth) if prior is None else np.asarray(prior, float)
+    weight = record_weights(len(truth), units, per)
+    shares = np.bincount(truth, weight, minlength=m) / weight.sum() if prior is None else np.asarray(prior, float)
     if shares.shape != (m,) or abs(shares.sum() - 1) > 1e-6 or (shares[truth] <= 0).any():
         raise InputError(f"prior must be {m} shares that add to 1, none of them 0 for a class in truth; found {prior}")
     n_units = len(truth if units is None else np.unique(units))
@@ -167,9 +190,9 @@ def bits_leaked(
         terms, bounds = log_own - np.log2(shares[truth]), (np.log2(hedge), -np.log2(rarest))
     else:
         terms, bounds = entropy + log_own, (entropy + np.log2(hedge * rarest), entropy)
-    height = float(terms.mean() - bounds[0]) / (bounds[1] - bounds[0])
+    height = (weighted_mean(terms, weight) - float(bounds[0])) / (bounds[1] - bounds[0])
     most = n_units * max(1.0, height * (1 - height) / hedge)  # trials whose variance is that of the unseen surprise
-    value, low, high, _ = mean_measure(terms, 0.0, units, level, bounds, most)
+    value, low, high, _ = mean_measure(terms, 0.0, units, level, bounds, most, per)
     value, low, high = (min(max(0.0, x), entropy) for x in (value, low, high))
     return Measure(value, low, high, 0.0)
 
@@ -192,7 +215,11 @@ class RankPrivacy(NamedTuple):
 
 
 def log_rank(
-    truth: np.ndarray, probabilities: np.ndarray, units: np.ndarray | None = None, level: float = 0.95
+    truth: np.ndarray,
+    probabilities: np.ndarray,
+    units: np.ndarray | None = None,
+    level: float = 0.95,
+    per: str = "unit",
 ) -> RankPrivacy:
     """Log-rank privacy (DPFE, definition 10) of any attacker's probabilities; ties get the average rank.
 
@@ -209,10 +236,11 @@ def log_rank(
     check_number("number of classes", m, 2)
     above, tied = _above_and_tied(truth, probabilities)
     ranks = above + (tied + 1) / 2
-    of_logs = mean_measure(np.log(ranks) / np.log(m), float(special.gammaln(m + 1) / m / np.log(m)), units, level)
-    of_ranks = mean_measure(ranks / m, (m + 1) / (2 * m), units, level, bounds=(1 / m, 1.0))
+    blind = float(special.gammaln(m + 1) / m / np.log(m))
+    of_logs = mean_measure(np.log(ranks) / np.log(m), blind, units, level, per=per)
+    of_ranks = mean_measure(ranks / m, (m + 1) / (2 * m), units, level, bounds=(1 / m, 1.0), per=per)
     # a mean square, so that it has the interval of a mean
-    squares = mean_measure((ranks / m - of_ranks.value) ** 2, (m * m - 1) / (12 * m * m), units, level)
+    squares = mean_measure((ranks / m - of_ranks.value) ** 2, (m * m - 1) / (12 * m * m), units, level, per=per)
     return RankPrivacy(of_logs, of_ranks, Measure(*(math.sqrt(x) for x in squares)), ranks / m, m)
 
 
@@ -222,6 +250,7 @@ def rank_statement(
     n_classes: int | None = None,
     units: np.ndarray | None = None,
     level: float = 0.95,
+    per: str = "unit",
 ) -> Measure:
     """DPFE's (epsilon, delta) sentence without its normal law: all but a share `quantile` have at least this rank.
 
@@ -240,20 +269,21 @@ def rank_statement(
     """
     check_number("quantile", quantile, TINY, 1 - TINY)
     check_rows(ranks=ranks, units=units)
-    ordered, n = np.sort(ranks), len(ranks)
-    value = float(ordered[_ceil(quantile * n) - 1])
-    size = float(n)
+    order, weight = np.argsort(ranks, kind="stable"), record_weights(len(ranks), units, per)
+    ordered, reached = np.asarray(ranks)[order], np.cumsum(weight[order]) / weight.sum()
+    value = _quantile(ordered, reached, quantile)
+    size = float(len(ranks))
     if units is not None:
         below = (ranks <= value).astype(float)
-        share = float(below.mean())
-        size = min(n, *effective_size(share, (below - share) / n, units, n, level))
+        share, trials = weighted_mean(below, weight), equal_weights(weight)
+        size = min(trials, *effective_size(share, (below - share) * weight / weight.sum(), units, trials, level))
     # the count of records under the true quantile is binomial: its limits are the places of the two ends,
-    # each place a block of n / trials records, taken at its outer end
-    trials = max(1, int(size))
-    first, last = sps.binom.ppf([(1 - level) / 2, (1 + level) / 2], trials, quantile)
-    low = float(ordered[int((first - 1) / trials * n + 1e-9)]) if first >= 1 else 0.0
-    high = float(ordered[_ceil((last + 1) / trials * n) - 1]) if last < trials else 1.0
-    guessing = quantile if n_classes is None else _ceil(quantile * n_classes) / n_classes
+    # each place a block of 1 / trials of the weight, taken at its outer end
+    blocks = max(1, int(size))
+    first, last = sps.binom.ppf([(1 - level) / 2, (1 + level) / 2], blocks, quantile)
+    low = float(ordered[np.searchsorted(reached, (first - 1) / blocks + TINY, "right")]) if first >= 1 else 0.0
+    high = _quantile(ordered, reached, (last + 1) / blocks) if last < blocks else 1.0
+    guessing = quantile if n_classes is None else max(1, math.ceil(quantile * n_classes - 1e-9)) / n_classes
     return Measure(value, low, high, guessing)
 
 
@@ -264,17 +294,22 @@ def mean_measure(
     level: float,
     bounds: tuple[float, float] = (0.0, 1.0),
     most: float = 1e9,
+    per: str = "unit",
 ) -> Measure:
-    """Mean of one number a record, each within `bounds`; worth at most `most` yes-or-no trials."""
+    """Mean of one number a record, each within `bounds`; worth at most `most` yes-or-no trials.
+
+    With units it is the mean over units of their means; with per="record" records weigh alike.
+    """
     bottom, width = bounds[0], bounds[1] - bounds[0]
     scaled = np.clip((values - bottom) / width, 0, 1)
-    value = float(scaled.mean())
+    weight = record_weights(len(scaled), units, per)
+    value = weighted_mean(scaled, weight)
     if units is None and ((scaled == 0) | (scaled == 1)).all():
         size = float(len(scaled))  # plain trials: exact
     else:
         who = np.arange(len(scaled)) if units is None else units
         spread = np.where(np.ptp(scaled) > TINY, scaled - value, 0.0)  # rounding is no variance
-        size = min(effective_size(value, spread / len(scaled), who, most, level))
+        size = min(effective_size(value, spread * weight / weight.sum(), who, most, level))
     low, high = binomial_interval(value, size, level)
     value, low, high = (float(bottom + width * x) for x in (value, low, high))
     return Measure(value, low, high, guessing)
@@ -297,6 +332,6 @@ def _above_and_tied(truth: np.ndarray, probabilities: np.ndarray) -> tuple[np.nd
     return (probabilities > own).sum(axis=1), (probabilities == own).sum(axis=1)
 
 
-def _ceil(x: float) -> int:
-    """Round up, but not because .1 * 30 is a hair above 3."""
-    return max(1, int(np.ceil(x - 1e-9)))
+def _quantile(ordered: np.ndarray, reached: np.ndarray, share: float) -> float:
+    """The smallest value up to which this share of the weight lies; not one more because .1 * 30 is a hair above 3."""
+    return float(ordered[min(len(ordered) - 1, int(np.searchsorted(reached, share - TINY, "left")))])
