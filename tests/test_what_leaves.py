@@ -313,7 +313,7 @@ def test_looks_are_kept_by_the_project_and_by_one_process_at_a_time(tmp_path, mo
     monkeypatch.chdir(tmp_path / "deeper")
     assert looks_file() == tmp_path / ".tacit" / "looks.json"
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from test_claims import halves; "
+        "import sys; sys.path.insert(0, sys.argv[1]); from test_what_leaves import halves; "
         "from tacit.audit.looks import count_look; parts = halves(400); "
         "[count_look(*parts, f'{sys.argv[2]}-{i}'.encode()) for i in range(20)]"
     )
