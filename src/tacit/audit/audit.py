@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tacit.audit import attacks
 from tacit.audit.attackers import resolve
 from tacit.audit.bench import Bench
 from tacit.audit.certification import Certified, Terms, certify_release
 from tacit.audit.floor import NO_FLOOR, measure_floor
+from tacit.audit.forgotten_units import forgotten_units
 from tacit.audit.released import (
     can_tell,
     check_pair,
@@ -32,8 +35,9 @@ from tacit.audit.report import Attack, Report, Result, provenance
 from tacit.audit.resemblance import resemblance
 from tacit.audit.subgroups import subgroups
 from tacit.dataset import Dataset
-from tacit.errors import InputError
+from tacit.errors import InputError, TacitWarning
 
+FEWEST_FRESH = 20  # rows of a part that were not seen before, to audit with
 FEWEST_IN_SAMPLE = 60  # seen rows needed to say anything about them
 
 
@@ -122,7 +126,10 @@ def audit(
         notes.append(
             "this release cannot tell which rows it was fitted on; the figures assume that it saw none of these"
         )
-    fresh = not (seen_t.all() or seen_a.all())
+    if doubt := forgotten_units(test):
+        notes.append(doubt)
+        warnings.warn(doubt, TacitWarning, stacklevel=2)
+    fresh = _enough(attack, ~seen_a) and _enough(test, ~seen_t)
     if fresh:
         fresh_a, fresh_t = ~seen_a, ~seen_t
         if count := int(seen_a.sum() + seen_t.sum()):
@@ -130,8 +137,9 @@ def audit(
     else:
         fresh_a, fresh_t = np.ones(len(attack), dtype=bool), np.ones(len(test), dtype=bool)
         notes.append(
-            "in-sample: every row of `attack` or of `test` was used to fit the filter; these figures say nothing "
-            "about other people's rows. Split the data first and fit on another part"
+            "in-sample: (nearly) every row of `attack` or of `test` was used to fit the filter, or equals one that "
+            "was; these figures say nothing about other people's rows. Split the data first and fit on another part; "
+            "where records of different people are equal, say whose they are (units=)"
         )
     part_a, part_t = attack.take(fresh_a), test.take(fresh_t)
     Za_fresh, Zt_fresh = take_rows(Za, fresh_a), take_rows(Zt, fresh_t)
@@ -223,6 +231,14 @@ def audit(
         notes=tuple(notes),
         settings=settings,
     )
+
+
+def _enough(data: Dataset, fresh: np.ndarray) -> bool:
+    """Whether attackers can learn from the fresh rows: all of them, or some with two classes of every label."""
+    if fresh.all():
+        return True
+    labels = pd.concat([data.y, data.sensitive], axis=1)[fresh]
+    return fresh.sum() >= FEWEST_FRESH and all(labels[c].nunique() > 1 for c in labels)
 
 
 def _in_sample(

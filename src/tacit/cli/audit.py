@@ -9,7 +9,7 @@ from rich.console import Console
 
 import tacit
 from tacit.audit.received import read_cells
-from tacit.cli.tables import progress
+from tacit.cli.tables import progress, rows_as_people
 from tacit.dataset import read_file
 from tacit.errors import InputError
 
@@ -36,7 +36,7 @@ def run(
     gates = dict(map(_gate, require))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    data = tacit.read_table(data_path, target, sensitive, unit, drop, bins)
+    data = rows_as_people(console, tacit.read_table(data_path, target, sensitive, unit, drop, bins))
     attack, test = data.split((0.5, 0.5), seed=seed)
     what: Any
     if release.suffix == ".tacit":

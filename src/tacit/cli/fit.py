@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import tacit
-from tacit.cli.tables import print_comparison, progress
+from tacit.cli.tables import print_comparison, progress, rows_as_people
 from tacit.errors import InputError
 from tacit.release.signing import write_secret
 from tacit.report import write_page
@@ -34,7 +34,7 @@ def run(
     seed: int,
     analyzer: bool = False,
 ) -> None:
-    data = tacit.read_table(path, target, sensitive, unit, drop, bins)
+    data = rows_as_people(console, tacit.read_table(path, target, sensitive, unit, drop, bins))
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
     chosen = _filter(filter_name, weight, seed)
@@ -104,7 +104,7 @@ def _filter(name: str, weight: float | None, seed: int) -> Any:
 
 def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -> pd.DataFrame:
     """Training rows out of fold, the others by the filter, in the order of the file."""
-    Z = np.asarray(chosen.transform(data.X))
+    Z = np.asarray(chosen.transform(data.X, data.units_of()))
     Z[train.rows] = np.asarray(chosen.release_training_rows())
     return pd.DataFrame(Z, columns=chosen.get_feature_names_out())
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 import tacit
 from tacit.cli.fit import _filter, _write_key
-from tacit.cli.tables import progress
+from tacit.cli.tables import progress, rows_as_people
 from tacit.errors import InputError
 
 
@@ -42,7 +42,7 @@ def run(
         raise InputError("--save and --certified go with --choose, such as --choose 'sex<=.55'")
     if save is not None and save.suffix != ".tacit":
         raise InputError(f"a bundle is called NAME.tacit; found {save.name!r}")
-    data = tacit.read_table(path, target, sensitive, unit, drop, bins)
+    data = rows_as_people(console, tacit.read_table(path, target, sensitive, unit, drop, bins))
     for name, sign, _ in wishes:
         known = sensitive if sign == "<=" else target
         if name not in known:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tacit.audit.forgotten_units import forgotten_units
 from tacit.audit.report import Report, _p
+from tacit.dataset import Dataset
 
 
 def progress(console: Console) -> Progress:
@@ -22,6 +25,15 @@ def progress(console: Console) -> Progress:
         console=console,
         transient=True,
     )
+
+
+def rows_as_people(console: Console, data: Dataset) -> Dataset:
+    """A table without units, each row as a person of its own; says so where that looks wrong."""
+    if data.units is not None:
+        return data
+    if doubt := forgotten_units(data):
+        console.print(f"[yellow]note:[/yellow] {escape(doubt)}", highlight=False)
+    return replace(data, units="rows")
 
 
 def print_comparison(console: Console, reports: Sequence[Report]) -> None:
