@@ -570,3 +570,21 @@ def test_names_are_imported_when_used():
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="it has Autoencoder"):
         _ = baselines.Nothing
+
+
+def test_a_linear_code_has_no_chance_in_its_sign(monkeypatch):
+    """LAPACK may give any eigenvector either sign: the whitening's and the game's own. The code must not care."""
+    data = tacit.load_dataset("gaussians", n=600)
+    eigh = np.linalg.eigh
+    codes = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+
+        def flipped(A, *more, rng=rng):
+            values, vectors = eigh(A, *more)
+            return values, vectors * rng.choice([-1.0, 1.0], size=vectors.shape[1])
+
+        monkeypatch.setattr(np.linalg, "eigh", flipped)
+        f = tacit.baselines.LinearARL().fit(data.X, data.y, sensitive_features=data.sensitive)
+        codes.append(f.transform(data.X))
+    assert all(np.allclose(c, codes[0], atol=1e-8) for c in codes)

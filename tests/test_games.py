@@ -168,3 +168,17 @@ def test_no_leak_no_information():
     mass = torch.from_numpy(label_mass(np.arange(100) % 2, 2, True)).float()
     none, some = (code_loss(q, [mass], [mass], torch.tensor([w])) for w in (0.0, 100.0))
     assert some.item() == pytest.approx(none.item(), abs=1e-4)
+
+
+def test_memory_is_guessed_where_the_system_does_not_say(monkeypatch):
+    import os
+
+    from tacit.games import stack
+
+    def unknown(name):
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr(os, "sysconf", unknown)
+    assert stack._free_memory() == stack.GUESSED_MEMORY
+    monkeypatch.delattr(os, "sysconf")
+    assert stack._free_memory() == stack.GUESSED_MEMORY

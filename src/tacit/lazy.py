@@ -22,7 +22,8 @@ def import_name(package: str, home: Mapping[str, str], name: str) -> Any:
             f"tacit.load alone (docs/device.md), a full install of tacit has the rest",
             name=error.name,
         ) from error
-    # a name may be a module itself (tacit.baselines)
-    value = module if home[name] == f"{package}.{name}" and not hasattr(module, name) else getattr(module, name)
+    # a name may be a module itself (tacit.baselines), or one that can be called (tacit.audit): importing a part of it
+    # binds the module too, so that the name means the same in whatever order things are imported
+    value = module if home[name] == f"{package}.{name}" else getattr(module, name)
     setattr(sys.modules[package], name, value)
     return value

@@ -181,6 +181,16 @@ def solve_moments(
     W, _ = whitening(moments, ridge=ridge)  # S^-1 V', so that U' Y is the whitened cross-covariance
     keep, hide = W @ targets.cross_covariance(), W @ sensitive.cross_covariance()
     values, G = np.linalg.eigh(lam * hide @ hide.T - (1 - lam) * keep @ keep.T)
-    if len(values):  # an eigenvector's sign is chance
-        G = G * np.where(G[np.abs(G).argmax(axis=0), np.arange(len(values))] < 0, -1, 1)
-    return LinearCode(moments.mean, W.T @ G, features), values
+    return LinearCode(moments.mean, _signed(W.T @ G), features), values
+
+
+def _signed(directions: np.ndarray) -> np.ndarray:
+    """Directions whose (first) largest entry is positive: an eigenvector's sign is chance.
+
+    It is set where the records live; in the whitened basis, whose own signs are chance too, it would stay so.
+    """
+    if not directions.size:
+        return directions
+    size = np.abs(directions)
+    first = (size >= size.max(axis=0) * (1 - 1e-6)).argmax(axis=0)
+    return directions * np.where(directions[first, np.arange(directions.shape[1])] < 0, -1.0, 1.0)

@@ -20,6 +20,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from tacit.errors import InputError, TacitWarning
 
+GUESSED_MEMORY = 2**31  # bytes
 CACHED = 32  # games: a larger stack leaves a CPU's caches, and its pages are mapped anew at every step
 
 
@@ -106,12 +107,17 @@ def games_that_fit(nets: Sequence[nn.Module], inputs: Sequence[Tensor], batch_si
             net.eval()(x)
             for hook in hooks:
                 hook.remove()
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    else:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory()
     fitting = max(1, int(free / 2 / (4 * (6 * parameters + 4 * batch_size * activations))))
     return fitting if device.type == "cuda" else min(fitting, CACHED)
+
+
+def _free_memory() -> int:
+    """Bytes that are free; a modest guess where the system does not say (macOS, Windows)."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return GUESSED_MEMORY
 
 
 class Batches:

@@ -18,16 +18,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tacit.errors import InputError
+from tacit.release.cells import GAPS, cell_value
 from tacit.release.columns import Columns
 from tacit.release.runtime import Release
 
 FORMATS = ".csv, .parquet, .arrow, .npz"
 CSV_BLOCK = 2**22  # bytes
 BUFFER = 2**18  # bytes of a Parquet column that are read at a time
-# what pandas, with which tables are fitted, takes for a gap
-GAPS = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-        "NULL", "NaN", "None", "n/a", "nan", "null"]  # fmt: skip
-TRUTH = {"true": "1", "false": "0"}
 FILE = "file"  # beside the release of a folder of images: which image
 NUMBER = {"kind": "number", "type": "float"}
 Writer = Callable[[Iterator[pa.RecordBatch], int, Path], None]
@@ -135,13 +132,14 @@ def _csv(path: Path, declared: Mapping[str, Any], names: list[str] | None, unit:
 
 
 def _typed(text: pa.Array, kind: Mapping[str, Any]) -> pa.Array:
-    """A column of cells as the schema has it; spaces after a comma do not count, as in `tacit.read_table`."""
-    text = pc.utf8_ltrim(text, " ")
-    text = pc.if_else(pc.is_in(text, value_set=pa.array(GAPS)), pa.scalar(None, pa.string()), text)
+    """A column of cells as the schema has it: `cell_value` of each, for whole columns at once."""
+    if kind.get("type") == "boolean":
+        text = pa.array([None if v is None else cell_value(v, kind) for v in text.to_pylist()], type=pa.string())
+    else:
+        text = pc.utf8_ltrim(text, " ")
+        text = pc.if_else(pc.is_in(text, value_set=pa.array(GAPS)), pa.scalar(None, pa.string()), text)
     if kind["kind"] == "category":
         return text
-    if kind["type"] == "boolean":
-        text = pa.array([None if v is None else TRUTH.get(v.lower(), v) for v in text.to_pylist()], type=pa.string())
     try:
         return pc.cast(text, pa.float64())
     except pa.ArrowInvalid:

@@ -14,11 +14,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tacit.errors import InputError, TacitError
+from tacit.release.cells import cell_value
 from tacit.release.noise import Occurrences
 from tacit.release.runtime import Release
 
 LONGEST = 2**24  # bytes of a line
-GAPS = ("", "NA", "NaN", "nan", "null", "None")  # cells of CSV that are no value
 
 
 def release_lines(
@@ -37,7 +37,9 @@ def release_lines(
     ``{"error": ..., "line": n}``.
     """
     file = Occurrences()
-    for number, record in records(lines, form):
+    declared = release.manifest["input"]
+    columns = {c["name"]: c for c in declared["columns"]} if declared["kind"] == "table" else {}
+    for number, record in records(lines, form, columns):
         try:
             if isinstance(record, TacitError):
                 raise record
@@ -46,8 +48,13 @@ def release_lines(
             yield {"error": str(error), "line": number}
 
 
-def records(lines: Iterable[str], form: str) -> Iterator[tuple[int, Any]]:
-    """The number of each line and its record, or the error that it is; empty lines are left out."""
+def records(
+    lines: Iterable[str], form: str, columns: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[tuple[int, Any]]:
+    """The number of each line and its record, or the error that it is; empty lines are left out.
+
+    Cells of CSV mean what they mean in a file, by the schema's `columns`.
+    """
     if form not in ("json", "csv"):
         raise InputError(f"form must be 'json' or 'csv'; found {form!r}")
     header: list[str] | None = None
@@ -62,7 +69,7 @@ def records(lines: Iterable[str], form: str) -> Iterator[tuple[int, Any]]:
                 if len(set(header)) != len(header):
                     raise InputError("the header names a column twice")
             else:
-                yield number, _row(header, _cells(line))
+                yield number, _row(header, _cells(line), columns or {})
         except TacitError as error:
             if form == "csv" and (header is None or len(set(header)) != len(header)):
                 raise InputError(f"line {number}: {error}; the first line must name the columns") from None
@@ -126,14 +133,10 @@ def _cells(line: str) -> list[str]:
         raise InputError(f"the line is no CSV ({error})") from None
 
 
-def _row(header: list[str], cells: list[str]) -> Mapping[str, Any]:
+def _row(header: list[str], cells: list[str], columns: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     if len(cells) != len(header):
         raise InputError(f"{len(cells)} cells, but the header names {len(header)} columns")
-    return {name: None if cell in GAPS else _value(cell) for name, cell in zip(header, cells, strict=True)}
-
-
-def _value(cell: str) -> Any:
-    return {"True": True, "False": False, "true": True, "false": False}.get(cell, cell)
+    return {name: cell_value(cell, columns.get(name)) for name, cell in zip(header, cells, strict=True)}
 
 
 def number(value: Any) -> float:
