@@ -22,6 +22,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
+from tacit.audit.lookup import Lookup
+from tacit.audit.probes import QUICK, STRONG, Probing
 from tacit.audit.signals import SHAPED
 from tacit.errors import InputError
 from tacit.trees import boosted_trees
@@ -152,6 +154,14 @@ def _strong_mlp(shape: Shape, n_classes: int, seed: int) -> Any:
     return _mlp(shape, n_classes, seed, width=128, epochs=50)
 
 
+def _lookup(shape: Shape, n_classes: int, seed: int) -> Any:
+    return Lookup()
+
+
+def _probing(shape: Shape, n_classes: int, seed: int) -> Any:
+    return Probing(STRONG, n_classes, seed)
+
+
 ATTACKERS: dict[str, Maker] = {
     "logistic": _logistic,
     "trees": _trees,
@@ -159,10 +169,20 @@ ATTACKERS: dict[str, Maker] = {
     "neighbours": _neighbours,
     "rbf": _rbf,
     "forest": _forest,
+    "lookup": _lookup,
+    "probing": _probing,
 }
 PRESETS: dict[str, dict[str, Maker]] = {
-    "quick": {name: ATTACKERS[name] for name in ("logistic", "trees", "mlp", "neighbours")},
-    "strong": {**ATTACKERS, "trees": _strong_trees, "mlp": _strong_mlp},
+    "quick": {
+        **{name: ATTACKERS[name] for name in ("logistic", "trees", "mlp", "neighbours", "lookup")},
+        "probing": lambda shape, m, seed: Probing(QUICK, m, seed, abstain=True),
+    },
+    "strong": {
+        **ATTACKERS,
+        "trees": _strong_trees,
+        "mlp": _strong_mlp,
+        "probing": lambda shape, m, seed: Probing(STRONG, m, seed, abstain=True),
+    },
 }
 
 

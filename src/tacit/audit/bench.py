@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from tacit.audit.attackers import Counting, Maker
 from tacit.audit.certificate import release_cells
+from tacit.audit.columns import Columns, receiver_frame
 from tacit.audit.likeness import nearest_neighbour
 from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
 from tacit.audit.released import known_classes, plain
@@ -46,6 +48,8 @@ class Contest:
     shape: tuple[int, ...]  # of one released record: a row, a window or an image
     rows: np.ndarray  # of `test` whose label is known
     classes: tuple[str, ...]
+    Ra: pd.DataFrame  # the released columns as a receiver holds them, bits and letters as they are
+    Rt: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ class Bench:
         encoder = make_encoder(plain(Za))
         Xa, Xt = (encoder.transform(plain(Z)).reshape(len(Z), -1) for Z in (Za, Zt))
         finite = release_cells(np.concatenate([Xa, Xt])) is not None
+        Ra, Rt = receiver_frame(Za), receiver_frame(Zt)
         frames = getattr(attack, side), getattr(test, side)
         for column in frames[0].columns:
             classes = known_classes(frames, column)
@@ -109,7 +114,7 @@ class Bench:
             ua, ut = (None if (u := d.units_of(column)) is None else u[k] for d, k in ((attack, ka), (test, kt)))
             yield Contest(
                 column, len(classes[0]), Xa[ka], ya[ka], ua, Xt[kt], yt[kt], ut, finite, np.shape(Zt)[1:],
-                np.flatnonzero(kt), tuple(map(str, classes[0])),
+                np.flatnonzero(kt), tuple(map(str, classes[0])), Ra[ka], Rt[kt],
             )  # fmt: skip
 
     def fight(self, contest: Contest, headline: str) -> Outcome:
@@ -126,7 +131,8 @@ class Bench:
                 f"{', '.join(self.shaped)} attackers read windows (channels, length) or images (channels, height, "
                 f"width), but a released record has shape {contest.shape}; choose others"
             )
-        X, y, units = contest.Xa, contest.ya, contest.ua
+        y, units = contest.ya, contest.ua
+        X, Xt = Columns(contest.Xa, contest.Ra), Columns(contest.Xt, contest.Rt)
         if len(X) > self.most_rows:
             some = np.random.default_rng(self.seed).permutation(len(X))[: self.most_rows]
             X, y, units = X[some], y[some], None if units is None else units[some]
@@ -147,7 +153,7 @@ class Bench:
                 if held.any():
                     shares = class_shares(y, contest.n_classes)
                     score = measures(y[held], p[held], shares, None, self.level)[headline].value
-                outcomes[name] = self._learn(make, X, y, contest.n_classes)(contest.Xt)
+                outcomes[name] = self._learn(make, X, y, contest.n_classes)(Xt)
             except KeyboardInterrupt:
                 if not outcomes:
                     raise
@@ -210,21 +216,27 @@ class Bench:
             return None
         return nearest_neighbour(c.Xt[some], c.yt[some], units, self.level)
 
-    def _learn(self, make: Maker, X: np.ndarray, y: np.ndarray, n_classes: int) -> Any:
+    def _learn(self, make: Maker, columns: Columns, y: np.ndarray, n_classes: int) -> Callable[[Columns], np.ndarray]:
         """A function from released rows to probabilities of all classes, also those the rows did not have."""
         classes = np.unique(y)
-        model = None
+        model: Any = None
         if len(classes) > 1:
+            model = make(columns.shape, len(classes), self.seed)
             with _quiet():
-                model = make(X.shape, len(classes), self.seed).fit(X, np.searchsorted(classes, y))
+                model.fit(_reads(model, columns), np.searchsorted(classes, y))
 
-        def probabilities(rows: np.ndarray) -> np.ndarray:
+        def probabilities(rows: Columns) -> np.ndarray:
             p = np.zeros((len(rows), n_classes))
             with _quiet():
-                p[:, classes] = 1.0 if model is None else model.predict_proba(rows)
+                p[:, classes] = 1.0 if model is None else model.predict_proba(_reads(model, rows))
             return p
 
         return probabilities
+
+
+def _reads(model: Any, columns: Columns) -> Any:
+    """What an attacker is shown: the columns as they were handed over, or their encoding."""
+    return columns if getattr(model, "reads_columns", False) else columns.X
 
 
 def measures(
