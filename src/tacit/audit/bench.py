@@ -18,8 +18,9 @@ from tacit.audit.likeness import nearest_neighbour
 from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
 from tacit.audit.released import known_classes, plain
 from tacit.audit.report import Result
-from tacit.audit.signals import SHAPED
+from tacit.audit.signals import QUICK_SHAPED, SHAPED
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
+from tacit.audit.weighing import stack
 from tacit.dataset import Dataset, allot
 from tacit.errors import InputError
 from tacit.labels import MISSING, encode_labels
@@ -84,7 +85,9 @@ class Bench:
     ) -> None:
         # attackers that need a record's shape are made when it is known; presets have them all
         self.makers = {name: make for name, make in makers.items() if make is not None}
-        self.shaped = tuple(SHAPED) if preset in MOST_ROWS else tuple(n for n in makers if n in SHAPED)
+        named = tuple(n for n in makers if n in SHAPED)
+        self.shaped = {"quick": QUICK_SHAPED, "strong": tuple(SHAPED)}.get(preset or "", named)
+        self.stacks = preset in MOST_ROWS  # a list of attackers is taken as it is
         self.level, self.seed = level, seed
         self.tell = tell or (lambda text: None)
         self.interrupted = False
@@ -141,8 +144,10 @@ class Bench:
         # few rows make a poor judge: then every fold takes its turn, else one is enough
         turns = range(FOLDS if len(y) <= FEW_ROWS and len(makers) > 1 else 1) if n_units >= FOLDS else ()
         held = np.isin(fold, list(turns))
+        shares = class_shares(y, contest.n_classes)
         chosen, best, outcomes = "", -1.0, {}
         validation = None
+        held_p: dict[str, np.ndarray] = {}
         for name, make in makers.items():
             self.tell(f"{contest.attribute}: {name}")
             try:
@@ -151,7 +156,6 @@ class Bench:
                     inside = fold == turn
                     p[inside] = self._learn(make, X[~inside], y[~inside], contest.n_classes)(X[inside])
                 if held.any():
-                    shares = class_shares(y, contest.n_classes)
                     score = measures(y[held], p[held], shares, None, self.level)[headline].value
                 outcomes[name] = self._learn(make, X, y, contest.n_classes)(Xt)
             except KeyboardInterrupt:
@@ -160,9 +164,14 @@ class Bench:
                 # what is finished is kept, and is all that the other attributes get: equal budgets
                 self.interrupted, self.makers = True, {n: m for n, m in makers.items() if n in outcomes}
                 break
+            held_p[name] = p[held]
             if score > best:
                 chosen, best = name, score
                 validation = (p[held], y[held]) if held.any() else None
+        if self.stacks and held.any() and len(outcomes) > 1 and not self.interrupted:
+            p_held, outcomes["stack"] = stack(held_p, y[held], outcomes, shares, self.seed)
+            if measures(y[held], p_held, shares, None, self.level)[headline].value > best:
+                chosen, validation = "stack", (p_held, y[held])
         return Outcome(contest, chosen, outcomes, validation)
 
     def result(self, outcome: Outcome, headline: str) -> Result:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from tacit.audit.columns import Columns, as_columns
+from tacit.audit.weighing import MAX_ROWS, weigh
 
 WHOLE = -1  # the key that is the whole release
 MAX_KEYS = 24
-MAX_ROWS = 4000  # that say how much each key is worth
 
 
 class Lookup:
@@ -47,7 +46,7 @@ class Lookup:
             others[np.arange(len(some)), codes[some]] -= 1  # a record must not look itself up
             self.tables[at] = pd.Index(values), counts
             logs.append(self._log_ratio(others))
-        self.weights = _weigh(np.array(logs), codes[some], np.log(self.prior)) if logs else np.empty(0)
+        self.weights = weigh(np.array(logs), codes[some], np.log(self.prior)) if logs else np.empty(0)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -90,20 +89,3 @@ def _key(columns: Columns, at: int) -> np.ndarray:
     if columns.is_number(at):
         return np.ascontiguousarray(columns.number(("number", at))).view(np.int64)
     return columns.words(at)
-
-
-def _weigh(logs: np.ndarray, y: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Weights >= 0 of the keys in softmax(log prior + sum of weight * log ratio), by their log-loss."""
-    rows = np.arange(len(y))
-
-    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-        p = log_softmax(prior + np.tensordot(weights, logs, 1), axis=1)
-        excess = np.exp(p)
-        excess[rows, y] -= 1
-        slope = (logs * excess).sum(axis=(1, 2)) / len(y)
-        return float(-p[rows, y].mean() + 1e-3 * (weights**2).sum()), slope + 2e-3 * weights
-
-    start = np.full(len(logs), 0.5 / len(logs))
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0, 2)] * len(logs), options={"maxiter": 40})
-    weights: np.ndarray = found.x
-    return weights

@@ -31,6 +31,7 @@ from tacit.trees import boosted_trees
 
 INTERESTING = 3.0  # a deviate on the first half worth a second look
 PAIR_BINS = 8
+PARITY_CONTRASTS = 2  # of many classes: the search is the dearest
 WAVE_BINS = 16  # a column's level, beside its waves
 
 
@@ -50,7 +51,7 @@ class Effort:
 
 
 QUICK = Effort(4000, 40, 10, 14, 0, 40, 16, 60, False)
-STRONG = Effort(12_000, 200, 20, 20, 30, 120, 40, 200, True)
+STRONG = Effort(12_000, 200, 20, 16, 30, 120, 40, 200, True)
 
 
 @dataclass(frozen=True)
@@ -230,16 +231,17 @@ class _Search:
     def _parities(self) -> Iterator[tuple[float, Probe]]:
         gaps = np.where(self.columns.gaps, np.nan, 1.0)
         every = self.sources
+        targets = self.targets[:, :PARITY_CONTRASTS]
         for kind in ("half", "odd", "low", "gap"):
             values = gaps if kind == "gap" else self.values
             if values.shape[1] < 2:
                 continue
             bits = Bits(kind, values, self.effort.bits)
-            sets = find_parities(bits.read(values), self.targets, 4)
+            sets = find_parities(bits.read(values), targets, 4)
             yield from self._sets(kind, bits, sets, every)
             if self.effort.many_bits > len(bits.which) == self.effort.bits:
                 bits = Bits(kind, values, self.effort.many_bits)
-                sets = find_large_parities(bits.read(values)[:1000], self.targets[:1000], 4)
+                sets = find_large_parities(bits.read(values)[:1000], targets[:1000], 4)
                 yield from self._sets(f"{kind} of many", bits, sets, every)
 
     def _sets(self, name: str, bits: Bits, sets: list[tuple[int, ...]], every: list[Source]) -> Iterator[Any]:
