@@ -151,13 +151,15 @@ class Bench:
         for name, make in makers.items():
             self.tell(f"{contest.attribute}: {name}")
             try:
-                score, p = 0.0, np.zeros((len(y), contest.n_classes))
-                for turn in turns:
+                learned = self._learn(make, X, y, contest.n_classes)
+                score, p = 0.0, np.tile(shares, (len(y), 1))
+                # who has nothing to say of all rows is not asked again about parts of them
+                for turn in turns if not learned.silent else ():
                     inside = fold == turn
                     p[inside] = self._learn(make, X[~inside], y[~inside], contest.n_classes)(X[inside])
                 if held.any():
                     score = measures(y[held], p[held], shares, None, self.level)[headline].value
-                outcomes[name] = self._learn(make, X, y, contest.n_classes)(Xt)
+                outcomes[name] = learned(Xt)
             except KeyboardInterrupt:
                 if not outcomes:
                     raise
@@ -225,22 +227,28 @@ class Bench:
             return None
         return nearest_neighbour(c.Xt[some], c.yt[some], units, self.level)
 
-    def _learn(self, make: Maker, columns: Columns, y: np.ndarray, n_classes: int) -> Callable[[Columns], np.ndarray]:
-        """A function from released rows to probabilities of all classes, also those the rows did not have."""
+    def _learn(self, make: Maker, columns: Columns, y: np.ndarray, n_classes: int) -> _Learned:
         classes = np.unique(y)
         model: Any = None
         if len(classes) > 1:
             model = make(columns.shape, len(classes), self.seed)
             with _quiet():
                 model.fit(_reads(model, columns), np.searchsorted(classes, y))
+        return _Learned(model, classes, n_classes)
 
-        def probabilities(rows: Columns) -> np.ndarray:
-            p = np.zeros((len(rows), n_classes))
-            with _quiet():
-                p[:, classes] = 1.0 if model is None else model.predict_proba(_reads(model, rows))
-            return p
 
-        return probabilities
+class _Learned:
+    """A function from released rows to probabilities of all classes, also those the rows learned from did not have."""
+
+    def __init__(self, model: Any, classes: np.ndarray, n_classes: int) -> None:
+        self.model, self.classes, self.n_classes = model, classes, n_classes
+        self.silent = bool(getattr(model, "silent", False))
+
+    def __call__(self, rows: Columns) -> np.ndarray:
+        p = np.zeros((len(rows), self.n_classes))
+        with _quiet():
+            p[:, self.classes] = 1.0 if self.model is None else self.model.predict_proba(_reads(self.model, rows))
+        return p
 
 
 def _reads(model: Any, columns: Columns) -> Any:

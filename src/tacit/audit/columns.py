@@ -6,6 +6,7 @@ read these are given `Columns` instead of a matrix.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -33,33 +34,57 @@ class Columns:
     """
 
     def __init__(self, X: np.ndarray, frame: pd.DataFrame) -> None:
-        self.X, self.frame = X, frame
-        self._numbers: dict[Source, np.ndarray] = {}
-        self._words: dict[int, np.ndarray] = {}
-        self._letters: dict[int, np.ndarray] = {}
+        self.X = X
+        self._table = frame
+        self._rows: np.ndarray | None = None
+        self._read_before: dict[Any, np.ndarray] = {}
 
     def __len__(self) -> int:
         return len(self.X)
 
     def __getitem__(self, rows: Any) -> Columns:
         rows = np.arange(len(self))[rows]
-        return Columns(self.X[rows], self.frame.iloc[rows])
+        part = Columns(self.X[rows], self._table)
+        part._rows = rows if self._rows is None else self._rows[rows]
+        # what was read of all rows is not read again of some
+        part._read_before = {key: values[rows] for key, values in self._read_before.items()}
+        part._numeric = self._numeric
+        return part
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.X.shape
 
-    @cached_property
+    @property
+    def width(self) -> int:
+        """How many columns were handed over."""
+        return self._table.shape[1]
+
+    @property
     def gaps(self) -> np.ndarray:
-        return self.frame.isna().to_numpy()
+        return self.once("gaps", lambda: self.frame.isna().to_numpy())
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        return self._table if self._rows is None else self._table.iloc[self._rows]
+
+    @cached_property
+    def _numeric(self) -> list[bool]:
+        return [bool(pd.api.types.is_numeric_dtype(kind)) for kind in self._table.dtypes]
 
     def is_number(self, at: int) -> bool:
-        return bool(pd.api.types.is_numeric_dtype(self.frame.dtypes.iloc[at]))
+        return self._numeric[at]
+
+    def once(self, key: Any, read: Callable[[], np.ndarray]) -> np.ndarray:
+        """What `read` gives, one value or row a record, remembered under this key."""
+        if key not in self._read_before:
+            self._read_before[key] = read()
+        return self._read_before[key]
 
     def sources(self) -> list[Source]:
         """Everything here that can be read as a number, also inside of words."""
         found: list[Source] = []
-        for at in range(self.frame.shape[1]):
+        for at in range(self.width):
             if self.is_number(at):
                 found.append(("number", at))
                 continue
@@ -78,32 +103,36 @@ class Columns:
         return found
 
     def matrix(self, sources: list[Source]) -> np.ndarray:
-        if all(kind == "number" for kind, _ in sources) and len(sources) == self.frame.shape[1]:
-            return self.frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        if all(kind == "number" for kind, _ in sources) and len(sources) == self.width:
+            return self.once("matrix", lambda: self.frame.to_numpy(dtype=np.float64, na_value=np.nan))
         return np.column_stack([self.number(s) for s in sources]) if sources else np.empty((len(self), 0))
 
     def number(self, source: Source) -> np.ndarray:
-        if source not in self._numbers:
-            self._numbers[source] = self._read(*source)
-        return self._numbers[source]
+        return self.once(source, lambda: self._read(*source))
 
     def words(self, at: int) -> np.ndarray:
         """A column as text; a gap is the empty word."""
-        if at not in self._words:
+
+        def read() -> np.ndarray:
             column = self.frame.iloc[:, at].astype(object)
-            self._words[at] = np.where(column.isna(), "", column.astype(str).to_numpy(dtype=object))
-        return self._words[at]
+            return np.where(column.isna(), "", column.astype(str).to_numpy(dtype=object))
+
+        return self.once(("words", at), read)
 
     def letters(self, at: int) -> np.ndarray:
         """The code of each of a word's first letters, (n, WIDTH); 0 behind the end."""
-        if at not in self._letters:
+
+        def read() -> np.ndarray:
             fixed = np.ascontiguousarray(self.words(at).astype(f"<U{WIDTH}"))
-            self._letters[at] = fixed.view(np.uint32).reshape(len(self), WIDTH).astype(np.int64)
-        return self._letters[at]
+            return fixed.view(np.uint32).reshape(len(self), WIDTH).astype(np.int64)
+
+        return self.once(("letters", at), read)
 
     def _read(self, kind: str, at: int) -> np.ndarray:
         if kind == "number":
-            return pd.to_numeric(self.frame.iloc[:, at], errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+            column = self.frame.iloc[:, at]
+            column = column if self._numeric[at] else pd.to_numeric(column, errors="coerce")
+            return column.to_numpy(dtype=np.float64, na_value=np.nan)
         if kind == "length":
             return np.array([len(w) for w in self.words(at)], dtype=np.float64)
         if kind == "sum of letters":
@@ -121,7 +150,7 @@ class Columns:
 
     def _time_format(self, at: int) -> list[str]:
         """How this column writes times, if it does: asked of a few words first."""
-        some = Columns(self.X[:20], self.frame.iloc[:20])
+        some = self[:20]
         for written in TIME_FORMATS:
             if np.isfinite(some.number((f"time {written}", at))).mean() >= 0.9:
                 return [f"time {written}"]

@@ -58,12 +58,17 @@ class Lookup:
                 total += weight * self._log_ratio(np.where(found[:, None] < 0, 0, counts[found]))
         return softmax(total, axis=1)
 
+    @property
+    def silent(self) -> bool:
+        """Whether no value came twice with anything to tell."""
+        return not (self.weights > 0).any()
+
     def _keys(self, columns: Columns) -> list[int]:
         """The whole release, and columns whose values repeat: those with the most values first."""
         n = len(columns)
         look = columns[: min(n, MAX_ROWS)]
         distinct = {}
-        for at in range(columns.frame.shape[1]):
+        for at in range(columns.width):
             count = len(pd.unique(_key(look, at)))
             if 1 < count <= 0.98 * len(look):
                 distinct[at] = count
@@ -78,14 +83,17 @@ class Lookup:
 def _key(columns: Columns, at: int) -> np.ndarray:
     """One value a record, equal where the bytes of the column (or of the whole release) are equal."""
     if at == WHOLE:
-        every = [_key(columns, i) for i in range(columns.frame.shape[1])]
-        same = all(k.dtype == np.int64 for k in every)  # then one call hashes them all
-        hashed = (
-            pd.util.hash_array(np.concatenate(every)) if same else np.concatenate([*map(pd.util.hash_array, every)])
-        )
-        odd = 2 * np.random.default_rng(0).integers(2**63, size=len(every), dtype=np.uint64) + np.uint64(1)
-        total: np.ndarray = odd @ hashed.reshape(len(every), -1)
-        return total
+        return columns.once("whole", lambda: _whole(columns))
     if columns.is_number(at):
         return np.ascontiguousarray(columns.number(("number", at))).view(np.int64)
     return columns.words(at)
+
+
+def _whole(columns: Columns) -> np.ndarray:
+    """A hash of each whole release."""
+    every = [_key(columns, i) for i in range(columns.width)]
+    same = all(k.dtype == np.int64 for k in every)  # then one call hashes them all
+    hashed = pd.util.hash_array(np.concatenate(every)) if same else np.concatenate([*map(pd.util.hash_array, every)])
+    odd = 2 * np.random.default_rng(0).integers(2**63, size=len(every), dtype=np.uint64) + np.uint64(1)
+    total: np.ndarray = odd @ hashed.reshape(len(every), -1)
+    return total

@@ -18,6 +18,8 @@ from tacit.audit.probes_numbers import Family, pair_families, single_families
 from tacit.audit.probes_waves import (
     PHASES,
     Bits,
+    PairWave,
+    align_pair,
     find_large_parities,
     find_pair_periods,
     find_parities,
@@ -26,11 +28,13 @@ from tacit.audit.probes_waves import (
     phase,
 )
 from tacit.audit.probes_words import word_probes
-from tacit.audit.screening import contrasts, evidence, quantile_codes, threshold
+from tacit.audit.screening import LEVEL_BINS, contrasts, evidence, quantile_codes, threshold
 from tacit.trees import boosted_trees
 
 INTERESTING = 3.0  # a deviate on the first half worth a second look
-PAIR_BINS = 8
+PAIR_BINS = 5
+FINE = 20  # values of a column that can hold a wave
+JOINT = ("parity", "wave over")
 PARITY_CONTRASTS = 2  # of many classes: the search is the dearest
 WAVE_BINS = 16  # a column's level, beside its waves
 
@@ -46,12 +50,13 @@ class Effort:
     many_bits: int  # whose parities of up to six are tried
     candidates: int
     kept: int
+    effect: float  # the least correlation for which a reading of several columns is kept
     rounds: int  # of the boosted trees
-    thorough: bool
+    thorough: bool  # many readings, and trees that also read the encoded release
 
 
-QUICK = Effort(4000, 40, 10, 14, 0, 40, 16, 60, False)
-STRONG = Effort(12_000, 200, 20, 16, 30, 120, 40, 200, True)
+QUICK = Effort(4000, 40, 10, 14, 0, 40, 16, 0.3, 40, False)
+STRONG = Effort(12_000, 200, 20, 16, 30, 120, 40, 0.05, 200, True)
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Probe:
 
 
 class Probing:
-    """Boosted trees on the encoded release and on the odd readings of its columns that say more.
+    """Boosted trees on the odd readings of released columns that hold; with much effort, on the release as well.
 
     Parameters
     ----------
@@ -103,8 +108,13 @@ class Probing:
         found: np.ndarray = self.model.predict_proba(self._table(columns))
         return found
 
+    @property
+    def silent(self) -> bool:
+        return self.model is None
+
     def _table(self, columns: Columns) -> np.ndarray:
-        return np.column_stack([columns.X, *(p.feature(columns) for p in self.probes)])
+        read = [p.feature(columns) for p in self.probes]
+        return np.column_stack([columns.X, *read] if self.effort.thorough or not read else read)
 
 
 def find_probes(columns: Columns, y: np.ndarray, n_classes: int, effort: Effort, seed: int) -> list[Probe]:
@@ -121,8 +131,10 @@ def find_probes(columns: Columns, y: np.ndarray, n_classes: int, effort: Effort,
     if not best:
         return []
     held = _verify(best, second, targets[half:], search)
-    bar = threshold(len(best))
-    ranked = sorted((z, i) for i, z in enumerate(held) if z > bar)[::-1]
+    # ordinary columns interact a little: parities and waves over two columns must say more than that
+    joint = np.array([p.name.startswith(JOINT) for p in best])
+    bars = np.maximum(joint * effort.effect * np.sqrt(len(second)), threshold(len(best)))
+    ranked = sorted((z, i) for i, z in enumerate(held) if z > bars[i])[::-1]
     return [best[i] for _, i in ranked[: effort.kept]]
 
 
@@ -195,11 +207,12 @@ class _Search:
         for family in pair_families(values, self.effort.thorough):
             cells = coarse[:, family.which[:, 0]] * (PAIR_BINS + 1) + coarse[:, family.which[:, 1]]
             yield from self._family(Family(family.name, some[family.which], family.read), cells)
-        for i, j in combinations(some.tolist(), 2):
+        fine = [i for i in some.tolist() if len(np.unique(self.values[:, i])) >= FINE]
+        for i, j in combinations(fine, 2):
             f, g, power = find_pair_periods(self.values[:, i], self.values[:, j], self.targets)
             if power > 12 and f and g:
                 yield from self._pair_wave(i, j, f, g)
-        whole = [at for at in range(self.columns.frame.shape[1]) if not self.columns.is_number(at)]
+        whole = [at for at in range(self.columns.width) if not self.columns.is_number(at)]
         for i, j in combinations(whole[: self.effort.pair_columns], 2):
             yield from self._judge(
                 f"equal words, {i} and {j}", lambda c, i=i, j=j: (c.words(i) == c.words(j)).astype(np.int64)
@@ -207,15 +220,16 @@ class _Search:
 
     def _pair_wave(self, i: int, j: int, f: float, g: float) -> Iterator[tuple[float, Probe]]:
         one, two = self.sources[i], self.sources[j]
+        product, plane = align_pair(self.values[:, i], self.values[:, j], self.targets[:, 0], f, g)
+        for name, wave in (("product", product), ("plane", plane)):
 
-        def cells(c: Columns) -> np.ndarray:
-            a, b = phase(c.number(one), f), phase(c.number(two), g)
-            return (a * PHASES).astype(np.int64) * PHASES + (b * PHASES).astype(np.int64)
+            def height(c: Columns, wave: PairWave = wave) -> np.ndarray:
+                return wave(c.number(one), c.number(two))
 
-        z = float(evidence(cells(self.columns)[:, None], self.targets)[0])
-        for at, s, k in ((0, one, f), (1, two, g)):
-            name = f"phase {at} of a wave over {i} and {j}"
-            yield self._tell(name, z, (), cells, lambda c, s=s, k=k: phase(c.number(s), k))
+            def codes(c: Columns, height: Any = height) -> np.ndarray:
+                return np.clip((height(c) + 1) * 3, 0, 5).astype(np.int64)
+
+            yield from self._judge(f"wave over {i} and {j}, {name}", codes, height, (i, j))
 
     def _waves(self) -> Iterator[tuple[float, Probe]]:
         for at, source in enumerate(self.sources):
@@ -269,8 +283,10 @@ class _Search:
         return np.sort(np.argsort(-distinct, kind="stable")[:most])
 
 
-def _joint(values: np.ndarray, bins: int | None = None) -> np.ndarray:
+def _joint(values: np.ndarray, bins: int = LEVEL_BINS) -> np.ndarray:
+    """The levels of one column, or of two together, as one whole number."""
     if values.shape[1] == 1:
-        return quantile_codes(values, bins or 32)[:, 0]
-    codes = quantile_codes(values, PAIR_BINS)
-    return codes[:, 0] * (PAIR_BINS + 1) + codes[:, 1]
+        return quantile_codes(values, bins)[:, 0]
+    few = int(np.sqrt(bins))
+    codes = quantile_codes(values, few)
+    return codes[:, 0] * (few + 1) + codes[:, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
@@ -50,6 +51,42 @@ def find_pair_periods(one: np.ndarray, two: np.ndarray, targets: np.ndarray) -> 
             k = int(i) if i <= PAIR_GRID // 2 else PAIR_GRID - int(i)  # the mirrored wave has the same cells
             best = (k / (2 * np.ptp(x)), int(j) / (2 * np.ptp(y)), float(power[i, j]))
     return best
+
+
+PairWave = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def align_pair(one: np.ndarray, two: np.ndarray, r: np.ndarray, f: float, g: float) -> tuple[PairWave, PairWave]:
+    """Near these frequencies, the product of two waves and the plane wave that go with r best, from -1 to 1."""
+    present = np.isfinite(one) & np.isfinite(two)
+    x, y, r = one[present], two[present], r[present]
+    steps = [np.linspace(-0.5, 0.5, 7) / np.ptp(v) for v in (x, y)]
+
+    def sums(f: float, g: float) -> tuple[complex, complex]:
+        a, b = np.exp(2j * np.pi * f * x), np.exp(2j * np.pi * g * y)
+        return complex((r * a * b).sum()), complex((r * a * b.conj()).sum())
+
+    for finer in (1, 6, 36):
+        near = [(f + i / finer, g + j / finer) for i in steps[0] for j in steps[1]]
+        f, g = max(near, key=lambda at: sum(abs(c) for c in sums(*at)))
+    plus, minus = sums(f, g)
+    # sin(a + u) sin(b + v) = (cos(a - b + u - v) - cos(a + b + u + v)) / 2
+    total, difference = -np.angle(-plus), -np.angle(minus)
+    u, v = (total + difference) / 2, (total - difference) / 2
+    sign, turn = (1, -np.angle(plus)) if abs(plus) > abs(minus) else (-1, -np.angle(minus))
+
+    def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return _known(np.sin(2 * np.pi * f * x + u) * np.sin(2 * np.pi * g * y + v))
+
+    def plane(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return _known(np.cos(2 * np.pi * (f * x + sign * g * y) + turn))
+
+    return product, plane
+
+
+def _known(wave: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.where(np.isfinite(wave), wave, 0.0)
+    return found
 
 
 def phase(values: np.ndarray, frequency: float) -> np.ndarray:

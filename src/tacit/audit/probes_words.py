@@ -19,7 +19,7 @@ Read = Callable[[Columns], np.ndarray]
 
 def word_probes(columns: Columns, thorough: bool) -> Iterator[tuple[str, Read]]:
     """Named readings of the columns of many words: rows -> whole numbers from 0."""
-    for at in range(columns.frame.shape[1]):
+    for at in range(columns.width):
         if columns.is_number(at) or len(pd.unique(columns.words(at))) <= FEW_WORDS:
             continue
         for name, read in _letters_of(thorough):
