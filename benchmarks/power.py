@@ -19,7 +19,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from planted import WORLDS, parts_of
-
 from tacit.audit import attacks
 from tacit.audit.attackers import resolve
 from tacit.audit.bench import Bench

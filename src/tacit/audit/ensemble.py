@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 MEMBERS, WIDTH, BATCH = 8, 96, 256
-MIN_STEPS, MAX_STEPS, EPOCHS = 300, 1500, 30
+MIN_STEPS, MAX_STEPS, EPOCHS = 200, 1000, 15
 HELD, PATIENCE = 0.15, 5  # a share of the rows says when to stop
 
 

@@ -246,7 +246,7 @@ class _Search:
         gaps = np.where(self.columns.gaps, np.nan, 1.0)
         every = self.sources
         targets = self.targets[:, :PARITY_CONTRASTS]
-        for kind in ("half", "odd", "low", "gap"):
+        for kind in ("sign", "half", "odd", "low", "gap"):
             values = gaps if kind == "gap" else self.values
             if values.shape[1] < 2:
                 continue

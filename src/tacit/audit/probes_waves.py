@@ -98,7 +98,7 @@ def phase(values: np.ndarray, frequency: float) -> np.ndarray:
 class Bits:
     """Columns turned into bits of one kind, the most even first; learned once, then read from any rows.
 
-    Kinds: "half" (above the median, or the larger of two values), "odd" (last digit of whole numbers, in twos),
+    Kinds: "sign" (above 0), "half" (above the median, or the larger of two values), "odd" (last digit of whole numbers, in twos),
     "low" (last bit of a float), "gap".
     """
 
@@ -121,6 +121,9 @@ class Bits:
         if self.kind == "half":
             bits: np.ndarray = v > self.median[self.which]
             return bits
+        if self.kind == "sign":
+            above: np.ndarray = v > 0
+            return above
         if self.kind == "odd":
             odd: np.ndarray = np.mod(np.rint(v * self.power[self.which]), 2) == 1
             return odd
