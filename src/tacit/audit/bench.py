@@ -145,7 +145,8 @@ class Bench:
         turns = range(FOLDS if len(y) <= FEW_ROWS and len(makers) > 1 else 1) if n_units >= FOLDS else ()
         held = np.isin(fold, list(turns))
         shares = class_shares(y, contest.n_classes)
-        chosen, best, outcomes = "", -1.0, {}
+        chosen, outcomes = "", {}
+        best = (-1.0, -np.inf)
         validation = None
         held_p: dict[str, np.ndarray] = {}
         for name, make in makers.items():
@@ -167,12 +168,12 @@ class Bench:
                 self.interrupted, self.makers = True, {n: m for n, m in makers.items() if n in outcomes}
                 break
             held_p[name] = p[held]
-            if score > best:
-                chosen, best = name, score
+            if (judged := (score, -_log_loss(y[held], p[held]))) > best:  # the surer of two that are equally right
+                chosen, best = name, judged
                 validation = (p[held], y[held]) if held.any() else None
         if self.stacks and held.any() and len(outcomes) > 1 and not self.interrupted:
             p_held, outcomes["stack"] = stack(held_p, y[held], outcomes, shares, self.seed)
-            if measures(y[held], p_held, shares, None, self.level)[headline].value > best:
+            if measures(y[held], p_held, shares, None, self.level)[headline].value > best[0]:
                 chosen, validation = "stack", (p_held, y[held])
         return Outcome(contest, chosen, outcomes, validation)
 
@@ -266,6 +267,10 @@ def measures(
         "balanced_accuracy": balanced_accuracy(truth, (p / prior).argmax(1), p.shape[1], units, level),
         "auc": macro_auc(truth, p, units, level),
     }
+
+
+def _log_loss(truth: np.ndarray, p: np.ndarray) -> float:
+    return float(-np.log(np.maximum(p[np.arange(len(truth)), truth], 1e-6)).mean()) if len(truth) else 0.0
 
 
 def _balanced(outcome: Outcome) -> np.ndarray:

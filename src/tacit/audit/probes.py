@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -114,7 +115,9 @@ class Probing:
 
     def _table(self, columns: Columns) -> np.ndarray:
         read = [p.feature(columns) for p in self.probes]
-        return np.column_stack([columns.X, *read] if self.effort.thorough or not read else read)
+        # a wave's edges are sharper in the columns themselves
+        also = self.effort.thorough or not read or any(p.name.startswith("wave") for p in self.probes)
+        return np.column_stack([columns.X, *read] if also else read)
 
 
 def find_probes(columns: Columns, y: np.ndarray, n_classes: int, effort: Effort, seed: int) -> list[Probe]:
@@ -220,16 +223,19 @@ class _Search:
 
     def _pair_wave(self, i: int, j: int, f: float, g: float) -> Iterator[tuple[float, Probe]]:
         one, two = self.sources[i], self.sources[j]
-        product, plane = align_pair(self.values[:, i], self.values[:, j], self.targets[:, 0], f, g)
-        for name, wave in (("product", product), ("plane", plane)):
+        waves = align_pair(self.values[:, i], self.values[:, j], self.targets[:, 0], f, g)
 
-            def height(c: Columns, wave: PairWave = wave) -> np.ndarray:
-                return wave(c.number(one), c.number(two))
+        def height(c: Columns, wave: PairWave) -> np.ndarray:
+            return wave(c.number(one), c.number(two))
 
-            def codes(c: Columns, height: Any = height) -> np.ndarray:
-                return np.clip((height(c) + 1) * 3, 0, 5).astype(np.int64)
+        def codes(c: Columns, wave: PairWave) -> np.ndarray:
+            return np.clip((height(c, wave) + 1) * 3, 0, 5).astype(np.int64)
 
-            yield from self._judge(f"wave over {i} and {j}, {name}", codes, height, (i, j))
+        for name, wave in waves.items():
+            # the phases, which tell nothing alone, sharpen the edges of the product they are judged by
+            judged = wave if name == "plane" else waves["product"]
+            read = partial(height, wave=wave)
+            yield from self._judge(f"wave over {i} and {j}, {name}", partial(codes, wave=judged), read, (i, j))
 
     def _waves(self) -> Iterator[tuple[float, Probe]]:
         for at, source in enumerate(self.sources):
@@ -246,17 +252,21 @@ class _Search:
         gaps = np.where(self.columns.gaps, np.nan, 1.0)
         every = self.sources
         targets = self.targets[:, :PARITY_CONTRASTS]
-        for kind in ("sign", "half", "odd", "low", "gap"):
+        for kind in ("half", "odd", "low", "gap"):
             values = gaps if kind == "gap" else self.values
             if values.shape[1] < 2:
                 continue
             bits = Bits(kind, values, self.effort.bits)
             sets = find_parities(bits.read(values), targets, 4)
             yield from self._sets(kind, bits, sets, every)
+            if kind == "half":
+                yield from self._sets("sign", bits.signs(), sets, every)
             if self.effort.many_bits > len(bits.which) == self.effort.bits:
                 bits = Bits(kind, values, self.effort.many_bits)
                 sets = find_large_parities(bits.read(values)[:1000], targets[:1000], 4)
                 yield from self._sets(f"{kind} of many", bits, sets, every)
+                if kind == "half":
+                    yield from self._sets("sign of many", bits.signs(), sets, every)
 
     def _sets(self, name: str, bits: Bits, sets: list[tuple[int, ...]], every: list[Source]) -> Iterator[Any]:
         for chosen in sets:

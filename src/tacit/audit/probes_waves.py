@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from itertools import combinations
 
 import numpy as np
@@ -56,8 +57,8 @@ def find_pair_periods(one: np.ndarray, two: np.ndarray, targets: np.ndarray) -> 
 PairWave = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def align_pair(one: np.ndarray, two: np.ndarray, r: np.ndarray, f: float, g: float) -> tuple[PairWave, PairWave]:
-    """Near these frequencies, the product of two waves and the plane wave that go with r best, from -1 to 1."""
+def align_pair(one: np.ndarray, two: np.ndarray, r: np.ndarray, f: float, g: float) -> dict[str, PairWave]:
+    """Near these frequencies, the product of two waves and the plane wave that go with r best, and their phases."""
     present = np.isfinite(one) & np.isfinite(two)
     x, y, r = one[present], two[present], r[present]
     steps = [np.linspace(-0.5, 0.5, 7) / np.ptp(v) for v in (x, y)]
@@ -81,7 +82,7 @@ def align_pair(one: np.ndarray, two: np.ndarray, r: np.ndarray, f: float, g: flo
     def plane(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return _known(np.cos(2 * np.pi * (f * x + sign * g * y) + turn))
 
-    return product, plane
+    return {"product": product, "plane": plane, "x": lambda x, y: phase(x, f), "y": lambda x, y: phase(y, g)}
 
 
 def _known(wave: np.ndarray) -> np.ndarray:
@@ -98,7 +99,7 @@ def phase(values: np.ndarray, frequency: float) -> np.ndarray:
 class Bits:
     """Columns turned into bits of one kind, the most even first; learned once, then read from any rows.
 
-    Kinds: "sign" (above 0), "half" (above the median, or the larger of two values), "odd" (last digit of whole numbers, in twos),
+    Kinds: "sign" (above 0), "half" (above the median, or the larger of two values), "odd" (of whole numbers),
     "low" (last bit of a float), "gap".
     """
 
@@ -112,6 +113,12 @@ class Bits:
         share = self.read(values).mean(axis=0)
         order = np.argsort(np.abs(share - 0.5), kind="stable")
         self.which = np.sort(order[np.abs(share[order] - 0.5) < 0.48][:most])
+
+    def signs(self) -> Bits:
+        """The same columns by their sign, which needs no median."""
+        other = copy(self)
+        other.kind = "sign"
+        return other
 
     def read(self, values: np.ndarray) -> np.ndarray:
         v = values[:, self.which]
