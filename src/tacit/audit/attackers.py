@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
+from tacit.audit.ensemble import Ensemble
+from tacit.audit.lookup import Lookup
+from tacit.audit.probes import QUICK, STRONG, Probing
 from tacit.audit.signals import SHAPED
 from tacit.errors import InputError
 from tacit.trees import boosted_trees
@@ -29,6 +33,7 @@ from tacit.trees import boosted_trees
 Shape = tuple[int, int]
 Maker = Callable[[Shape, int, int], Any]  # (shape of the data, n_classes, seed) -> classifier
 EXACT_KERNEL_ROWS = 10_000
+TELLING = 8  # columns whose products and differences are read
 WIDTHS = (1.0, 2.5)  # of the kernel: gamma times the number of columns
 
 
@@ -87,7 +92,7 @@ class KernelMachine:
             held = np.zeros(len(y), dtype=bool)  # too few rows to hold any back
         judge = held if held.any() else ~held
         machines = [SVC(C=3.0, gamma=g / X.shape[1], cache_size=500).fit(X[~held], y[~held]) for g in WIDTHS]
-        links = [_softmax_link(self._margins(m, X[judge]), np.searchsorted(self.classes_, y[judge])) for m in machines]
+        links = [softmax_link(self._margins(m, X[judge]), np.searchsorted(self.classes_, y[judge])) for m in machines]
         (self.slope, self.offsets, _), self.machine = min(
             zip(links, machines, strict=True), key=lambda pair: pair[0][2]
         )
@@ -103,7 +108,7 @@ class KernelMachine:
         return np.column_stack([-margins, margins]) / 2 if margins.ndim == 1 else margins
 
 
-def _softmax_link(margins: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, float]:
+def softmax_link(margins: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, float]:
     """Slope and offsets of p(c) = softmax(slope * margin_c + offset_c), and its log-loss.
 
     One slope for all classes: a free matrix, learned from a fifth of the rows, would forget most of what the
@@ -152,6 +157,47 @@ def _strong_mlp(shape: Shape, n_classes: int, seed: int) -> Any:
     return _mlp(shape, n_classes, seed, width=128, epochs=50)
 
 
+class PairTrees:
+    """Boosted trees that also read products and differences of the columns that told most at first."""
+
+    def __init__(self, seed: int, rounds: int = 200) -> None:
+        self.seed, self.rounds = seed, rounds
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> PairTrees:
+        n_classes = len(np.unique(y))
+        first = boosted_trees(X.shape, n_classes, self.seed, 40).fit(X, y)
+        told = getattr(first, "feature_importances_", X.std(axis=0))
+        best = np.argsort(-told, kind="stable")[:TELLING]
+        self.pairs = np.array(list(combinations(best, 2)), dtype=int).reshape(-1, 2)
+        table = self._table(X)
+        self.model = boosted_trees(table.shape, n_classes, self.seed, self.rounds).fit(table, y)
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.model.predict_proba(self._table(X))
+        return found
+
+    def _table(self, X: np.ndarray) -> np.ndarray:
+        one, two = X[:, self.pairs[:, 0]], X[:, self.pairs[:, 1]]
+        return np.column_stack([X, one * two, one - two])
+
+
+def _pairs(shape: Shape, n_classes: int, seed: int) -> Any:
+    return PairTrees(seed)
+
+
+def _ensemble(shape: Shape, n_classes: int, seed: int) -> Any:
+    return Ensemble(seed)
+
+
+def _lookup(shape: Shape, n_classes: int, seed: int) -> Any:
+    return Lookup()
+
+
+def _probing(shape: Shape, n_classes: int, seed: int) -> Any:
+    return Probing(STRONG, n_classes, seed)
+
+
 ATTACKERS: dict[str, Maker] = {
     "logistic": _logistic,
     "trees": _trees,
@@ -159,10 +205,22 @@ ATTACKERS: dict[str, Maker] = {
     "neighbours": _neighbours,
     "rbf": _rbf,
     "forest": _forest,
+    "ensemble": _ensemble,
+    "pairs": _pairs,
+    "lookup": _lookup,
+    "probing": _probing,
 }
 PRESETS: dict[str, dict[str, Maker]] = {
-    "quick": {name: ATTACKERS[name] for name in ("logistic", "trees", "mlp", "neighbours")},
-    "strong": {**ATTACKERS, "trees": _strong_trees, "mlp": _strong_mlp},
+    "quick": {
+        **{name: ATTACKERS[name] for name in ("logistic", "trees", "mlp", "neighbours", "lookup")},
+        "probing": lambda shape, m, seed: Probing(QUICK, m, seed, abstain=True),
+    },
+    "strong": {
+        **ATTACKERS,
+        "trees": _strong_trees,
+        "mlp": _strong_mlp,
+        "probing": lambda shape, m, seed: Probing(STRONG, m, seed, abstain=True),
+    },
 }
 
 

@@ -19,6 +19,7 @@ from tacit.labels import looks_continuous
 DRAWS = 10  # of the noise, for the averaging attack
 MOST_MEMBERS = 4000
 FEWEST_UNITS = 30  # a class, for a pooled figure that is more than a range
+MOST_COMPARED = 8  # columns of a record that are compared with the next one's
 SCAN_CLASSES = 4  # a number is scanned as quarters
 
 
@@ -69,6 +70,68 @@ def pooled(bench: Bench, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> I
             )
         if results:
             yield Attack(f"pooled, {m}", f"{m} releases of the same unit", results)
+
+
+def joined(bench: Bench, parts: Parts) -> Attack | None:
+    """Two records of one unit read together by one classifier: side by side, their differences, what is equal.
+
+    For labels that are constant within a unit; None where no label's units have two records in both parts.
+    """
+    frames = [plain_frame(Z) for Z in (parts.Za, parts.Zt)]
+    results: dict[str, Result] = {}
+    for column in parts.attack.sensitive.columns:
+        sides = []
+        for frame, data in zip(frames, (parts.attack, parts.test), strict=True):
+            units, labels = data.units_of(column), data.sensitive[column]
+            if units is None:
+                return None
+            sides.append(_pairs(frame, units, labels, bench.seed))
+        if any(side is None for side in sides):
+            continue
+        (Za, attack), (Zt, test) = (side for side in sides if side is not None)
+        try:
+            results |= bench.run(Za, attack, Zt, test, "sensitive", "balanced_accuracy")
+        except InputError:
+            continue  # too few units with two records to say anything
+    return Attack("joined", "two releases of the same unit, side by side", results) if results else None
+
+
+def row_order(bench: Bench, parts: Parts) -> Attack | None:
+    """Where a record stands in the file, what stands next to it, and the known labels nearby.
+
+    For releases that are handed over as files or arrays, whose order somebody else chose. Positions are those of the
+    data set that both parts were taken from, or else of each part. None where parts overlap.
+    """
+    where = [np.asarray(d.rows) for d in (parts.attack, parts.test)]
+    one_file = len(np.intersect1d(where[0], where[1])) == 0
+    if not one_file:
+        where = [np.arange(len(p)) for p in where]
+    frames = [plain_frame(Z) for Z in (parts.Za, parts.Zt)]
+    if one_file:
+        at = np.argsort(np.concatenate(where), kind="stable")
+        both = pd.concat([f.set_axis(range(f.shape[1]), axis=1) for f in frames], ignore_index=True)
+        beside = _beside(both.iloc[at]).iloc[np.argsort(at)].reset_index(drop=True)
+        neighbours = [beside.iloc[: len(where[0])], beside.iloc[len(where[0]) :]]
+    else:
+        neighbours = [_beside(f) for f in frames]
+    results: dict[str, Result] = {}
+    for column in parts.attack.sensitive.columns:
+        labels = pd.factorize(parts.attack.sensitive[column])[0]
+        tables = []
+        for part, (rows, beside) in enumerate(zip(where, neighbours, strict=True)):
+            table = beside.reset_index(drop=True).assign(
+                position=rows, **{f"modulo {m}": rows % m for m in (2, 3, 4, 5)}
+            )
+            if one_file:
+                for name, told in _labels_nearby(where[0], labels, rows, itself=part == 0).items():
+                    table[name] = told
+            tables.append(table)
+        sides = [
+            Dataset(table, None, data.sensitive[[column]], data.units)
+            for table, data in zip(tables, (parts.attack, parts.test), strict=True)
+        ]
+        results |= bench.run(tables[0], sides[0], tables[1], sides[1], "sensitive", "balanced_accuracy")
+    return Attack("row order", "where the record stands in the file, and its neighbours", results) if results else None
 
 
 def averaging(bench: Bench, release: Any, parts: Parts) -> Attack | None:
@@ -166,6 +229,65 @@ def _pool(
         return np.empty(0, dtype=np.int64), np.empty((0, logs.shape[1]))
     p = np.array(sums)
     return np.array(kept), p / p.sum(axis=1, keepdims=True)
+
+
+def _pairs(frame: pd.DataFrame, units: np.ndarray, labels: pd.Series, seed: int) -> tuple[Any, Dataset] | None:
+    """Two records of each unit that has two, in the file's order; None where a label varies within units."""
+    codes = pd.factorize(labels)[0]
+    known = codes >= 0
+    if not known.any() or not _constant_within(codes[known], units[known]):
+        return None
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(known))
+    place = pd.Series(units[order]).groupby(units[order]).cumcount().to_numpy()
+    chosen = np.sort(order[place < 2])
+    chosen = chosen[np.lexsort((chosen, pd.factorize(units[chosen])[0]))]
+    single = pd.Series(units[chosen]).groupby(units[chosen]).transform("size").to_numpy() < 2
+    chosen = chosen[~single]
+    one, two = (frame.iloc[chosen[k::2]].reset_index(drop=True) for k in (0, 1))
+    if len(one) < 2:
+        return None
+    return _compared(one, two), Dataset(
+        np.zeros((len(one), 1)), None, labels.iloc[chosen[::2]].reset_index(drop=True).to_frame(), units[chosen[::2]]
+    )
+
+
+def _compared(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
+    """Two records side by side, with differences of numbers and equality of everything."""
+    out = pd.concat([one.add_prefix("first "), two.add_prefix("second ")], axis=1)
+    more = {}
+    for c in one.columns:
+        same = one[c].to_numpy() == two[c].to_numpy()
+        more[f"equal {c}"] = same.astype(float)
+        if _is_number(one[c]) and _is_number(two[c]):
+            more[f"difference {c}"] = one[c].to_numpy(float) - two[c].to_numpy(float)
+    return pd.concat([out, pd.DataFrame(more)], axis=1)
+
+
+def _beside(frame: pd.DataFrame) -> pd.DataFrame:
+    """How a record compares with the one before it and the one behind it in the file."""
+    out = {}
+    for name, step in (("before", 1), ("behind", -1)):
+        other = frame.shift(step)
+        same = frame.eq(other)
+        out[f"equal {name}"] = same.mean(axis=1).to_numpy(float)
+        for i in range(min(frame.shape[1], MOST_COMPARED)):
+            out[f"equal {name}, {i}"] = same.iloc[:, i].to_numpy(float)
+    return pd.DataFrame(out, index=frame.index)
+
+
+def _labels_nearby(known: np.ndarray, labels: np.ndarray, rows: np.ndarray, itself: bool) -> dict[str, np.ndarray]:
+    """Labels of the nearest known records before and behind each row, and how far away they are."""
+    order = np.argsort(known, kind="stable")
+    places, told = known[order], labels[order]
+    out = {}
+    before = np.searchsorted(places, rows, side="left") - 1
+    behind = np.searchsorted(places, rows, side="right" if itself else "left")
+    for name, at in (("before", before), ("behind", behind)):
+        inside = (at >= 0) & (at < len(places))
+        near = np.clip(at, 0, len(places) - 1)
+        out[f"label {name}"] = np.where(inside, told[near], -1)
+        out[f"distance {name}"] = np.where(inside, np.abs(places[near] - rows), len(rows))
+    return out
 
 
 def _constant_within(truth: np.ndarray, units: np.ndarray) -> bool:

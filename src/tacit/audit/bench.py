@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from tacit.audit.attackers import Counting, Maker
 from tacit.audit.certificate import release_cells
+from tacit.audit.columns import Columns, receiver_frame
 from tacit.audit.likeness import nearest_neighbour
 from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
 from tacit.audit.released import known_classes, plain
 from tacit.audit.report import Result
-from tacit.audit.signals import SHAPED
+from tacit.audit.signals import QUICK_SHAPED, SHAPED
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
+from tacit.audit.weighing import stack
 from tacit.dataset import Dataset, allot
 from tacit.errors import InputError
 from tacit.labels import MISSING, encode_labels
@@ -46,6 +49,8 @@ class Contest:
     shape: tuple[int, ...]  # of one released record: a row, a window or an image
     rows: np.ndarray  # of `test` whose label is known
     classes: tuple[str, ...]
+    Ra: pd.DataFrame  # the released columns as a receiver holds them, bits and letters as they are
+    Rt: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,9 @@ class Bench:
     ) -> None:
         # attackers that need a record's shape are made when it is known; presets have them all
         self.makers = {name: make for name, make in makers.items() if make is not None}
-        self.shaped = tuple(SHAPED) if preset in MOST_ROWS else tuple(n for n in makers if n in SHAPED)
+        named = tuple(n for n in makers if n in SHAPED)
+        self.shaped = {"quick": QUICK_SHAPED, "strong": tuple(SHAPED)}.get(preset or "", named)
+        self.stacks = preset in MOST_ROWS  # a list of attackers is taken as it is
         self.level, self.seed = level, seed
         self.tell = tell or (lambda text: None)
         self.interrupted = False
@@ -96,6 +103,7 @@ class Bench:
         encoder = make_encoder(plain(Za))
         Xa, Xt = (encoder.transform(plain(Z)).reshape(len(Z), -1) for Z in (Za, Zt))
         finite = release_cells(np.concatenate([Xa, Xt])) is not None
+        Ra, Rt = receiver_frame(Za), receiver_frame(Zt)
         frames = getattr(attack, side), getattr(test, side)
         for column in frames[0].columns:
             classes = known_classes(frames, column)
@@ -109,7 +117,7 @@ class Bench:
             ua, ut = (None if (u := d.units_of(column)) is None else u[k] for d, k in ((attack, ka), (test, kt)))
             yield Contest(
                 column, len(classes[0]), Xa[ka], ya[ka], ua, Xt[kt], yt[kt], ut, finite, np.shape(Zt)[1:],
-                np.flatnonzero(kt), tuple(map(str, classes[0])),
+                np.flatnonzero(kt), tuple(map(str, classes[0])), Ra[ka], Rt[kt],
             )  # fmt: skip
 
     def fight(self, contest: Contest, headline: str) -> Outcome:
@@ -126,7 +134,8 @@ class Bench:
                 f"{', '.join(self.shaped)} attackers read windows (channels, length) or images (channels, height, "
                 f"width), but a released record has shape {contest.shape}; choose others"
             )
-        X, y, units = contest.Xa, contest.ya, contest.ua
+        y, units = contest.ya, contest.ua
+        X, Xt = Columns(contest.Xa, contest.Ra), Columns(contest.Xt, contest.Rt)
         if len(X) > self.most_rows:
             some = np.random.default_rng(self.seed).permutation(len(X))[: self.most_rows]
             X, y, units = X[some], y[some], None if units is None else units[some]
@@ -135,28 +144,37 @@ class Bench:
         # few rows make a poor judge: then every fold takes its turn, else one is enough
         turns = range(FOLDS if len(y) <= FEW_ROWS and len(makers) > 1 else 1) if n_units >= FOLDS else ()
         held = np.isin(fold, list(turns))
-        chosen, best, outcomes = "", -1.0, {}
+        shares = class_shares(y, contest.n_classes)
+        chosen, outcomes = "", {}
+        best = (-1.0, -np.inf)
         validation = None
+        held_p: dict[str, np.ndarray] = {}
         for name, make in makers.items():
             self.tell(f"{contest.attribute}: {name}")
             try:
-                score, p = 0.0, np.zeros((len(y), contest.n_classes))
-                for turn in turns:
+                learned = self._learn(make, X, y, contest.n_classes)
+                score, p = 0.0, np.tile(shares, (len(y), 1))
+                # who has nothing to say of all rows is not asked again about parts of them
+                for turn in turns if not learned.silent else ():
                     inside = fold == turn
                     p[inside] = self._learn(make, X[~inside], y[~inside], contest.n_classes)(X[inside])
                 if held.any():
-                    shares = class_shares(y, contest.n_classes)
                     score = measures(y[held], p[held], shares, None, self.level)[headline].value
-                outcomes[name] = self._learn(make, X, y, contest.n_classes)(contest.Xt)
+                outcomes[name] = learned(Xt)
             except KeyboardInterrupt:
                 if not outcomes:
                     raise
                 # what is finished is kept, and is all that the other attributes get: equal budgets
                 self.interrupted, self.makers = True, {n: m for n, m in makers.items() if n in outcomes}
                 break
-            if score > best:
-                chosen, best = name, score
+            held_p[name] = p[held]
+            if (judged := (score, -_log_loss(y[held], p[held]))) > best:  # the surer of two that are equally right
+                chosen, best = name, judged
                 validation = (p[held], y[held]) if held.any() else None
+        if self.stacks and held.any() and len(outcomes) > 1 and not self.interrupted:
+            p_held, outcomes["stack"] = stack(held_p, y[held], outcomes, shares, self.seed)
+            if measures(y[held], p_held, shares, None, self.level)[headline].value > best[0]:
+                chosen, validation = "stack", (p_held, y[held])
         return Outcome(contest, chosen, outcomes, validation)
 
     def result(self, outcome: Outcome, headline: str) -> Result:
@@ -210,21 +228,33 @@ class Bench:
             return None
         return nearest_neighbour(c.Xt[some], c.yt[some], units, self.level)
 
-    def _learn(self, make: Maker, X: np.ndarray, y: np.ndarray, n_classes: int) -> Any:
-        """A function from released rows to probabilities of all classes, also those the rows did not have."""
+    def _learn(self, make: Maker, columns: Columns, y: np.ndarray, n_classes: int) -> _Learned:
         classes = np.unique(y)
-        model = None
+        model: Any = None
         if len(classes) > 1:
+            model = make(columns.shape, len(classes), self.seed)
             with _quiet():
-                model = make(X.shape, len(classes), self.seed).fit(X, np.searchsorted(classes, y))
+                model.fit(_reads(model, columns), np.searchsorted(classes, y))
+        return _Learned(model, classes, n_classes)
 
-        def probabilities(rows: np.ndarray) -> np.ndarray:
-            p = np.zeros((len(rows), n_classes))
-            with _quiet():
-                p[:, classes] = 1.0 if model is None else model.predict_proba(rows)
-            return p
 
-        return probabilities
+class _Learned:
+    """A function from released rows to probabilities of all classes, also those the rows learned from did not have."""
+
+    def __init__(self, model: Any, classes: np.ndarray, n_classes: int) -> None:
+        self.model, self.classes, self.n_classes = model, classes, n_classes
+        self.silent = bool(getattr(model, "silent", False))
+
+    def __call__(self, rows: Columns) -> np.ndarray:
+        p = np.zeros((len(rows), self.n_classes))
+        with _quiet():
+            p[:, self.classes] = 1.0 if self.model is None else self.model.predict_proba(_reads(self.model, rows))
+        return p
+
+
+def _reads(model: Any, columns: Columns) -> Any:
+    """What an attacker is shown: the columns as they were handed over, or their encoding."""
+    return columns if getattr(model, "reads_columns", False) else columns.X
 
 
 def measures(
@@ -237,6 +267,10 @@ def measures(
         "balanced_accuracy": balanced_accuracy(truth, (p / prior).argmax(1), p.shape[1], units, level),
         "auc": macro_auc(truth, p, units, level),
     }
+
+
+def _log_loss(truth: np.ndarray, p: np.ndarray) -> float:
+    return float(-np.log(np.maximum(p[np.arange(len(truth)), truth], 1e-6)).mean()) if len(truth) else 0.0
 
 
 def _balanced(outcome: Outcome) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.audit.series import IntervalQuantiles, RandomConvolutions
 from tacit.trees import boosted_trees
 
 
@@ -87,4 +88,7 @@ class SpectralTrees:
 SHAPED: dict[str, tuple[Any, tuple[int, ...]]] = {
     "convolutional": (Convolutional, (2, 3)),
     "spectrum": (SpectralTrees, (2,)),
+    "quantiles": (IntervalQuantiles, (2,)),
+    "convolutions": (RandomConvolutions, (2,)),
 }
+QUICK_SHAPED = ("convolutional", "spectrum")

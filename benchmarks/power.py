@@ -1,0 +1,105 @@
+"""Which planted leaks the presets find: the releases of tests/planted.py, whose truth is known.
+
+    python benchmarks/power.py [--only parity] [--preset quick]
+
+Prints a row for each release: the truth, what quick and strong read (the best of the headline and of the attacks on
+row order and on two joined records, where these apply), the certificate, and the seconds of a processor. A leak is
+found when the figure lies within .05 of the truth. A release that the audit refuses is named, and is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from planted import WORLDS, parts_of
+from tacit.audit import attacks
+from tacit.audit.attackers import resolve
+from tacit.audit.bench import Bench
+from tacit.audit.certification import certify_release
+from tacit.errors import TacitError
+
+NEAR = 0.05
+
+
+def measure(name: str, preset: str) -> dict[str, Any]:
+    """What a preset reads of one world: the figure, and the attack and attacker that read it."""
+    planted, Za, attack, Zt, test = parts_of(name)
+    bench = Bench(resolve(preset), 0.95, 0, preset)
+    began = time.process_time()
+    try:
+        results = {"": bench.run(Za, attack, Zt, test, "sensitive", "balanced_accuracy")["s"]}
+    except TacitError as error:
+        return {"refused": str(error).split(";")[0]}
+    parts = attacks.Parts(Za, attack, Zt, test)
+    if planted.knows == "row order":
+        results |= _named(attacks.row_order(bench, parts))
+    if planted.knows == "two releases of a unit":
+        results |= _named(attacks.joined(bench, parts))
+    # the attack is the one the world is about: no choice by the figure
+    kind = list(results)[-1]
+    found = results[kind]
+    return {
+        "value": round(found.value, 3),
+        "by": f"{kind}: {found.attacker}" if kind else found.attacker,
+        "seconds": round(time.process_time() - began, 1),
+        "found": abs(found.value - planted.truth) <= NEAR,
+    }
+
+
+def certificate_of(name: str) -> float | None:
+    """The bound for any attacker who has one release, or None."""
+    _, Za, attack, Zt, test = parts_of(name)
+    try:
+        certificate = certify_release(None, [(Za, attack, Zt, test)], 0.95, 1, 0).certificate["s"]
+    except TacitError:
+        return None
+    return None if certificate is None else round(certificate.bound, 3)
+
+
+def _named(attack: attacks.Attack | None) -> dict[str, Any]:
+    return {} if attack is None else {attack.kind: attack.results["s"]}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--only", default="")
+    arguments.add_argument("--preset", default="")
+    chosen = arguments.parse_args()
+    out = Path(__file__).with_suffix(".json")
+    table = json.loads(out.read_text()) if out.exists() else {}
+    for name in [n for n in WORLDS if chosen.only in n]:
+        row = table.setdefault(name, {})
+        row["truth"] = round(parts_of(name)[0].truth, 4)
+        row["certificate"] = certificate_of(name)
+        for preset in [p for p in ("quick", "strong") if chosen.preset in p]:
+            row[preset] = measure(name, preset)
+        out.write_text(json.dumps({n: table[n] for n in WORLDS if n in table}, indent=1) + "\n")
+        told = [_cell(row.get(p)) for p in ("quick", "strong")]
+        print(
+            f"{name:32s} {row['truth']:.3f}  quick {told[0]}  strong {told[1]}  certificate {row['certificate']}",
+            flush=True,
+        )
+    for preset in ("quick", "strong"):
+        rows = {n: r[preset] for n, r in table.items() if preset in r and "refused" not in r[preset]}
+        missed = [n for n, r in rows.items() if not r["found"]]
+        print(f"{preset}: {len(rows) - len(missed)} of {len(rows)} found; missed: {', '.join(missed) or 'none'}")
+
+
+def _cell(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "-"
+    if "refused" in found:
+        return "refused"
+    mark = "" if found["found"] else " MISSED"
+    return f"{found['value']:.3f}{mark} ({found['by']}, {found['seconds']} s)"
+
+
+if __name__ == "__main__":
+    main()
