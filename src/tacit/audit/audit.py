@@ -140,7 +140,7 @@ def audit(
     headline = "balanced_accuracy"
     outcomes = [strict.fight(c, headline) for c in strict.contests(Za_fresh, part_a, Zt_fresh, part_t, "sensitive")]
     within = {o.contest.attribute: subgroups(o, part_t, groups, strict.level) for o in outcomes}
-    exposed = {o.contest.attribute: exposure(o, strict.level, within[o.contest.attribute]) for o in outcomes}
+    exposed = {o.contest.attribute: exposure(o, strict.level, within[o.contest.attribute], strict) for o in outcomes}
     leakage = {
         o.contest.attribute: replace(strict.result(o, headline), named=exposed[o.contest.attribute].named)
         for o in outcomes

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from scipy import stats as sps
 
-from tacit.audit.bench import Outcome
+from tacit.audit.attackers import Maker
+from tacit.audit.bench import FEW_ROWS, FOLDS, Bench, Contest, Outcome
 from tacit.audit.measures import mean_measure
 from tacit.audit.statements import Exposure
 from tacit.audit.stats import Measure, binomial_interval, effective_size
+from tacit.dataset import allot
 
 SURE = 0.9  # what "named" means: the answer is right at least this often, all classes being equally common
 # Error of each of the two ends that decide about a threshold: together they are as strict as an exact lower end of 80 %
 # (16 of 16 right will do). More would hide a leak of 1 %; what is named is counted afresh on test rows anyway.
 DOUBT = 0.25
 ALIKE = 4.0  # classes are about equally common up to this factor
+NAMING = ("trees", "forest")  # the attackers that find rare combinations best
 Validation = tuple[np.ndarray, np.ndarray]  # an attacker's probabilities on rows it did not learn from, and the truth
 
 
-def exposure(outcome: Outcome, level: float, groups: Mapping[str, Measure] | None = None) -> Exposure:
+def exposure(
+    outcome: Outcome, level: float, groups: Mapping[str, Measure] | None = None, bench: Bench | None = None
+) -> Exposure:
     """The share of people an attacker names with 90 % confidence, with its interval.
 
     Confidence is the posterior when all classes are equally common, so that nobody is "named" by the frequency of
@@ -34,6 +40,7 @@ def exposure(outcome: Outcome, level: float, groups: Mapping[str, Measure] | Non
     outcome : of `Bench.fight`
     level : confidence of the intervals
     groups : accuracy within subgroups, of which the most exposed is kept
+    bench : the attackers; with it, the one that suits naming best is also asked where it is not the headline's
 
     Examples
     --------
@@ -47,7 +54,7 @@ def exposure(outcome: Outcome, level: float, groups: Mapping[str, Measure] | Non
     True
     """
     c, prior = outcome.contest, outcome.prior
-    told = validations(outcome)
+    told = validations(outcome, bench)
     best, attacker, limits = 0.0, outcome.chosen, np.full(c.n_classes, np.inf)
     for name, (p, truth) in told.items():
         share, found = _limits(*_scores(p, prior), truth, c.n_classes)
@@ -68,17 +75,50 @@ def exposure(outcome: Outcome, level: float, groups: Mapping[str, Measure] | Non
     return Exposure(named, precision, attacker, group, within)
 
 
-def exposed(p: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> float:
-    """The share of validation rows that an attacker names, classes weighing alike."""
-    return _limits(*_scores(p, prior), truth, len(prior))[0]
+def validations(outcome: Outcome, bench: Bench | None = None) -> dict[str, Validation]:
+    """Attackers' probabilities on validation rows: the chosen one's, and those of the one that names best."""
+    if outcome.validation is None:
+        return {}
+    told = {outcome.chosen: outcome.validation}
+    name = None if bench is None else naming(bench.makers)
+    if bench is not None and name is not None and name in outcome.probabilities and name not in told:
+        told[name] = held_out(bench.makers[name], outcome.contest, bench.seed, bench.most_rows)
+    return told
 
 
-def validations(outcome: Outcome) -> dict[str, Validation]:
-    """Every attacker's probabilities on validation rows, or the chosen one's where the outcome keeps no others."""
-    kept: Mapping[str, Validation] | None = getattr(outcome, "validations", None)
-    if kept:
-        return dict(kept)
-    return {} if outcome.validation is None else {outcome.chosen: outcome.validation}
+def naming(names: Collection[str]) -> str | None:
+    """Which of these attackers names best."""
+    return next((n for n in NAMING if n in names), None)
+
+
+def held_out(make: Maker, c: Contest, seed: int, maximum_rows: int, quarters: int | None = None) -> Validation:
+    """One attacker's probabilities on quarters of the attackers' part that it did not learn from.
+
+    None takes as many quarters as the bench: all where rows are few, else one.
+    """
+    rows = np.arange(len(c.ya))
+    if len(rows) > maximum_rows:
+        rows = np.random.default_rng(seed).permutation(len(rows))[:maximum_rows]
+    X, y, units = c.Xa[rows], c.ya[rows], None if c.ua is None else c.ua[rows]
+    fold = allot(y, np.ones(FOLDS), seed, units)
+    turns = quarters or (FOLDS if len(y) <= FEW_ROWS else 1)
+    p = np.zeros((len(y), c.n_classes))
+    for turn in range(turns):
+        p[fold == turn] = learned(make, X[fold != turn], y[fold != turn], X[fold == turn], c.n_classes, seed)
+    return p[fold < turns], y[fold < turns]
+
+
+def learned(make: Maker, X: np.ndarray, y: np.ndarray, rows: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
+    """Probabilities of all classes for `rows`, by an attacker that learned from X and y."""
+    classes = np.unique(y)
+    p = np.zeros((len(rows), n_classes))
+    if len(classes) == 1:
+        p[:, classes] = 1.0
+        return p
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of attackers that stop early
+        p[:, classes] = make(X.shape, len(classes), seed).fit(X, np.searchsorted(classes, y)).predict_proba(rows)
+    return p
 
 
 def most_exposed(groups: Mapping[str, Measure]) -> tuple[str | None, Measure | None]:

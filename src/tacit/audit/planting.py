@@ -76,22 +76,22 @@ def plant_rare(ground: Ground, size: float, rng: np.random.Generator) -> Planted
 
     `size` is the share of such people; where values repeat, the nearest that whole combinations give.
     """
-    columns = rng.permutation(ground.varied)[:2]
-    ranks = np.column_stack([_middle_ranks(ground.X[:, j]) for j in columns])
-    best, inside = 0.0, np.zeros(len(ranks), dtype=bool)
-    for anchor in rng.integers(len(ranks), size=TRIES):
+    n = len(ground.X)
+    best, inside = 0.0, np.zeros(n, dtype=bool)
+    for _ in range(TRIES):
+        columns, anchor = rng.permutation(ground.varied)[:2], rng.integers(n)
+        ranks = np.column_stack([_middle_ranks(ground.X[:, j]) for j in columns])
         distance = np.abs(ranks - ranks[anchor]).max(1)
-        reach = np.partition(distance, min(len(distance) - 1, int(size * len(distance))))[int(size * len(distance))]
+        reach = np.partition(distance, int(size * n))[int(size * n)]
         for region in (distance <= reach, distance < reach):
-            share = float(region.mean())
-            if abs(share - size) < abs(best - size):
-                best, inside = share, region
+            if abs(region.mean() - size) < abs(best - size):
+                best, inside = float(region.mean()), region
         if abs(best - size) < 0.1 * size:
             break
     able = np.flatnonzero(ground.prior > 1.5 * best)
     named = int(rng.choice(able)) if len(able) else int(ground.prior.argmax())
     rest = np.maximum(ground.prior - best * (np.arange(len(ground.prior)) == named), 0.0)
-    labels = np.where(inside, named, _draw(rest, rng.random(len(ranks))))
+    labels = np.where(inside, named, _draw(rest, rng.random(n)))
     return Planted(labels, best, float(ground.prior.max()) / 2)
 
 

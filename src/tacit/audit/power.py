@@ -8,7 +8,6 @@ anything?", and on top of a large leak a small one is neither seen nor needed.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,25 +16,23 @@ from scipy import stats as sps
 
 from tacit.audit.attackers import Counting, Maker
 from tacit.audit.bench import FEW_ROWS, FOLDS, Bench, Contest, Outcome, class_shares
-from tacit.audit.exposure import exposed, exposure, minimum_named
+from tacit.audit.exposure import exposure, held_out, learned, minimum_named, naming
 from tacit.audit.planting import KINDS, Ground, Planted, plant, plant_rare
 from tacit.audit.statements import RARE, Power
 from tacit.audit.stats import balanced_accuracy
-from tacit.dataset import allot
 
 WANTED = 0.9  # of the plantings at the stated size are found
-PROBED = 0.6  # the next planting has a size that is found about so often: there it tells most
 PLANTINGS = {"quick": 3, "strong": 12}
-MAXIMUM_NUMBERS = 1_500_000  # rows x columns that a reader learns from: fewer rows find less, so the statement holds
-MAXIMUM_TEST = 15_000
-MANY_CLASSES = 4  # above which a reader takes long: one quarter of the rows then judges, which finds less
+MAXIMUM_NUMBERS = 2_000_000  # rows x columns of a part: fewer rows find less, so the statement holds
+MAXIMUM_ROWS = 15_000
+MINIMUM_ROWS = 300
+MANY_CLASSES = 4  # above which a reader takes long
 # the attackers that suit a kind best, and are cheap: whoever has more attackers finds at least as much, but for the
 # choice among them, which is counted (`_choice`)
 SUITED = {
     "one column": ("trees", "forest", "logistic"),
     "a pair": ("trees", "forest", "mlp", "neighbours", "rbf"),
     "a smooth direction": ("logistic", "mlp", "rbf"),
-    RARE: ("trees", "forest", "neighbours"),
 }
 
 
@@ -46,7 +43,12 @@ def measure_power(
     if wanted is False or bench.interrupted:
         return {}
     plantings = PLANTINGS["strong" if wanted or preset == "strong" else "quick"]
-    told = {c.attribute: power(bench, c, plantings) for c in contests}
+    told = {}
+    try:
+        for c in contests:
+            told[c.attribute] = power(bench, c, plantings)
+    except KeyboardInterrupt:
+        bench.interrupted = True  # the attackers have finished: their figures are kept
     return {attribute: found for attribute, found in told.items() if found is not None}
 
 
@@ -59,7 +61,7 @@ def power(bench: Bench, contest: Contest, plantings: int) -> Power | None:
     ----------
     bench : the attackers that ran
     contest : the release and the attribute whose class shares the planted labels keep
-    plantings : leaks planted of each kind
+    plantings : leaks planted of each kind (and one more of a rare group, of which a planting tells least)
 
     Examples
     --------
@@ -74,30 +76,37 @@ def power(bench: Bench, contest: Contest, plantings: int) -> Power | None:
     if not bench.makers and not contest.finite:
         return None  # only attackers that need a record's shape: these are too slow to run again and again
     rng = np.random.default_rng(bench.seed)
-    small = _fewer_rows(contest, min(bench.most_rows, MAXIMUM_NUMBERS // contest.Xa.shape[1]), rng)
-    ground = _ground(small)
+    small = _fewer_rows(contest, bench.most_rows, rng)
+    ground = planting_ground(small)
     found: dict[str, float | None] = {}
     largest: dict[str, float] = {}
     readers: dict[str, str] = {}
     for kind in (*KINDS, RARE):
-        if kind == RARE and ground.units is not None:
-            continue  # a unit's one label says nothing for sure about each of its records
+        reader = _naming(bench, small) if kind == RARE else _reader(bench, small, kind)
+        if reader is None or (kind == "a pair" and len(ground.varied) < 2):
+            continue
         bench.tell(f"{contest.attribute}: would a leak in {kind} be found?")
-        readers[kind], make = _reader(bench, small, kind)
+        readers[kind], make = reader
         given = _Given(make, small, ground, bench.level, bench.seed, len(bench.makers) + contest.finite)
-        size, largest[kind] = _smallest(_Rare(given) if kind == RARE else _Sized(given, kind), plantings, rng)
+        trial, tries = (_Rare(given), plantings + 1) if kind == RARE else (_Sized(given, kind), plantings)
+        size, largest[kind] = _smallest(trial, tries, rng)
         found[kind] = size if size is None or kind == RARE else size + 1 / contest.n_classes
         largest[kind] += 0 if kind == RARE else 1 / contest.n_classes
     return Power(found, largest, readers, 1 / contest.n_classes, plantings, (len(small.ya), len(small.yt)))
 
 
 def _fewer_rows(c: Contest, most: int, rng: np.random.Generator) -> Contest:
-    a, t = (np.sort(rng.permutation(n)[:limit]) for n, limit in ((len(c.ya), most), (len(c.yt), MAXIMUM_TEST)))
+    """What can be read in seconds."""
+    affordable = max(MINIMUM_ROWS, MAXIMUM_NUMBERS // c.Xa.shape[1])
+    a, t = (
+        np.sort(rng.permutation(n)[: min(affordable, limit)])
+        for n, limit in ((len(c.ya), most), (len(c.yt), MAXIMUM_ROWS))
+    )
     ua, ut = (None if u is None else u[k] for u, k in ((c.ua, a), (c.ut, t)))
     return replace(c, Xa=c.Xa[a], ya=c.ya[a], ua=ua, Xt=c.Xt[t], yt=c.yt[t], ut=ut, rows=c.rows[t])
 
 
-def _ground(c: Contest) -> Ground:
+def planting_ground(c: Contest) -> Ground:
     """Both parts in one table; units where every unit has one label, for then a planted label is a unit's too."""
     units = None
     if c.ua is not None and c.ut is not None:
@@ -118,6 +127,15 @@ def _reader(bench: Bench, c: Contest, kind: str) -> tuple[str, Maker]:
     return name, bench.makers[name]
 
 
+def _naming(bench: Bench, c: Contest) -> tuple[str, Maker] | None:
+    """The attacker that `exposure` always asks, or the only one; None where the choice is open.
+
+    None too where records have units: what names a unit for sure is not a matter of each of its records.
+    """
+    name = naming(bench.makers) or (next(iter(bench.makers)) if len(bench.makers) == 1 else None)
+    return None if name is None or c.ua is not None else (name, bench.makers[name])
+
+
 @dataclass(frozen=True)
 class _Given:
     """The reader, what it reads, and how many attackers it has to win against."""
@@ -130,20 +148,20 @@ class _Given:
     n_attackers: int
 
     @property
-    def judges(self) -> int:
-        """How many quarters of the rows say which attacker is chosen: as in `Bench.fight`, or fewer."""
-        every = len(self.contest.ya) <= FEW_ROWS and self.n_attackers > 1
-        return FOLDS if every and self.contest.n_classes <= MANY_CLASSES else 1
+    def quarters(self) -> int:
+        """How many quarters of the rows judge an attacker: as in `Bench.fight`, or fewer where a reader takes long."""
+        few = len(self.contest.ya) <= FEW_ROWS and self.n_attackers > 1
+        return FOLDS if few and self.contest.n_classes <= MANY_CLASSES else 1
 
-    def learn(self, X: np.ndarray, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The reader's probabilities for `rows`."""
-        classes = np.unique(y)
-        p = np.zeros((len(rows), self.contest.n_classes))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = self.make(X.shape, len(classes), self.seed).fit(X, np.searchsorted(classes, y))
-            p[:, classes] = model.predict_proba(rows)
-        return p
+    @property
+    def judges(self) -> float:
+        """How many rows that is."""
+        return len(self.contest.ya) * self.quarters / FOLDS
+
+    def learn(self, labels: np.ndarray) -> np.ndarray:
+        """The reader's probabilities on test rows, when the other rows have these labels."""
+        c = self.contest
+        return learned(self.make, c.Xa, labels, c.Xt, c.n_classes, self.seed)
 
 
 class _Sized:
@@ -153,6 +171,9 @@ class _Sized:
     be learned from the rows, x0, and all of a large one. Every planting has its own x0.
     """
 
+    spreads = np.array([0.1, 0.2, 0.35, 0.6])  # of the logarithm of the threshold, from planting to planting
+    probed = 0.6  # the next planting has a size that is found about so often: there it tells most
+
     def __init__(self, given: _Given, kind: str) -> None:
         self.given, self.kind = given, kind
         c = given.contest
@@ -160,7 +181,7 @@ class _Sized:
         nothing = balanced_accuracy(c.yt, blind, c.n_classes, c.ut, given.level)
         half = nothing.value - nothing.low  # an attacker must be so far above guessing to be believed
         self.noise = half / sps.norm.ppf((1 + given.level) / 2)
-        judge_noise = self.noise * np.sqrt(len(c.yt) / (len(c.ya) * given.judges / FOLDS))
+        judge_noise = self.noise * np.sqrt(len(c.yt) / given.judges)
         # that a leak is found, by what the reader gets of it: it must be chosen, and lie clear of guessing
         self.gots = np.linspace(0, 4 * half + 4 * judge_noise, 200)
         self.chances = sps.norm.cdf((self.gots - half) / self.noise) * _choice(
@@ -173,7 +194,7 @@ class _Sized:
         planted = plant(self.kind, self.given.ground, size, rng)
         c = self.given.contest
         ya, yt = planted.labels[: len(c.ya)], planted.labels[len(c.ya) :]
-        answer = (self.given.learn(c.Xa, ya, c.Xt) / class_shares(ya, c.n_classes)).argmax(1)
+        answer = (self.given.learn(ya) / class_shares(ya, c.n_classes)).argmax(1)
         got = balanced_accuracy(yt, answer, c.n_classes)
         return planted, got.value - got.guessing
 
@@ -190,11 +211,17 @@ class _Sized:
 
 
 class _Rare:
-    """A rare group, measured by the share of people named: found above a share, missed below."""
+    """A rare group, measured by the share of people named: found above a share, missed below.
+
+    A planting tells no more than that, and which columns mark the group matters much: so the belief starts wide.
+    """
+
+    spreads = np.array([0.35, 0.6, 1.0])
+    probed = 0.8
 
     def __init__(self, given: _Given) -> None:
         self.given = given
-        self.first = 3 * minimum_named() / (len(given.contest.ya) * given.judges / FOLDS)
+        self.first = 3 * minimum_named() / given.judges
         self.most = float(given.ground.prior.max()) / 2
 
     def run(self, size: float, rng: np.random.Generator) -> tuple[Planted, float]:
@@ -202,15 +229,9 @@ class _Rare:
         planted = plant_rare(self.given.ground, size, rng)
         c = self.given.contest
         ya, yt = planted.labels[: len(c.ya)], planted.labels[len(c.ya) :]
-        fold = allot(ya, np.ones(FOLDS), self.given.seed, c.ua)
-        held = fold < self.given.judges
-        p = np.zeros((len(ya), c.n_classes))
-        for turn in range(self.given.judges):
-            p[fold == turn] = self.given.learn(c.Xa[fold != turn], ya[fold != turn], c.Xa[fold == turn])
-        if not exposed(p[held], ya[held], class_shares(ya, c.n_classes)):
-            return planted, 0.0  # nobody is named on validation rows: then nobody will be on test rows
-        answers = {"reader": self.given.learn(c.Xa, ya, c.Xt)}
-        outcome = Outcome(replace(c, ya=ya, yt=yt), "reader", answers, (p[held], ya[held]))
+        planted_contest = replace(c, ya=ya, yt=yt)
+        validation = held_out(self.given.make, planted_contest, self.given.seed, len(ya), self.given.quarters)
+        outcome = Outcome(planted_contest, "reader", {"reader": self.given.learn(ya)}, validation)
         return planted, float(exposure(outcome, self.given.level).named.low > 0)
 
     def likelihood(self, size: float, got: float, threshold: np.ndarray) -> np.ndarray:
@@ -222,7 +243,6 @@ class _Rare:
 
 
 NODES = sps.norm.ppf((np.arange(15) + 0.5) / 15)
-SPREADS = np.array([0.1, 0.2, 0.35, 0.6])  # of the logarithm of the threshold, from planting to planting
 
 
 def _smallest(trial: _Sized | _Rare, plantings: int, rng: np.random.Generator) -> tuple[float | None, float]:
@@ -232,8 +252,8 @@ def _smallest(trial: _Sized | _Rare, plantings: int, rng: np.random.Generator) -
     """
     low, high = trial.first / 30, max(trial.most, trial.first) * 4
     means = np.linspace(np.log(low), np.log(high), 60)
-    threshold = np.exp(means[:, None, None] + SPREADS[:, None] * NODES)
-    belief = np.full((len(means), len(SPREADS)), 1 / len(means) / len(SPREADS))
+    threshold = np.exp(means[:, None, None] + trial.spreads[:, None] * NODES)
+    belief = np.full(threshold.shape[:2], 1 / threshold[:, :, 0].size)
     sizes = np.geomspace(low, max(trial.most, 2 * low), 60)
     limits: list[float] = []
 
@@ -249,7 +269,7 @@ def _smallest(trial: _Sized | _Rare, plantings: int, rng: np.random.Generator) -
         if planted.size > 0:
             belief = belief * trial.likelihood(planted.size, got, threshold).mean(2)
             belief = belief / belief.sum()
-        size = smallest(PROBED) or trial.most
+        size = smallest(trial.probed) or trial.most
     found, largest = smallest(WANTED), float(np.median(limits))
     return (found if found is not None and found <= largest else None), largest
 

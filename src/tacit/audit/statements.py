@@ -67,22 +67,19 @@ class Power:
     @property
     def sentence(self) -> str:
         """What would have been found, and as plainly what would have been missed."""
-        sizes = [f"{_point(x)} in {kind}" for kind, x in self.found.items() if x is not None and kind != RARE]
-        missed = [
-            f"{kind} (up to {_point(self.largest[kind])})"
-            for kind, x in self.found.items()
-            if x is None and kind != RARE
-        ]
-        text = ""
-        if sizes:
-            text = f"would have found a leak of at least {', '.join(sizes)}"
+        sized = {kind: x for kind, x in self.found.items() if kind != RARE}
+        seen = [f"{_point(x)} in {kind}" for kind, x in sized.items() if x is not None]
+        missed = [f"{kind} (up to {_point(self.largest[kind])})" for kind, x in sized.items() if x is None]
         rare = self.found.get(RARE)
+        text = f"would have found a leak of at least {', '.join(seen)}" if seen else ""
         if rare is not None:
-            text += f"{'; ' if text else 'would have found '}of a rare group {_percent(rare)} % named"
+            text += f"{', and ' if seen else 'would have found '}{RARE} if {_percent(rare)} % of people are named"
         elif RARE in self.found:
-            missed.append(f"{RARE} (up to {_percent(self.largest[RARE])} % named)")
+            missed.append(f"{RARE} (up to {_percent(self.largest[RARE])} % of people named)")
         if missed:
             text += f"{'; they ' if text else ''}would have missed any leak in {', '.join(missed)}"
+        if seen or rare is not None:
+            text += "; anything smaller they may have missed"
         return f"These attackers, with these rows, {text} (guessing {_point(self.guessing)})"
 
 
