@@ -15,8 +15,10 @@ from tacit.audit import attacks
 from tacit.audit.attackers import resolve
 from tacit.audit.bench import Bench
 from tacit.audit.certification import Certified, Terms, certify_release
+from tacit.audit.exposure import exposure
 from tacit.audit.floor import NO_FLOOR, measure_floor
 from tacit.audit.forgotten_units import forgotten_units
+from tacit.audit.power import measure_power
 from tacit.audit.released import (
     can_tell,
     check_pair,
@@ -62,6 +64,7 @@ def audit(
     max_unit_size: int | None = None,
     floor: bool = True,
     limit: bool | None = None,
+    power: bool | None = None,
     name: str | None = None,
     seed: int = 0,
     tell: Callable[[str], None] | None = None,
@@ -97,6 +100,8 @@ def audit(
     max_unit_size : how many records a unit can have at most, known beforehand: a certificate per record needs it
     floor : also show what the predicted label alone keeps and gives away
     limit : estimate the best any release could do (None: where that takes seconds)
+    power : plant leaks in this release to say how large one must be to be found (None: few plantings, more in the
+        "strong" preset; True: more; False: none)
     tell : called with a line of text whenever an attacker starts, to show progress. An interrupt (Ctrl-C)
         keeps the attackers that have finished, and the report says so
 
@@ -147,7 +152,13 @@ def audit(
     utility = bench.run(Za_fresh, part_a, Zt_fresh, part_t, "y", "accuracy")
     headline = "balanced_accuracy"
     outcomes = [strict.fight(c, headline) for c in strict.contests(Za_fresh, part_a, Zt_fresh, part_t, "sensitive")]
-    leakage = {o.contest.attribute: strict.result(o, headline) for o in outcomes}
+    within = {o.contest.attribute: subgroups(o, part_t, groups, strict.level) for o in outcomes}
+    exposed = {o.contest.attribute: exposure(o, strict.level, within[o.contest.attribute], strict) for o in outcomes}
+    leakage = {
+        o.contest.attribute: replace(strict.result(o, headline), named=exposed[o.contest.attribute].named)
+        for o in outcomes
+    }
+    powers = measure_power(strict, [o.contest for o in outcomes], power, preset)
     parts = attacks.Parts(Za_fresh, part_a, Zt_fresh, part_t)
     others = [
         attacks.transfer(strict, parts) if release is not None else None,
@@ -224,7 +235,9 @@ def audit(
         label_only=ground.leakage,
         label_only_utility=ground.utility,
         limit=ground.limit,
-        groups={o.contest.attribute: subgroups(o, part_t, groups, strict.level) for o in outcomes},
+        groups=within,
+        exposure=exposed,
+        power=powers,
         resemblance=alike,
         attacks=tuple(a for a in others if a is not None),
         fresh=fresh,

@@ -21,6 +21,7 @@ from tacit.audit.certificate import Certificate, LocalPrivacyCertificate
 from tacit.audit.gaussian import GaussianCertificate
 from tacit.audit.measures import advantage
 from tacit.audit.resemblance import Resemblance
+from tacit.audit.statements import Exposure, Power
 from tacit.audit.stats import Measure
 from tacit.errors import ContradictionError, InputError, RequirementNotMet
 
@@ -48,6 +49,7 @@ class Result:
     more: Mapping[str, Measure] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()  # rows: the truth; columns: the attacker's answer
+    named: Measure | None = None  # share of people named with 90 % confidence, by whichever attacker names most
 
     @property
     def measure(self) -> Measure:
@@ -96,6 +98,8 @@ class Report:
     label_only, label_only_utility : leakage and utility of releasing nothing but the predicted targets (the floor)
     limit : by secret, an estimate of the best accuracy any release could have at each leakage
     groups : by secret, the chosen attacker's balanced accuracy within subgroups, most exposed first
+    exposure : by sensitive attribute, who is named with 90 % confidence, and the most exposed group
+    power : by sensitive attribute, the smallest planted leaks that these attackers would have found in these rows
     resemblance : reconstruction of the raw records, similarity, warped distance, where they apply
     attacks : other kinds of attack, each with what its attacker knows
     fresh : whether the figures are for rows the filter never saw
@@ -117,6 +121,8 @@ class Report:
     limit: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
     resemblance: Resemblance = field(default_factory=Resemblance)
+    exposure: Mapping[str, Exposure] = field(default_factory=dict)
+    power: Mapping[str, Power] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, result in self.leakage.items():

@@ -15,6 +15,7 @@ def markdown_report(report: Report) -> str:
         lines.append(f"- **{report.sentence(name)}**")
         if beaten := report.beaten_by_label(name):
             lines.append(f"- {name}: dominated; {beaten}")
+        lines += [f"- {name}: {told[name].sentence}" for told in (report.exposure, report.power) if name in told]
     lines += [
         "",
         f"| role | attribute | measure | value | {level} interval | guessing | by |",

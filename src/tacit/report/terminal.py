@@ -34,11 +34,10 @@ def rich_report(report: Report) -> Any:
         lines.append(f"[{colour}]{escape(report.sentence(name))}[/{colour}]")
         if beaten := report.beaten_by_label(name):
             lines.append(f"[red]{escape(name)}: dominated; {escape(beaten)}[/red]")
-        for group, m in list(report.groups.get(name, {}).items())[:1]:
-            if m.low > report.leakage[name].high:
-                lines.append(
-                    f"{escape(name)}: most exposed where {escape(group)}: {_p(m.value)} ({_p(m.low)}–{_p(m.high)})"
-                )
+        if name in report.exposure:
+            lines.append(escape(f"{name}: {report.exposure[name].sentence}"))
+        if name in report.power:
+            lines.append(f"[cyan]{escape(f'{name}: {report.power[name].sentence}')}[/cyan]")
     lines += [escape(worst_case(name, c, report.level)) for name, c in report.certificate.items() if c is not None]
     lines += [
         f"[dim]{escape(attack.kind)}: the attacker knows {escape(attack.knows)}[/dim]" for attack in report.attacks

@@ -1,0 +1,229 @@
+"""Rare but certain: the share of people whose class an attacker can name, which a mean over everybody hides."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping
+
+import numpy as np
+from scipy import stats as sps
+
+from tacit.audit.attackers import Maker
+from tacit.audit.bench import FEW_ROWS, FOLDS, Bench, Contest, Outcome
+from tacit.audit.measures import mean_measure
+from tacit.audit.statements import Exposure
+from tacit.audit.stats import Measure, binomial_interval, effective_size
+from tacit.dataset import allot
+
+SURE = 0.9  # what "named" means: the answer is right at least this often, all classes being equally common
+# Error of each of the two ends that decide about a threshold: together they are as strict as an exact lower end of 80 %
+# (16 of 16 right will do). More would hide a leak of 1 %; what is named is counted afresh on test rows anyway.
+DOUBT = 0.25
+ALIKE = 4.0  # classes are about equally common up to this factor
+NAMING = ("trees", "forest")  # the attackers that find rare combinations best
+Validation = tuple[np.ndarray, np.ndarray]  # an attacker's probabilities on rows it did not learn from, and the truth
+
+
+def exposure(
+    outcome: Outcome, level: float, groups: Mapping[str, Measure] | None = None, bench: Bench | None = None
+) -> Exposure:
+    """The share of people an attacker names with 90 % confidence, with its interval.
+
+    Confidence is the posterior when all classes are equally common, so that nobody is "named" by the frequency of
+    a class. What an attacker calls 90 % is not believed: on validation rows of the attackers' own part the score is
+    found from which answers are right at least 90 % of the time (the lower end of it, classes weighing alike), and the
+    test people above that score are counted where the answer is right. Where no score qualifies nobody is named, and
+    the upper end of that 0 is the share that could have hidden among so few validation rows.
+
+    Parameters
+    ----------
+    outcome : of `Bench.fight`
+    level : confidence of the intervals
+    groups : accuracy within subgroups, of which the most exposed is kept
+    bench : the attackers; with it, the one that suits naming best is also asked where it is not the headline's
+
+    Examples
+    --------
+    >>> import tacit
+    >>> from tacit.audit.attackers import resolve
+    >>> from tacit.audit.bench import Bench
+    >>> _, attack, test = tacit.load_dataset("quadrants", n=2000).split()
+    >>> bench = Bench(resolve("trees"), 0.95, seed=0)
+    >>> contest = next(bench.contests(attack.X, attack, test.X, test, "sensitive"))
+    >>> exposure(bench.fight(contest, "balanced_accuracy"), 0.95).named.value > 0.5
+    True
+    """
+    c, prior = outcome.contest, outcome.prior
+    told = validations(outcome, bench)
+    best, attacker, limits = 0.0, outcome.chosen, np.full(c.n_classes, np.inf)
+    for name, (p, truth) in told.items():
+        share, found = _limits(*_scores(p, prior), truth, c.n_classes)
+        if share > best:
+            best, attacker, limits = share, name, found
+    group, within = most_exposed(groups or {})
+    if not best:
+        rows = max((len(truth) for _, truth in told.values()), default=0)
+        units = len(c.ya) if c.ua is None else len(np.unique(c.ua))
+        high = _could_hide(rows * units / len(c.ya), level)
+        empty = mean_measure(np.zeros(len(c.yt)), 0.0, c.ut, level, most=len(c.yt))
+        return Exposure(Measure(0.0, 0.0, max(high, empty.high), 0.0), None, attacker, group, within)
+    answer, score = _scores(outcome.probabilities[attacker], prior)
+    sure = score >= limits[answer]
+    right = answer == c.yt
+    named = mean_measure((sure & right).astype(float), 0.0, c.ut, level, most=len(c.yt))
+    precision = _precision(right, sure, c.yt, c.ut, c.n_classes, level)
+    return Exposure(named, precision, attacker, group, within)
+
+
+def validations(outcome: Outcome, bench: Bench | None = None) -> dict[str, Validation]:
+    """Attackers' probabilities on validation rows: the chosen one's, and those of the one that names best."""
+    if outcome.validation is None:
+        return {}
+    told = {outcome.chosen: outcome.validation}
+    name = None if bench is None else naming(bench.makers)
+    if bench is not None and name is not None and name in outcome.probabilities and name not in told:
+        told[name] = held_out(bench.makers[name], outcome.contest, bench.seed, bench.most_rows)
+    return told
+
+
+def naming(names: Collection[str]) -> str | None:
+    """Which of these attackers names best."""
+    return next((n for n in NAMING if n in names), None)
+
+
+def held_out(make: Maker, c: Contest, seed: int, maximum_rows: int, quarters: int | None = None) -> Validation:
+    """One attacker's probabilities on quarters of the attackers' part that it did not learn from.
+
+    None takes as many quarters as the bench: all where rows are few, else one.
+    """
+    rows = np.arange(len(c.ya))
+    if len(rows) > maximum_rows:
+        rows = np.random.default_rng(seed).permutation(len(rows))[:maximum_rows]
+    X, y, units = c.Xa[rows], c.ya[rows], None if c.ua is None else c.ua[rows]
+    fold = allot(y, np.ones(FOLDS), seed, units)
+    turns = quarters or (FOLDS if len(y) <= FEW_ROWS else 1)
+    p = np.zeros((len(y), c.n_classes))
+    for turn in range(turns):
+        p[fold == turn] = learned(make, X[fold != turn], y[fold != turn], X[fold == turn], c.n_classes, seed)
+    return p[fold < turns], y[fold < turns]
+
+
+def learned(make: Maker, X: np.ndarray, y: np.ndarray, rows: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
+    """Probabilities of all classes for `rows`, by an attacker that learned from X and y."""
+    classes = np.unique(y)
+    p = np.zeros((len(rows), n_classes))
+    if len(classes) == 1:
+        p[:, classes] = 1.0
+        return p
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of attackers that stop early
+        p[:, classes] = make(X.shape, len(classes), seed).fit(X, np.searchsorted(classes, y)).predict_proba(rows)
+    return p
+
+
+def most_exposed(groups: Mapping[str, Measure]) -> tuple[str | None, Measure | None]:
+    """The group that is surely furthest above guessing: by the lower end, so that a small group needs more."""
+    if not groups:
+        return None, None
+    return max(groups.items(), key=lambda item: item[1].low - item[1].guessing)
+
+
+def _scores(p: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The answer to every row and its posterior, had all classes been equally common."""
+    equal = p / prior
+    equal = equal / np.maximum(equal.sum(1, keepdims=True), 1e-300)
+    answer = equal.argmax(1)
+    return answer, np.take_along_axis(equal, answer[:, None], 1)[:, 0]
+
+
+def _limits(answer: np.ndarray, score: np.ndarray, truth: np.ndarray, n_classes: int) -> tuple[float, np.ndarray]:
+    """The share of the rows that is named (classes weighing alike), and by answered class the score it takes.
+
+    Either each answer has its own score, for a leak that names one class only would drown among over-confident answers
+    of others; or classes about equally common share one, for each of many classes has few rows. (A rare class would
+    lend its credit to a common one: its few rows weigh so much.) The one that names more is taken.
+    """
+    weight = _weights(truth, n_classes)
+    right = answer == truth
+    best = 0.0, np.full(n_classes, np.inf)
+    for family in (np.arange(n_classes), _alike(np.bincount(truth, minlength=n_classes))):
+        limits, total = np.full(n_classes, np.inf), 0.0
+        for kin in np.unique(family[answer]):
+            rows = family[answer] == kin
+            others = weight if np.count_nonzero(family == kin) > 1 else weight[family[truth] != kin]
+            share, limit = _lowest(score, right, weight, rows, float(others.max(initial=0.0)))
+            limits[family == kin], total = limit, total + share
+        best = max(best, (total, limits), key=lambda found: found[0])
+    return best
+
+
+def _alike(counts: np.ndarray) -> np.ndarray:
+    """A number for every class, equal for classes about equally common."""
+    family, first, number = np.zeros(len(counts), dtype=int), counts.max(), 0
+    for c in np.argsort(-counts):
+        if counts[c] * ALIKE < first:
+            first, number = counts[c], number + 1
+        family[c] = number
+    return family
+
+
+def _lowest(
+    score: np.ndarray, right: np.ndarray, weight: np.ndarray, rows: np.ndarray, largest: float
+) -> tuple[float, float]:
+    """The share that is named by the highest scores, and the lowest of these.
+
+    Everybody named is to be a sure case, not only their average: the scores end where a further answer is right less
+    often than SURE, which is where hits less misses, nine to one, are most. What lies above must be right at least
+    SURE of the time by the lower end, or nobody is named.
+    """
+    order = np.flatnonzero(rows)[np.argsort(-score[rows], kind="stable")]
+    w, r, ordered = weight[order], right[order].astype(float), score[order]
+    hits, hits2, misses, misses2 = (np.cumsum(x) for x in (w * r, w**2 * r, w * (1 - r), w**2 * (1 - r)))
+    last = np.append(ordered[1:] < ordered[:-1], True)[: len(order)]  # equal scores stand or fall together
+    at = np.flatnonzero(last & (hits > 0))
+    if not len(at):
+        return 0.0, np.inf
+    # ends of two weighted Poisson counts (Fay and Feuer): one more miss might come from the rarest class
+    low = sps.gamma.ppf(DOUBT, hits[at] ** 2 / hits2[at]) * hits2[at] / hits[at]
+    more, more2 = misses[at] + largest, misses2[at] + largest**2
+    high = sps.gamma.ppf(1 - DOUBT, more**2 / more2) * more2 / more if largest else np.zeros(len(at))
+    sure = at[low >= SURE * (low + high)]
+    if not len(sure):
+        return 0.0, np.inf
+    end = sure[np.argmax((1 - SURE) * hits[sure] - SURE * misses[sure])]
+    return float(hits[end]), float(ordered[end])
+
+
+def _weights(truth: np.ndarray, n_classes: int) -> np.ndarray:
+    """Of every row, so that each class present weighs the same and all add to 1."""
+    counts = np.bincount(truth, minlength=n_classes)
+    weights: np.ndarray = 1 / (counts[truth] * np.count_nonzero(counts))
+    return weights
+
+
+def _precision(
+    right: np.ndarray, sure: np.ndarray, truth: np.ndarray, units: np.ndarray | None, n_classes: int, level: float
+) -> Measure | None:
+    """How often sure answers were right, classes weighing alike."""
+    if not sure.any():
+        return None
+    w = _weights(truth, n_classes)[sure]
+    w = w / w.sum()
+    value = min(1.0, float(w @ right[sure]))
+    who = np.flatnonzero(sure) if units is None else units[sure]
+    size = min(effective_size(value, w * (right[sure] - value), who, float(1 / (w**2).sum()), level))
+    return Measure(value, *binomial_interval(value, size, level), 1 / n_classes)
+
+
+def minimum_named() -> int:
+    """How many validation rows must be named, all of them rightly, before anybody is."""
+    count = 1
+    while sps.gamma.ppf(DOUBT, count) < SURE / (1 - SURE) * sps.gamma.ppf(1 - DOUBT, 1):
+        count += 1
+    return count
+
+
+def _could_hide(rows: float, level: float) -> float:
+    """Upper end of the share that is named for sure and still too small to be noticed among so many rows."""
+    count = minimum_named()
+    return 1.0 if rows <= count else binomial_interval((count - 1) / rows, rows, level)[1]
