@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tacit.dataset import unit_columns
 from tacit.errors import DependenceWarning, InputError, InputTypeError, TacitError, TacitWarning
 from tacit.labels import MISSING, Labels, encode_labels
+from tacit.people import FURTHEST, MIN_PEOPLE, Crowd, coarse_ends
 from tacit.release.noise import Noise, new_key
 from tacit.tables import array_to_frame, fingerprints, make_encoder
 
@@ -43,6 +44,11 @@ class Problem:
     sensitive: Labels
     units: np.ndarray | None
     seed: int
+    min_people: int = MIN_PEOPLE
+
+    @property
+    def crowd(self) -> Crowd:
+        return Crowd(len(self.X), self.units, self.min_people)
 
     @property
     def n_in(self) -> int | tuple[int, ...]:
@@ -58,6 +64,9 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     knob: ClassVar[Knob]
     needs_target: ClassVar[bool] = True  # False: `fit` works without y
+    # what a bundle tells of its training people (words, ranges, edges of trees, tables) is shared by this many of them;
+    # set it on a filter or on its class before `fit` to change it
+    min_people: int = MIN_PEOPLE
     streams: ClassVar[bool] = False  # True: `_learn` reads its records batch by batch, so they may lie in a file
     encoder_: Any  # set by fit
     random_state: Any
@@ -224,13 +233,15 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.notes_: list[str] = []
         self._note_copies(checked, sensitive)
         self._note_dependence(targets, sensitive)
-        self.encoder_ = make_encoder(checked)
+        crowd = Crowd(n, unit, self.min_people)
+        self.encoder_ = make_encoder(checked, crowd)
         if not self._fitted_on_table:  # of each column or channel, for the schema of a bundle
-            by_channel = np.moveaxis(np.asarray(checked), 1, 0).reshape(np.shape(checked)[1], -1)
-            self._ranges = list(zip(by_channel.min(axis=1).tolist(), by_channel.max(axis=1).tolist(), strict=True))
+            scaling = zip(self.encoder_.mean.ravel().tolist(), self.encoder_.scale.ravel().tolist(), strict=True)
+            self._ranges = [coarse_ends(np.asarray(checked)[:, i], crowd, *pair) for i, pair in enumerate(scaling)]
         self._fingerprints = np.sort(fingerprints(checked))
         self._units = None if unit is None else np.unique(unit.astype(str))
-        return Problem(self.encoder_.transform(checked), targets, sensitive, unit, self._seed())
+        encoded = np.clip(self.encoder_.transform(checked), -FURTHEST, FURTHEST)
+        return Problem(encoded, targets, sensitive, unit, self._seed(), self.min_people)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))

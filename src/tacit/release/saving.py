@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit import __version__
 from tacit.errors import InputError
 from tacit.filters.base import Filter
+from tacit.people import round_range
 from tacit.release.bundle import write_bundle
 from tacit.release.manifest import ANALYZER
 from tacit.release.onnx import export, export_analyzer
@@ -205,25 +206,14 @@ def _input(f: Filter) -> dict[str, Any]:
     if ends is None:  # fitted across nodes, which keep their extremes: what is agreed is where the middle lies
         mean, reach = encoder.mean.ravel(), USUAL_REACH * encoder.scale.ravel()
         ends = zip((mean - reach).tolist(), (mean + reach).tolist(), strict=True)
-    return {"kind": "array", "shape": list(f._record_shape), "ranges": [coarse_range(*pair) for pair in ends]}
+    return {"kind": "array", "shape": list(f._record_shape), "ranges": [list(round_range(*pair)) for pair in ends]}
 
 
 def _column(c: Column) -> dict[str, Any]:
     if c.kind == "category":
         return {"name": c.name, "kind": c.kind, "categories": list(c.categories)}
-    return {"name": c.name, "kind": c.kind, "type": c.type, "gaps": c.has_missing, "range": coarse_range(c.low, c.high)}
-
-
-def coarse_range(low: float, high: float) -> list[float]:
-    """The range outwards to round numbers: the exact ends are two people's values.
-
-    Examples
-    --------
-    >>> coarse_range(17, 73), coarse_range(0.013, 0.25)
-    ([10.0, 80.0], [0.0, 0.3])
-    """
-    step = 10.0 ** math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-12)))
-    return [round(math.floor(low / step) * step, 12), round(math.ceil(high / step) * step, 12)]
+    ends = list(round_range(c.low, c.high))
+    return {"name": c.name, "kind": c.kind, "type": c.type, "gaps": c.has_missing, "range": ends}
 
 
 def _meaning(f: Filter, shape: list[int]) -> str:
