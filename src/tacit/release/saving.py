@@ -168,7 +168,7 @@ def _manifest(f: Filter) -> dict[str, Any]:
     return {
         "filter": type(f).__name__,
         "parameters": {k: _plain(v) for k, v in f.get_params(deep=False).items()},
-        "input": _input(f),
+        "input": describe_input(f),
         "output": {
             "shape": shape,
             "names": names,
@@ -198,7 +198,7 @@ def _manifest(f: Filter) -> dict[str, Any]:
     }
 
 
-def _input(f: Filter) -> dict[str, Any]:
+def describe_input(f: Filter) -> dict[str, Any]:
     encoder = f.encoder_
     if isinstance(encoder, TableEncoder):
         return {"kind": "table", "columns": [_column(c) for c in encoder.columns]}
