@@ -454,7 +454,7 @@ def changed(path, value):
 @pytest.mark.parametrize(
     "path, value, message",
     [
-        (["format"], 3, "format 3, this Tacit reads 1 to 2; update Tacit"),
+        (["format"], 4, "format 4, this Tacit reads 1 to 3; update Tacit"),
         (["format"], 1, "unknown field 'analyzer'"),
         (["analyzer"], {"targets": []}, "analyzer.targets"),
         (["output", "codes"], 2.5, "out of range"),
@@ -469,7 +469,10 @@ def changed(path, value):
         (["output", "shape"], [2**24, 2**24], "too large"),
         (["output", "names"], ["a", "b", "c"], "3 names for 1 numbers"),
         (["noise"], {"distribution": "none"}, "noise"),
-        (["fingerprint"], "x" * 64, "no 256-bit hash"),
+        (["fingerprint"], "x" * 64, "unknown field 'fingerprint'"),
+        (["sketch", "entries"], "no base64!", "sketch.entries is no base64"),
+        (["sketch", "looks"], [[1]], "holds more than pairs"),
+        (["min_people"], 0, "out of range"),
     ],
 )
 def test_forged_manifests_are_refused(path, value, message, small, tmp_path):

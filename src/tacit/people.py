@@ -132,12 +132,12 @@ def round_range(low: float, high: float) -> tuple[float, float]:
     return round(math.floor(low / step) * step, 12), round(math.ceil(high / step) * step, 12)
 
 
-def edges(values: np.ndarray, crowd: Crowd, most: int = 127) -> np.ndarray:
+def edges(values: np.ndarray, crowd: Crowd, maximum: int = 127) -> np.ndarray:
     """Where trees may cut a column: points of a public grid with enough people between any two of them.
 
     Points are multiples of powers of two, coarse ones first; a finer one is added where at least `min_people` people
-    (and a share of all, so that there are `most` at most) lie on either side before the next. A person who joins
-    or leaves can add or remove points beside their value alone, and only where a count stood at its limit.
+    lie on either side before the next; twice as many as often as there would be more than `maximum` points. A person
+    who joins or leaves can add or remove points beside their value alone, and only where a count stood at its limit.
 
     Examples
     --------
@@ -147,7 +147,14 @@ def edges(values: np.ndarray, crowd: Crowd, most: int = 127) -> np.ndarray:
     order = np.argsort(values, kind="stable")
     x = values[order]
     units = None if crowd.units is None else crowd.units[order]
-    need = max(crowd.enough, -(-crowd.n_people // most))
+    need = crowd.enough
+    while len(found := _points(x, units, need)) > maximum:
+        need *= 2
+    return found
+
+
+def _points(x: np.ndarray, units: np.ndarray | None, need: int) -> np.ndarray:
+    """Of sorted values, with `need` people between any two points."""
 
     def people(first: int, last: int) -> int:
         return last - first if units is None else len(np.unique(units[first:last]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,32 +110,6 @@ def make_encoder(X: Any, crowd: Crowd | None = None) -> TableEncoder | ArrayEnco
     What leaves the owner's hands is learned with a `crowd`; attackers and comparisons do without.
     """
     return TableEncoder().fit(X, crowd) if isinstance(X, pd.DataFrame) else ArrayEncoder().fit(X, crowd)
-
-
-def fingerprints(X: Any) -> np.ndarray:
-    """A 64-bit hash per record, equal for equal records, to notice rows that were seen before.
-
-    Numbers count by value, whatever their type, and whether they come in a table or an array.
-    """
-    if isinstance(X, pd.DataFrame):
-        columns = [X.iloc[:, i] for i in range(X.shape[1])]
-        X = np.column_stack([_as_plain_number(c) if _is_number(c) else _hash_text(c) for c in columns])
-    flat = np.asarray(X, dtype=np.float64).reshape(len(X), -1) + 0.0  # -0 and 0 are one number
-    flat[np.isnan(flat)] = np.nan
-    digests = b"".join(hashlib.blake2b(row, digest_size=8).digest() for row in np.ascontiguousarray(flat))
-    return np.frombuffer(digests, dtype=np.uint64).copy()
-
-
-def _as_plain_number(values: pd.Series) -> np.ndarray:
-    return values.to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def _hash_text(values: pd.Series) -> np.ndarray:
-    text = np.array(
-        [None if missing else str(v) for v, missing in zip(values, values.isna(), strict=True)], dtype=object
-    )
-    # 52 bits, which a float holds exactly
-    return (pd.util.hash_array(text, categorize=True) >> np.uint64(12)).astype(np.float64)
 
 
 def array_to_frame(X: np.ndarray, names: list[str]) -> pd.DataFrame:

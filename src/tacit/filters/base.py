@@ -20,7 +20,8 @@ from tacit.errors import DependenceWarning, InputError, InputTypeError, TacitErr
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.people import FURTHEST, MIN_PEOPLE, Crowd, coarse_ends
 from tacit.release.noise import Noise, new_key
-from tacit.tables import array_to_frame, fingerprints, make_encoder
+from tacit.release.rows import Looks, fingerprints, learn_looks
+from tacit.tables import array_to_frame, make_encoder
 
 # Above this share of the target's entropy explained, "keep the target" and "hide the secret" collide.
 NEARLY_A_FUNCTION = 0.9
@@ -115,6 +116,17 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self._key if self._noise is not None else None
 
+    @property
+    def owner_key(self) -> bytes:
+        """The owner's secret, by which a bundle of this filter knows the rows it was fitted on.
+
+        Keep it where the training table is kept: `tacit.load(path, owner_key=f.owner_key)` can tell which records
+        it was fitted on, as `seen` does; without the key nobody can.
+        """
+        check_is_fitted(self)
+        self._owner = self._owner or new_key()
+        return self._owner
+
     def redraw(self) -> Self:
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
         check_is_fitted(self)
@@ -123,9 +135,16 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return twin
 
     def seen(self, X: Any, units: Any = None) -> np.ndarray:
-        """Which of these records equal a record of the fit, or belong to one of its units."""
+        """Which of these records equal a record of the fit, or belong to one of its units.
+
+        A record whose numbers were rounded, or in which one column of many values (a time stamp, an identifier) was
+        changed, counts as equal where the rest still tells the records of the fit apart.
+        """
         check_is_fitted(self)
-        seen = _among(fingerprints(self._check_records(X, reset=False)), self._fingerprints)
+        checked = self._check_records(X, reset=False)
+        seen = _among(fingerprints(checked), self._fingerprints)
+        if self._looks is not None:
+            seen |= self._looks.seen(checked)
         if units is not None and self._units is not None:
             seen |= np.isin(np.asarray(units).astype(str), self._units)
         return seen
@@ -197,6 +216,8 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # -- noise ----------------------------------------------------------------------------------
 
+    _looks: Looks | None = None  # None: learned on other machines
+    _owner: bytes | None = None
     _learned_noise: Noise | None = None  # set by `_learn` of filters that add noise
     _key: bytes | None = None
 
@@ -238,7 +259,8 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if not self._fitted_on_table:  # of each column or channel, for the schema of a bundle
             scaling = zip(self.encoder_.mean.ravel().tolist(), self.encoder_.scale.ravel().tolist(), strict=True)
             self._ranges = [coarse_ends(np.asarray(checked)[:, i], crowd, *pair) for i, pair in enumerate(scaling)]
-        self._fingerprints = np.sort(fingerprints(checked))
+        self._fingerprints, self._looks = np.sort(fingerprints(checked)), learn_looks(checked)
+        self._owner = self._owner or new_key()
         self._units = None if unit is None else np.unique(unit.astype(str))
         encoded = np.clip(self.encoder_.transform(checked), -FURTHEST, FURTHEST)
         return Problem(encoded, targets, sensitive, unit, self._seed(), self.min_people)

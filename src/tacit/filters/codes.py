@@ -66,6 +66,7 @@ class PosteriorCode:
             self.posteriors.fit(problem.X, both, problem.units, problem.seed, problem.crowd)
         known = [m.astype(bool).sum(axis=0) for m in masses(secrets, True)]
         self.priors = [(counts / counts.sum()).clip(1e-6) for counts in known]
+        self.shown = self.posteriors.predict(problem.X)  # what the training rows are placed by, as new ones will be
         self.features = self._features(self.posteriors.out_of_fold)
         self.keep, self.hide = masses(problem.targets, False), masses(secrets, True)
         self.seed = problem.seed
@@ -91,7 +92,7 @@ class PosteriorCode:
         return g.argmax(g.op("Add", scores, g.constant("offsets", self.rule[-1:])))
 
     def training_cells(self) -> np.ndarray:
-        return _place(np.concatenate(self.posteriors.out_of_fold, axis=1), self.rule)
+        return _place(np.concatenate(self.shown, axis=1), self.rule)
 
     def out_of_fold(self) -> np.ndarray:
         """The cell of every training row, by posteriors *and* scores that were fitted without it."""

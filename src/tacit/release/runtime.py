@@ -33,7 +33,13 @@ NO_KEY = (
 )
 
 
-def load(path: str | Path, trusted_key: Any = None, *, noise_key: bytes | str | Path | None = None) -> Release:
+def load(
+    path: str | Path,
+    trusted_key: Any = None,
+    *,
+    noise_key: bytes | str | Path | None = None,
+    owner_key: bytes | str | Path | None = None,
+) -> Release:
     """Load a bundle. Its hashes, sizes, format, schema and operators are checked first.
 
     Parameters
@@ -42,6 +48,8 @@ def load(path: str | Path, trusted_key: Any = None, *, noise_key: bytes | str | 
     trusted_key : a public key (a file, or its 32 bytes); anything that this key has not signed is refused
     noise_key : the owner's secret, for releases with noise: bytes, or a file made by ``tacit release key``.
         The same key and record give the same noise. Without one a fresh key is drawn
+    owner_key : the owner's secret, ``f.owner_key`` of the filter: with it the release has ``seen``, which tells the
+        rows it was fitted on, and an audit of it on those very rows is noticed
 
     Examples
     --------
@@ -59,6 +67,10 @@ def load(path: str | Path, trusted_key: Any = None, *, noise_key: bytes | str | 
         from tacit.release.signing import require_signature
 
         require_signature(bundle, trusted_key)
+    if owner_key is not None:
+        from tacit.release.owned import OwnRelease
+
+        return OwnRelease(bundle, noise_key, owner_key=read_key(owner_key))
     return Release(bundle, noise_key)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import importlib.metadata
 import json
 import math
@@ -23,6 +23,7 @@ from tacit.people import round_range
 from tacit.release.bundle import write_bundle
 from tacit.release.manifest import ANALYZER
 from tacit.release.onnx import export, export_analyzer
+from tacit.release.rows import sketch
 from tacit.release.runtime import Release, load
 from tacit.release.weights import write_weights
 from tacit.tables import Column, TableEncoder
@@ -187,8 +188,8 @@ def _manifest(f: Filter) -> dict[str, Any]:
             "grid": noise.grid,
             "radius": float(f.radius_) if getattr(f, "certified_by", None) == "local privacy" else None,
         },
-        # one hash of all rows: it tells whether two bundles learned from the same table, and nothing of a row
-        "fingerprint": hashlib.sha256(f._fingerprints.tobytes()).hexdigest(),
+        "sketch": _sketch(f),
+        "min_people": f.min_people,
         "versions": {
             "tacit": __version__,
             "python": platform.python_version(),
@@ -196,6 +197,15 @@ def _manifest(f: Filter) -> dict[str, Any]:
         },
         "analyzer": None,
     }
+
+
+def _sketch(f: Filter) -> dict[str, Any] | None:
+    """The fit's rows under the owner's key; None where the filter knows of no row, or not under which looks."""
+    if f._looks is None or not len(f._fingerprints):
+        return None
+    prints = np.concatenate([f._fingerprints, f._looks.prints])
+    entries = base64.b64encode(sketch(prints, f._units, f.owner_key)).decode()
+    return {"looks": [list(kind) for kind in f._looks.kinds], "entries": entries}
 
 
 def describe_input(f: Filter) -> dict[str, Any]:
