@@ -73,8 +73,10 @@ def learn_looks(X: Any) -> Looks:
         return Looks((), np.empty(0, dtype=np.uint64))
     n_rows = len(np.unique(fingerprints(X)))
     rounded = _telling(_looked(table, tuple((d, ALL) for d in DIGITS)), n_rows)
-    coarsest = min((d for d, _ in rounded), default=EXACT)
-    dropped = _telling(_looked(table, tuple((coarsest, c) for c in _many_valued(table))), n_rows)
+    columns, dropped = _many_valued(table), dict[tuple[int, int], np.ndarray]()
+    for digits in (*sorted(d for d, _ in rounded), EXACT):  # the more digits are forgiven the better
+        left = [c for c in columns if c not in {column for _, column in dropped}]
+        dropped |= _telling(_looked(table, tuple((digits, c) for c in left)), n_rows)
     kept = {**rounded, **dropped}
     return Looks(tuple(kept), np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *kept.values()])))
 

@@ -161,6 +161,17 @@ class Release:
             raise InputError(str(problems[0]))
         return self._run(feeds, None, noisy=False)
 
+    def unusual(self, X: Any) -> dict[str, int]:
+        """By column, how many records have a number far outside the fit, or a word that it did not have.
+
+        They are released all the same, as far as the filter's learning reaches; whether what was certified holds for
+        them nobody knows.
+        """
+        feeds, _, problems = self._schema.check(X)
+        if problems:
+            raise InputError(str(problems[0]))
+        return self._schema.unusual(feeds)
+
     @property
     def noise(self) -> float | None:
         """Standard deviation of Gaussian noise that is added to the code; None where there is none."""
