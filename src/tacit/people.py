@@ -15,6 +15,7 @@ import numpy as np
 
 MIN_PEOPLE = 10
 FURTHEST = 64.0  # standard deviations from the middle that a record may lie in training: who lies beyond moves nothing
+OUTER = 2.5  # standard deviations from the middle: how far out a person usually lies at most
 FINEST = 24  # levels of the grid of edges: steps from 8 standard deviations down to 2**-20 of one
 SUPPORT = 4.0  # a rounded number's step, in units of what one person can move it by
 
@@ -87,14 +88,14 @@ class Crowd:
 def middle_and_scale(values: np.ndarray, crowd: Crowd) -> tuple[float, float]:
     """A mean and a scale for standardising that one person cannot move visibly.
 
-    Values are clipped to where the crowd lies, every person weighs the same, the scale is a power of two near the
-    standard deviation, and the mean a multiple of a quarter of it. Standardising needs no more; and numbers
-    on such a grid are encoded without a rounding error. `values` has a row for each of the crowd's rows.
+    Values are clipped to where the crowd lies and every person weighs the same. Both numbers are then rounded to a step
+    that is sixteen times what a person far from the middle moves them by, a quarter of the scale at most.
+    `values` has a row for each of the crowd's rows.
 
     Examples
     --------
-    >>> middle_and_scale(np.arange(100.0), Crowd(100))
-    (48.0, 32.0)
+    >>> middle_and_scale(np.arange(1000.0), Crowd(1000))
+    (496.0, 288.0)
     """
     flat = values.reshape(len(values), -1)
     low, high = crowd.ends(flat.min(axis=1), flat.max(axis=1), crowd.enough)
@@ -104,8 +105,9 @@ def middle_and_scale(values: np.ndarray, crowd: Crowd) -> tuple[float, float]:
     share = crowd.weights()
     mean = float(share @ by_row.mean(axis=1))
     spread = math.sqrt(max(float(share @ ((by_row - mean) ** 2).mean(axis=1)), 0.0))
-    scale = 2.0 ** round(math.log2(max(spread, 1e-12 * (1 + abs(mean)))))
-    return rounded(mean, scale / 4), scale
+    unit = 2.0 ** math.floor(math.log2(max(spread, 1e-12 * (1 + abs(mean)))))
+    step = unit * min(0.25, float(step_of(4 * OUTER / crowd.n_people)))
+    return rounded(mean, step), rounded(spread, step)
 
 
 def coarse_ends(values: np.ndarray, crowd: Crowd, middle: float, scale: float) -> tuple[float, float]:
