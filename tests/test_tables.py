@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.labels import MISSING, encode_labels, looks_continuous
-from tacit.tables import TableEncoder, fingerprints
+from tacit.release.rows import fingerprints
+from tacit.tables import TableEncoder
 
 TABLE = pd.DataFrame(
     {

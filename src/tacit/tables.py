@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError, InputTypeError
+from tacit.people import Crowd, coarse_ends, middle_and_scale
 
-# A category seen once is the mark of one training row: it would be readable in the fitted filter.
+# A category seen once is the mark of one training row; filters, which know whose rows they are, ask for more people.
 RARE = 2
 
 
@@ -56,7 +56,8 @@ class TableEncoder:
     """Standardises numbers and one-hot encodes categories; learned once, then fixed.
 
     Numbers that are missing take the column's mean, with an indicator column where training had
-    gaps. A category that training did not have (or had once) becomes "other".
+    gaps. A category that training did not have (or had once) becomes "other". With a `Crowd`, as filters
+    learn it, nothing is kept that fewer than its `min_people` people share.
 
     Examples
     --------
@@ -68,8 +69,8 @@ class TableEncoder:
 
     columns: tuple[Column, ...]
 
-    def fit(self, table: pd.DataFrame) -> TableEncoder:
-        self.columns = tuple(_learn(str(name), table.iloc[:, i]) for i, name in enumerate(table.columns))
+    def fit(self, table: pd.DataFrame, crowd: Crowd | None = None) -> TableEncoder:
+        self.columns = tuple(_learn(str(name), table.iloc[:, i], crowd) for i, name in enumerate(table.columns))
         return self
 
     def transform(self, table: pd.DataFrame) -> np.ndarray:
@@ -86,8 +87,13 @@ class ArrayEncoder:
     mean: np.ndarray
     scale: np.ndarray
 
-    def fit(self, X: np.ndarray) -> ArrayEncoder:
+    def fit(self, X: np.ndarray, crowd: Crowd | None = None) -> ArrayEncoder:
         # rows: one mean per column; windows (n, channels, length) and images (n, c, h, w): per channel
+        if crowd is not None:
+            found = np.array([middle_and_scale(X[:, i], crowd) for i in range(X.shape[1])])
+            shape = (1, X.shape[1], *[1] * (X.ndim - 2))
+            self.mean, self.scale = found[:, 0].reshape(shape), found[:, 1].reshape(shape)
+            return self
         axes = (0, *range(2, X.ndim))
         self.mean = X.mean(axis=axes, keepdims=True)
         scale = X.std(axis=axes, keepdims=True)
@@ -98,35 +104,12 @@ class ArrayEncoder:
         return (X - self.mean) / self.scale
 
 
-def make_encoder(X: Any) -> TableEncoder | ArrayEncoder:
-    """Learn the encoder that fits X: a checked DataFrame or a checked float array."""
-    return TableEncoder().fit(X) if isinstance(X, pd.DataFrame) else ArrayEncoder().fit(X)
+def make_encoder(X: Any, crowd: Crowd | None = None) -> TableEncoder | ArrayEncoder:
+    """Learn the encoder that fits X: a checked DataFrame or a checked float array.
 
-
-def fingerprints(X: Any) -> np.ndarray:
-    """A 64-bit hash per record, equal for equal records, to notice rows that were seen before.
-
-    Numbers count by value, whatever their type, and whether they come in a table or an array.
+    What leaves the owner's hands is learned with a `crowd`; attackers and comparisons do without.
     """
-    if isinstance(X, pd.DataFrame):
-        columns = [X.iloc[:, i] for i in range(X.shape[1])]
-        X = np.column_stack([_as_plain_number(c) if _is_number(c) else _hash_text(c) for c in columns])
-    flat = np.asarray(X, dtype=np.float64).reshape(len(X), -1) + 0.0  # -0 and 0 are one number
-    flat[np.isnan(flat)] = np.nan
-    digests = b"".join(hashlib.blake2b(row, digest_size=8).digest() for row in np.ascontiguousarray(flat))
-    return np.frombuffer(digests, dtype=np.uint64).copy()
-
-
-def _as_plain_number(values: pd.Series) -> np.ndarray:
-    return values.to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def _hash_text(values: pd.Series) -> np.ndarray:
-    text = np.array(
-        [None if missing else str(v) for v, missing in zip(values, values.isna(), strict=True)], dtype=object
-    )
-    # 52 bits, which a float holds exactly
-    return (pd.util.hash_array(text, categorize=True) >> np.uint64(12)).astype(np.float64)
+    return TableEncoder().fit(X, crowd) if isinstance(X, pd.DataFrame) else ArrayEncoder().fit(X, crowd)
 
 
 def array_to_frame(X: np.ndarray, names: list[str]) -> pd.DataFrame:
@@ -145,12 +128,19 @@ def array_to_frame(X: np.ndarray, names: list[str]) -> pd.DataFrame:
     return table
 
 
-def _learn(name: str, values: pd.Series) -> Column:
+def _learn(name: str, values: pd.Series, crowd: Crowd | None) -> Column:
     if _is_number(values):
         number = _as_number(values, name)
         present = number[~np.isnan(number)]
         if len(present) == 0:
             raise InputError(f"column {name!r} has no value in any row; drop the column")
+        if crowd is not None:
+            here = ~np.isnan(number)
+            some = crowd.take(here)
+            mean, scale = middle_and_scale(present, some)
+            low, high = coarse_ends(present, some, mean, scale)
+            gaps = crowd.count(~here) >= crowd.min_people
+            return Column(name, "number", mean, scale, low, high, gaps, _type(values))
         spread = float(present.std())
         return Column(
             name,
@@ -168,8 +158,12 @@ def _learn(name: str, values: pd.Series) -> Column:
             f"so convert it first (a date, for example, to days since some day)"
         )
     text = _as_text(values, name)
-    counts = pd.Series(text[values.notna().to_numpy()]).value_counts()
-    return Column(name, "category", categories=tuple(sorted(counts.index[counts >= RARE])))
+    words = pd.DataFrame({"word": text, "unit": np.arange(len(text))})[values.notna().to_numpy()]
+    if crowd is not None and crowd.units is not None:
+        words["unit"] = crowd.units[words["unit"]]
+    counts = words.groupby("word")["unit"].nunique()
+    common = counts.index[counts >= (RARE if crowd is None else crowd.min_people)]
+    return Column(name, "category", categories=tuple(sorted(common)))
 
 
 def _is_number(values: pd.Series) -> bool:

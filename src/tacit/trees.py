@@ -32,8 +32,48 @@ def boosted_trees(shape: tuple[int, int], n_classes: int, seed: int, rounds: int
         colsample_bytree=max(0.1, min(0.7, 60 / n_columns)),
         max_bin=127,
         random_state=seed,
-        n_jobs=int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1),
+        n_jobs=_threads(),
         deterministic=True,  # same seed, same bits
         force_col_wise=True,
         verbosity=-1,
     )
+
+
+def boosted_regressor(*, rounds: int, rate: float, leaves: int, smallest_leaf: int, seed: int, n_columns: int) -> Any:
+    """Boosted regression trees for whole numbers from 0 to 127, each tree grown on half of the rows.
+
+    LightGBM, or scikit-learn's where LightGBM is not installed (which grows every tree on all rows).
+    """
+    try:
+        from lightgbm import LGBMRegressor
+    except ImportError:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        return HistGradientBoostingRegressor(
+            max_iter=rounds,
+            learning_rate=rate,
+            max_leaf_nodes=leaves,
+            min_samples_leaf=smallest_leaf,
+            random_state=seed,
+            early_stopping=False,
+        )
+    return LGBMRegressor(
+        n_estimators=rounds,
+        learning_rate=rate,
+        num_leaves=leaves,
+        min_child_samples=smallest_leaf,
+        subsample=0.5,
+        subsample_freq=1,
+        colsample_bytree=max(0.1, min(0.5, 60 / n_columns)),
+        min_data_in_bin=1,
+        max_bin=255,
+        random_state=seed,
+        n_jobs=_threads(),
+        deterministic=True,
+        force_col_wise=True,
+        verbosity=-1,
+    )
+
+
+def _threads() -> int:
+    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)

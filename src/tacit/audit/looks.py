@@ -26,7 +26,7 @@ import pandas as pd
 
 from tacit.dataset import Dataset
 from tacit.errors import InputError
-from tacit.tables import fingerprints
+from tacit.release.rows import fingerprints
 
 SKETCH = 256  # hashes kept of a part's rows: enough to see an overlap of a few percent
 OVERLAP = 0.2  # of two sets of rows, above which a certificate on one is a look at the other

@@ -49,7 +49,9 @@ class LabelOnly(Filter):
         if self.classifier is not None and not hasattr(self.classifier, "predict_proba"):
             raise InputError(f"classifier {self.classifier!r} has no predict_proba; wrap it in CalibratedClassifierCV")
         make = boosted_trees if self.classifier is None else _Cloner(self.classifier)
-        self.posteriors_ = Posteriors(self.n_folds, make).fit(problem.X, problem.targets, problem.units, problem.seed)
+        self.posteriors_ = Posteriors(self.n_folds, make).fit(
+            problem.X, problem.targets, problem.units, problem.seed, problem.crowd
+        )
         self.classes_ = problem.targets.classes
         self._n_features_out = len(problem.targets)
 

@@ -22,7 +22,8 @@ from tacit.dataset import unit_columns
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.labels import encode_labels
-from tacit.tables import TableEncoder, fingerprints
+from tacit.release.rows import fingerprints
+from tacit.tables import TableEncoder
 
 # Singular values of the whitened cross-covariance are canonical correlations; below this they are rounding.
 UNCORRELATED = 1e-10

@@ -17,7 +17,7 @@ from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolErro
 from tacit.federated.schema import Misfit, admit, agree, agree_among, describe
 from tacit.filters.base import Filter
 from tacit.labels import encode_labels
-from tacit.tables import fingerprints
+from tacit.release.rows import fingerprints
 
 RETRIES = 2
 SCALING = "scaling/"

@@ -19,7 +19,7 @@ from tacit.games.heads import Weighted
 from tacit.games.inner import LinearCode
 from tacit.games.kiwiel import kiwiel
 from tacit.labels import MISSING, encode_labels
-from tacit.tables import fingerprints
+from tacit.release.rows import fingerprints
 
 if TYPE_CHECKING:
     from tacit.federated.personal import PersonalMinimax

@@ -1,7 +1,7 @@
 """Common columns and common scaling: what nodes tell of their tables, and what they agree on.
 
 A node tells the names and kinds of its columns, how many values each number column has, their mean and variance, its
-range rounded outwards (`coarse_range`), and the categories that at least two of its own records have. Nothing else of
+range rounded outwards (`round_range`), and the categories that at least two of its own records have. Nothing else of
 a record travels. Categories that were stated beforehand are checked at the node and not told. The agreed mean and
 variance are those of all records together, exactly; the agreed categories are the union.
 """
@@ -49,7 +49,7 @@ def describe(
             "variance": records.var(axis=axes),
         }
         return Message("description", node, facts={**facts, "shape": list(records.shape[1:])}, arrays=arrays)
-    from tacit.release.saving import coarse_range
+    from tacit.people import round_range
 
     try:
         columns = TableEncoder().fit(records).columns
@@ -70,7 +70,7 @@ def describe(
         number = pd.to_numeric(records.iloc[:, i]).to_numpy(dtype=np.float64, na_value=np.nan)
         present = number[~np.isnan(number)]
         found.append((len(present), present.mean(), present.var()))
-        range_ = coarse_range(c.low, c.high)
+        range_ = list(round_range(c.low, c.high))
         told.append({"name": c.name, "kind": c.kind, "type": c.type, "gaps": c.has_missing, "range": range_})
     count, mean, variance = np.array(found, dtype=np.float64).reshape(-1, 3).T
     arrays = {"count": count.astype(np.int64), "mean": mean.copy(), "variance": variance.copy()}

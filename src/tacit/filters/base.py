@@ -18,8 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tacit.dataset import PRODUCT, unit_columns
 from tacit.errors import DependenceWarning, InputError, InputTypeError, TacitError, TacitWarning
 from tacit.labels import MISSING, Labels, encode_labels
+from tacit.people import FURTHEST, MIN_PEOPLE, Crowd, coarse_ends
 from tacit.release.noise import Noise, new_key
-from tacit.tables import array_to_frame, fingerprints, make_encoder
+from tacit.release.rows import Looks, fingerprints, learn_looks
+from tacit.tables import array_to_frame, make_encoder
 
 # Above this share of the target's entropy explained, "keep the target" and "hide the secret" collide.
 NEARLY_A_FUNCTION = 0.9
@@ -43,6 +45,11 @@ class Problem:
     sensitive: Labels
     units: np.ndarray | None
     seed: int
+    min_people: int = MIN_PEOPLE
+
+    @property
+    def crowd(self) -> Crowd:
+        return Crowd(len(self.X), self.units, self.min_people)
 
     @property
     def n_in(self) -> int | tuple[int, ...]:
@@ -59,6 +66,9 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     knob: ClassVar[Knob]
     needs_target: ClassVar[bool] = True  # False: `fit` works without y
+    # what a bundle tells of its training people (words, ranges, edges of trees, tables) is shared by this many of them;
+    # set it on a filter or on its class before `fit` to change it
+    min_people: int = MIN_PEOPLE
     streams: ClassVar[bool] = False  # True: `_learn` reads its records batch by batch, so they may lie in a file
     encoder_: Any  # set by fit
     random_state: Any
@@ -132,6 +142,17 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self._key if self._noise is not None else None
 
+    @property
+    def owner_key(self) -> bytes:
+        """The owner's secret, by which a bundle of this filter knows the rows it was fitted on.
+
+        Keep it where the training table is kept: `tacit.load(path, owner_key=f.owner_key)` can tell which records
+        it was fitted on, as `seen` does; without the key nobody can.
+        """
+        check_is_fitted(self)
+        self._owner = self._owner or new_key()
+        return self._owner
+
     def redraw(self) -> Self:
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
         check_is_fitted(self)
@@ -140,11 +161,17 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return twin
 
     def seen(self, X: Any, units: Any = None) -> np.ndarray:
-        """Which of these records belong to a unit of the fit; where units are not known, which equal a record of it."""
+        """Which of these records belong to a unit of the fit; where units are not known, which equal a record of it.
+
+        A record whose numbers were rounded, or in which one column of many values (a time stamp, an identifier) was
+        changed, counts as equal where the rest still tells the records of the fit apart.
+        """
         check_is_fitted(self)
         if units is not None and self._units is not None:
             return np.isin(np.asarray(units).astype(str), self._units)
-        return _among(fingerprints(self._check_records(X, reset=False)), self._fingerprints)
+        checked = self._check_records(X, reset=False)
+        seen = _among(fingerprints(checked), self._fingerprints)
+        return seen if self._looks is None else seen | self._looks.seen(checked)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -219,6 +246,8 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # -- noise ----------------------------------------------------------------------------------
 
+    _looks: Looks | None = None  # None: learned on other machines
+    _owner: bytes | None = None
     _learned_noise: Noise | None = None  # set by `_learn` of filters that add noise
     _key: bytes | None = None
 
@@ -262,13 +291,16 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.notes_: list[str] = []
         self._note_copies(checked, sensitive)
         self._note_dependence(targets, sensitive)
-        self.encoder_ = make_encoder(checked)
+        crowd = Crowd(n, unit, self.min_people)
+        self.encoder_ = make_encoder(checked, crowd)
         if not self._fitted_on_table:  # of each column or channel, for the schema of a bundle
-            by_channel = np.moveaxis(np.asarray(checked), 1, 0).reshape(np.shape(checked)[1], -1)
-            self._ranges = list(zip(by_channel.min(axis=1).tolist(), by_channel.max(axis=1).tolist(), strict=True))
-        self._fingerprints = np.sort(fingerprints(checked))
+            scaling = zip(self.encoder_.mean.ravel().tolist(), self.encoder_.scale.ravel().tolist(), strict=True)
+            self._ranges = [coarse_ends(np.asarray(checked)[:, i], crowd, *pair) for i, pair in enumerate(scaling)]
+        self._fingerprints, self._looks = np.sort(fingerprints(checked)), learn_looks(checked)
+        self._owner = self._owner or new_key()
         self._units = None if unit is None else np.unique(unit.astype(str))
-        return Problem(self.encoder_.transform(checked), targets, sensitive, unit, self._seed())
+        encoded = np.clip(self.encoder_.transform(checked), -FURTHEST, FURTHEST)
+        return Problem(encoded, targets, sensitive, unit, self._seed(), self.min_people)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))

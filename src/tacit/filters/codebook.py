@@ -19,9 +19,10 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codes import NetworkCode, PosteriorCode
 from tacit.filters.posterior import Posteriors
 from tacit.labels import MISSING, Labels, joint_codes
+from tacit.people import Crowd, supported
 from tacit.tables import ArrayEncoder, TableEncoder
 
-SMALLEST_CELL = 10  # a prototype made of fewer training rows would show them
+WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's typical record
 
 
 class CodebookFilter(Filter):
@@ -246,15 +247,9 @@ class CodebookFilter(Filter):
     def _set_prototypes(self, problem: Problem, cells: np.ndarray) -> None:
         """What each cell looks like, from the training rows that fall into it."""
         if self.decode:
-            self.prototypes_ = typical_records(self.encoder_, problem.X, cells, self.n_codes_)
+            self.prototypes_ = typical_records(self.encoder_, problem.X, cells, self.n_codes_, problem.crowd)
         elif self.output == "prototype":
-            blocks = []
-            for codes, classes in zip(problem.targets.codes.T, problem.targets.classes, strict=True):
-                known = codes != MISSING
-                counts = np.zeros((self.n_codes_, len(classes)))
-                np.add.at(counts, (cells[known], codes[known]), 1)
-                prior = counts.sum(0) / counts.sum()
-                blocks.append((counts + prior) / (counts.sum(1, keepdims=True) + 1))
+            blocks = [class_shares(p, cells, self.n_codes_, problem.crowd) for p in self._code.expected()]
             self.prototypes_ = np.concatenate(blocks, axis=1)
         else:
             self.prototypes_ = np.eye(self.n_codes_)
@@ -281,12 +276,34 @@ def _with_product(labels: Labels) -> Labels:
     )
 
 
-def typical_records(encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells: np.ndarray, n_codes: int) -> Any:
-    """Each cell's typical record in the original format: means of numbers, commonest categories."""
-    means = np.tile(X.mean(axis=0), (n_codes, *[1] * (X.ndim - 1)))
+def class_shares(p: np.ndarray, cells: np.ndarray, n_codes: int, crowd: Crowd) -> np.ndarray:
+    """What each cell's rows are expected to be (cells, classes), as far as the number of people in it says.
+
+    A cell of too few people is told as the table as a whole.
+    """
+    known = p.sum(axis=1) > 0  # a row without a label counts nowhere
+    shares = np.tile(supported(p[known].mean(axis=0), crowd.n_people, 0.5), (n_codes, 1))
     for cell in range(n_codes):
-        if (inside := cells == cell).sum() >= SMALLEST_CELL:
-            means[cell] = X[inside].mean(axis=0)
+        inside = known & (cells == cell)
+        if (people := crowd.count(inside)) >= crowd.enough:
+            shares[cell] = supported(p[inside].mean(axis=0), people, 0.5)
+    total = shares.sum(axis=1, keepdims=True)  # zero where a few people spread over many classes
+    return np.where(total > 0, shares / np.maximum(total, 1e-9), 1 / shares.shape[1])
+
+
+def typical_records(
+    encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells: np.ndarray, n_codes: int, crowd: Crowd | None = None
+) -> Any:
+    """Each cell's typical record in the original format: means of numbers, commonest categories.
+
+    Means are rounded to what the number of people in the cell supports; a cell of too few has the overall mean.
+    """
+    crowd = crowd or Crowd(len(X))
+    near = np.clip(X, -WIDEST, WIDEST)
+    means = np.tile(supported(near.mean(axis=0), crowd.n_people), (n_codes, *[1] * (X.ndim - 1)))
+    for cell in range(n_codes):
+        if (people := crowd.count(inside := cells == cell)) >= crowd.enough:
+            means[cell] = supported(near[inside].mean(axis=0), people)
     if isinstance(encoder, ArrayEncoder):
         return means * encoder.scale + encoder.mean
     columns: dict[str, Any] = {}

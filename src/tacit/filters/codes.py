@@ -20,6 +20,7 @@ from tacit.games.exact import closed_code, hard_loss, label_mass, learn_linear_c
 from tacit.games.stack import can_stack, choose_device
 from tacit.labels import Labels, joint_codes
 from tacit.nets.mlp import mlp
+from tacit.people import supported
 
 VALIDATION = 0.2  # of the training rows, to choose between candidates
 MOST_ROWS = 16_000  # a linear code has few parameters: more rows than this add time, not quality
@@ -62,9 +63,10 @@ class PosteriorCode:
         if not self.fitted:
             if self.verbose:
                 print(f"posteriors of {', '.join(both.names)} on {len(problem.X):,} rows")
-            self.posteriors.fit(problem.X, both, problem.units, problem.seed)
+            self.posteriors.fit(problem.X, both, problem.units, problem.seed, problem.crowd)
         known = [m.astype(bool).sum(axis=0) for m in masses(secrets, True)]
         self.priors = [(counts / counts.sum()).clip(1e-6) for counts in known]
+        self.shown = self.posteriors.predict(problem.X)  # what the training rows are placed by, as new ones will be
         self.features = self._features(self.posteriors.out_of_fold)
         self.keep, self.hide = masses(problem.targets, False), masses(secrets, True)
         self.seed = problem.seed
@@ -73,24 +75,24 @@ class PosteriorCode:
         else:
             part = allot(joint_codes(both.codes), np.array([1 - VALIDATION, VALIDATION]), problem.seed, problem.units)
             self.start = self._choose(part)
-        self.scores = self._train([self.start], np.ones((1, len(problem.X))))[0]
+        scores = self._train([self.start], np.ones((1, len(problem.X))))[0]
+        self.rule = self._plain_rule(scores, problem.crowd.n_people)
 
     def cells(self, X: np.ndarray) -> np.ndarray:
-        return _place(self._features(self.posteriors.predict(X)), self.scores)
+        return _place(np.concatenate(self.posteriors.predict(X), axis=1), self.rule)
+
+    def expected(self) -> list[np.ndarray]:
+        """Per target, what the training rows' classes were expected to be by models that did not see them."""
+        return self.posteriors.out_of_fold[: len(self.widths)]
 
     def graph(self, g: Any, x: str) -> str:
-        n = len(self.widths)
         p = self.posteriors.graph(g, x)
-        hidden = [
-            g.op("Div", name, g.constant(f"prior{i}", [prior * len(prior)]))
-            for i, (name, prior) in enumerate(zip(p[n:], self.priors, strict=True))
-        ]
-        features = g.join(*p[:n], *hidden)
-        scores = g.op("MatMul", features, g.constant("scores", self.scores[:-1]))
-        return g.argmax(g.op("Add", scores, g.constant("offsets", self.scores[-1:])))
+        features = g.join(*p) if len(p) > 1 else p[0]
+        scores = g.op("MatMul", features, g.constant("scores", self.rule[:-1]))
+        return g.argmax(g.op("Add", scores, g.constant("offsets", self.rule[-1:])))
 
     def training_cells(self) -> np.ndarray:
-        return _place(self.features, self.scores)
+        return _place(np.concatenate(self.shown, axis=1), self.rule)
 
     def out_of_fold(self) -> np.ndarray:
         """The cell of every training row, by posteriors *and* scores that were fitted without it."""
@@ -107,6 +109,11 @@ class PosteriorCode:
         n = len(self.widths)
         hidden = (p / prior / len(prior) for p, prior in zip(posteriors[n:], self.priors, strict=True))
         return np.concatenate([*posteriors[:n], *hidden], axis=1)
+
+    def _plain_rule(self, scores: np.ndarray, n_people: int) -> np.ndarray:
+        """The scores for plain posteriors, so that no prior has to travel, rounded to what the people support."""
+        divisor = np.concatenate([np.ones(sum(self.widths)), *(prior * len(prior) for prior in self.priors), [1.0]])
+        return supported(scores / divisor[:, None], n_people)
 
     def _choose(self, part: np.ndarray) -> str:
         """Train every candidate on most rows, in one stack; the rest say which is best."""
@@ -238,6 +245,12 @@ class NetworkCode:
 
     def training_cells(self) -> np.ndarray:
         return self.cells(self.problem.X)
+
+    def expected(self) -> list[np.ndarray]:
+        """Per target, the training rows' classes: a network has no posteriors of them."""
+        targets = self.problem.targets
+        pairs = zip(targets.codes.T, targets.classes, strict=True)
+        return [(codes[:, None] == np.arange(len(classes))).astype(float) for codes, classes in pairs]
 
     def out_of_fold(self) -> np.ndarray:
         """The cell of every training row, by a network of the same start that was fitted without it."""

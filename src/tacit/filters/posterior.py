@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from tacit.dataset import cross_folds
+from tacit.filters.student import Bins, Student
 from tacit.labels import MISSING, Labels
+from tacit.people import Crowd
 from tacit.trees import boosted_trees
 
 FEWEST_ROWS = 10  # below this no model is fitted, the class frequencies are used
@@ -18,17 +20,22 @@ class Posteriors:
     """Boosted-tree posteriors of several label columns, fitted fold by fold.
 
     Every training row has posteriors from models that did not see it (nor its unit): `out_of_fold`.
-    New rows get the average over the folds' models.
+    New rows get the average over the folds' models; or, where a `crowd` is given to `fit` because the posteriors
+    will leave the owner's hands, the answer of a student that learned the out-of-fold posteriors.
     """
+
+    students: list[Student] | None = None
 
     def __init__(self, n_folds: int = 5, make: Any = boosted_trees) -> None:
         self.n_folds, self.make = n_folds, make
 
-    def fit(self, X: np.ndarray, labels: Labels, units: np.ndarray | None, seed: int) -> Posteriors:
+    def fit(
+        self, X: np.ndarray, labels: Labels, units: np.ndarray | None, seed: int, crowd: Crowd | None = None
+    ) -> Posteriors:
         X = X.reshape(len(X), -1)
         self.folds = cross_folds(labels.codes, self.n_folds, seed, units)
         n_folds = int(self.folds.max()) + 1
-        self.models = [
+        self.models: list[list[_FoldModel]] = [
             [_fit_one(self.make, X[self.folds != f], codes[self.folds != f], m, seed + f) for f in range(n_folds)]
             for codes, m in zip(labels.codes.T, map(len, labels.classes), strict=True)
         ]
@@ -38,18 +45,26 @@ class Posteriors:
             for f, model in enumerate(models):
                 p[self.folds == f] = model(X[self.folds == f])
             self.out_of_fold.append(p)
+        if crowd is not None and self.make is boosted_trees:
+            bins = Bins(X, crowd)
+            self.students = [Student(bins).fit(X, p, crowd, seed) for p in self.out_of_fold]
+            self.models = []  # they know the rows they were fitted on
         return self
 
     def predict(self, X: np.ndarray) -> list[np.ndarray]:
         """Per label column, p(class | x) of new rows."""
         X = X.reshape(len(X), -1)
+        if self.students is not None:
+            return [student(X) for student in self.students]
         return [np.mean([model(X) for model in models], axis=0) for models in self.models]
 
     def graph(self, g: Any, x: str) -> list[str]:
         """The same in a graph: per label column, the name of p(class | x)."""
-        from tacit.release.trees import posterior_graph
+        from tacit.release.trees import posterior_graph, student_graph
 
         flat = g.flat(x)
+        if self.students is not None:
+            return [student_graph(g, flat, student) for student in self.students]
         return [posterior_graph(g, flat, models, f"posterior{i}") for i, models in enumerate(self.models)]
 
 

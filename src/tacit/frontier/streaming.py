@@ -20,7 +20,8 @@ from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.filters.base import Filter, Problem
 from tacit.labels import Labels, encode_labels
-from tacit.tables import fingerprints, make_encoder
+from tacit.release.rows import fingerprints
+from tacit.tables import make_encoder
 
 AT_ONCE = 50_000  # rows in memory
 SAMPLE = 200_000  # rows that scales, categories and reference curves are learned from

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
 import re
 from collections.abc import Mapping
@@ -9,12 +11,14 @@ from typing import Any
 
 from tacit.errors import BundleError
 
-# 2: ranges of arrays, numbers of codes, and the analyzer of a service. 3: the resolution by which noise is named
+# 2: ranges of arrays, numbers of codes, and the analyzer of a service.
+# 3: a keyed sketch instead of a fingerprint, and the resolution by which noise is named
 FORMAT = 3
 OLDEST = 1  # formats from this one on are read
 MOST_COLUMNS = 100_000
 MEMBERS = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
-TOP = {"format", "filter", "parameters", "input", "output", "noise", "fingerprint", "versions", "members"}
+TOP = {"format", "filter", "parameters", "input", "output", "noise", "versions", "members"}
+SINCE = {1: {"fingerprint"}, 2: {"fingerprint", "analyzer"}, 3: {"analyzer", "sketch", "min_people"}}
 ANALYZER = "analyzer.onnx"
 
 
@@ -27,14 +31,18 @@ def check_manifest(m: Mapping[str, Any]) -> None:
         raise BundleError(
             f"manifest: the bundle has format {version}, this Tacit reads {OLDEST} to {FORMAT}; update Tacit"
         )
-    _keys(m, TOP if version == 1 else TOP | {"analyzer"}, "")
+    _keys(m, TOP | SINCE[version], "")
     _text(m["filter"], "filter", 200)
     _need(isinstance(m["parameters"], dict), "parameters", "is no object")
     _input(m["input"], version)
     _output(m["output"], version)
     if m["noise"] is not None:
         _noise(m["noise"], version)
-    _hex(m["fingerprint"], "fingerprint")
+    if version < 3:
+        _hex(m["fingerprint"], "fingerprint")
+    else:
+        _sketch(m["sketch"])
+        _whole(m["min_people"], "min_people", 1, 2**40)
     _need(isinstance(m["versions"], dict), "versions", "is no object")
     for k, v in m["versions"].items():
         _text(v, f"versions.{k}", 100)
@@ -126,6 +134,23 @@ def _noise(value: Any, version: int) -> None:
     if value["radius"] is not None:
         _number(value["radius"], "noise.radius")
         _need(value["radius"] > 0, "noise.radius", "is not positive")
+
+
+def _sketch(value: Any) -> None:
+    """The rows of the fit under the owner's key; None where the filter knows of none."""
+    if value is None:
+        return
+    _keys(value, {"looks", "entries"}, "sketch")
+    _need(isinstance(value["looks"], list) and len(value["looks"]) <= 100, "sketch.looks", "is no list, or too long")
+    for look in value["looks"]:
+        _need(isinstance(look, list) and len(look) == 2, "sketch.looks", "holds more than pairs")
+        for number in look:
+            _whole(number, "sketch.looks", -1, 2**24)
+    _text(value["entries"], "sketch.entries", 2**23)
+    try:
+        base64.b64decode(value["entries"], validate=True)
+    except (binascii.Error, ValueError):
+        _need(False, "sketch.entries", "is no base64")
 
 
 def _analyzer(value: Any) -> None:

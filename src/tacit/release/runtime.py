@@ -34,7 +34,13 @@ NO_KEY = (
 )
 
 
-def load(path: str | Path, trusted_key: Any = None, *, noise_key: bytes | str | Path | None = None) -> Release:
+def load(
+    path: str | Path,
+    trusted_key: Any = None,
+    *,
+    noise_key: bytes | str | Path | None = None,
+    owner_key: bytes | str | Path | None = None,
+) -> Release:
     """Load a bundle. Its hashes, sizes, format, schema and operators are checked first.
 
     Parameters
@@ -43,6 +49,8 @@ def load(path: str | Path, trusted_key: Any = None, *, noise_key: bytes | str | 
     trusted_key : a public key (a file, or its 32 bytes); anything that this key has not signed is refused
     noise_key : the owner's secret, for releases with noise: bytes, or a file made by ``tacit release key``.
         The same key and record give the same noise. Without one a fresh key is drawn
+    owner_key : the owner's secret, ``f.owner_key`` of the filter: with it the release has ``seen``, which tells the
+        rows it was fitted on, and an audit of it on those very rows is noticed
 
     Examples
     --------
@@ -60,6 +68,10 @@ def load(path: str | Path, trusted_key: Any = None, *, noise_key: bytes | str | 
         from tacit.release.signing import require_signature
 
         require_signature(bundle, trusted_key)
+    if owner_key is not None:
+        from tacit.release.owned import OwnRelease
+
+        return OwnRelease(bundle, noise_key, owner_key=read_key(owner_key))
     return Release(bundle, noise_key)
 
 
@@ -180,6 +192,17 @@ class Release:
     def noiseless(self, X: Any) -> np.ndarray:
         """The code before its noise: for certificates and comparisons, never for release."""
         return self._run(self._checked(X), None, None, noisy=False)
+
+    def unusual(self, X: Any) -> dict[str, int]:
+        """By column, how many records have a number far outside the fit, or a word that it did not have.
+
+        They are released all the same, as far as the filter's learning reaches; whether what was certified holds for
+        them nobody knows.
+        """
+        feeds, _, problems = self._schema.check(X)
+        if problems:
+            raise InputError(str(problems[0]))
+        return self._schema.unusual(feeds)
 
     @property
     def noise_(self) -> Noise | None:

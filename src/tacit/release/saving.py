@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import importlib.metadata
 import json
 import math
@@ -19,9 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 from tacit import __version__
 from tacit.errors import InputError
 from tacit.filters.base import Filter
+from tacit.people import round_range
 from tacit.release.bundle import write_bundle
 from tacit.release.manifest import ANALYZER
 from tacit.release.onnx import export, export_analyzer
+from tacit.release.rows import sketch
 from tacit.release.runtime import Release, load
 from tacit.release.weights import write_weights
 from tacit.tables import Column, TableEncoder
@@ -167,7 +169,7 @@ def _manifest(f: Filter) -> dict[str, Any]:
     return {
         "filter": type(f).__name__,
         "parameters": {k: _plain(v) for k, v in f.get_params(deep=False).items()},
-        "input": _input(f),
+        "input": describe_input(f),
         "output": {
             "shape": shape,
             "names": names,
@@ -187,8 +189,8 @@ def _manifest(f: Filter) -> dict[str, Any]:
             "resolution": noise.resolution,
             "radius": float(f.radius_) if getattr(f, "certified_by", None) == "local privacy" else None,
         },
-        # one hash of all rows: it tells whether two bundles learned from the same table, and nothing of a row
-        "fingerprint": hashlib.sha256(f._fingerprints.tobytes()).hexdigest(),
+        "sketch": _sketch(f),
+        "min_people": f.min_people,
         "versions": {
             "tacit": __version__,
             "python": platform.python_version(),
@@ -198,7 +200,16 @@ def _manifest(f: Filter) -> dict[str, Any]:
     }
 
 
-def _input(f: Filter) -> dict[str, Any]:
+def _sketch(f: Filter) -> dict[str, Any] | None:
+    """The fit's rows under the owner's key; None where the filter knows of no row, or not under which looks."""
+    if f._looks is None or not len(f._fingerprints):
+        return None
+    prints = np.concatenate([f._fingerprints, f._looks.prints])
+    entries = base64.b64encode(sketch(prints, f._units, f.owner_key)).decode()
+    return {"looks": [list(kind) for kind in f._looks.kinds], "entries": entries}
+
+
+def describe_input(f: Filter) -> dict[str, Any]:
     encoder = f.encoder_
     if isinstance(encoder, TableEncoder):
         return {"kind": "table", "columns": [_column(c) for c in encoder.columns]}
@@ -206,25 +217,14 @@ def _input(f: Filter) -> dict[str, Any]:
     if ends is None:  # fitted across nodes, which keep their extremes: what is agreed is where the middle lies
         mean, reach = encoder.mean.ravel(), USUAL_REACH * encoder.scale.ravel()
         ends = zip((mean - reach).tolist(), (mean + reach).tolist(), strict=True)
-    return {"kind": "array", "shape": list(f._record_shape), "ranges": [coarse_range(*pair) for pair in ends]}
+    return {"kind": "array", "shape": list(f._record_shape), "ranges": [list(round_range(*pair)) for pair in ends]}
 
 
 def _column(c: Column) -> dict[str, Any]:
     if c.kind == "category":
         return {"name": c.name, "kind": c.kind, "categories": list(c.categories)}
-    return {"name": c.name, "kind": c.kind, "type": c.type, "gaps": c.has_missing, "range": coarse_range(c.low, c.high)}
-
-
-def coarse_range(low: float, high: float) -> list[float]:
-    """The range outwards to round numbers: the exact ends are two people's values.
-
-    Examples
-    --------
-    >>> coarse_range(17, 73), coarse_range(0.013, 0.25)
-    ([10.0, 80.0], [0.0, 0.3])
-    """
-    step = 10.0 ** math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-12)))
-    return [round(math.floor(low / step) * step, 12), round(math.ceil(high / step) * step, 12)]
+    ends = list(round_range(c.low, c.high))
+    return {"name": c.name, "kind": c.kind, "type": c.type, "gaps": c.has_missing, "range": ends}
 
 
 def _meaning(f: Filter, shape: list[int]) -> str:

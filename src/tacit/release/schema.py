@@ -17,6 +17,7 @@ from tacit.errors import InputError
 MISSING_TEXT = "\ue000missing"  # stands for a gap in a column of text
 BLOCK = 4096  # rows that are turned from columns at a time, so that they stay in the cache
 OTHER_TEXT = "\ue000other"  # stands for any text that is no category
+FAR = 1.0  # widths of the fit's range beyond its ends, from where on a number is far outside
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class ArraySchema:
 
     def __init__(self, declared: Mapping[str, Any]) -> None:
         self.shape = tuple(int(n) for n in declared["shape"])
+        self.ranges = declared.get("ranges")  # format 1 told none
 
     def check(self, X: Any) -> tuple[dict[str, np.ndarray], int, list[Problem]]:
         """The graph's inputs, the number of records, and what is wrong with which."""
@@ -60,6 +62,14 @@ class ArraySchema:
                 problems.append(Problem(int(where[0]), place, f"{word}; pass a number"))
         return {"X": values}, len(values), problems
 
+    def unusual(self, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
+        """How many records lie far outside the fit, by column or channel."""
+        if self.ranges is None:
+            return {}
+        X = feeds["X"]
+        counts = {f"column {i}": _far(X[:, i].reshape(len(X), -1), ends) for i, ends in enumerate(self.ranges)}
+        return {name: n for name, n in counts.items() if n}
+
 
 class TableSchema:
     """Columns of numbers and text, by name; columns beyond those of the schema are not read."""
@@ -67,6 +77,7 @@ class TableSchema:
     def __init__(self, declared: Mapping[str, Any]) -> None:
         self.names = [c["name"] for c in declared["columns"]]
         self.is_number = [c["kind"] == "number" for c in declared["columns"]]
+        self.ranges = [c["range"] if c["kind"] == "number" else None for c in declared["columns"]]
         self.categories = [set(c["categories"]) if c["kind"] == "category" else None for c in declared["columns"]]
 
     def check(self, X: Any) -> tuple[dict[str, np.ndarray], int, list[Problem]]:
@@ -94,6 +105,25 @@ class TableSchema:
                 feeds["texts"][:, i], found = _text(name, values, known)
                 problems += found
         return feeds, n, problems
+
+    def unusual(self, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
+        """How many records have a number far outside the fit, or a word that it did not have, by column."""
+        counts, number, text = {}, 0, 0
+        for name, ends in zip(self.names, self.ranges, strict=True):
+            if ends is not None:
+                counts[name] = _far(feeds["numbers"][:, number : number + 1], ends)
+                number += 1
+            else:
+                counts[name] = int((feeds["texts"][:, text] == OTHER_TEXT).sum())
+                text += 1
+        return {name: n for name, n in counts.items() if n}
+
+
+def _far(values: np.ndarray, ends: Any) -> int:
+    low, high = ends
+    reach = FAR * max(high - low, 1e-9 * (1 + abs(high)))
+    with np.errstate(invalid="ignore"):  # a gap is not far
+        return int(((values < low - reach) | (values > high + reach)).any(axis=1).sum())
 
 
 def schema_of(declared: Mapping[str, Any]) -> ArraySchema | TableSchema:

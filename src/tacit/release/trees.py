@@ -1,4 +1,4 @@
-"""Boosted trees as ONNX: thresholds in double precision, all folds and classes of a label in one ensemble."""
+"""Boosted trees as ONNX: thresholds in double precision, all trees of a label in one ensemble."""
 
 from __future__ import annotations
 
@@ -42,6 +42,21 @@ def posterior_graph(g: Any, x: str, models: Sequence[Any], name: str) -> str:
     return mean
 
 
+def student_graph(g: Any, x: str, student: Any) -> str:
+    """p(class | x), as a `tacit.filters.student.Student` computes it."""
+    trees = Ensemble()
+    for model in student.trees:
+        trees.add(model, student.bins.edges)
+    raw = trees.write(g, x)
+    if student.n_classes == 2:
+        one = g.op("Sigmoid", raw)
+        p = g.join(g.op("Sub", g.number(1.0), one), one)
+    else:
+        p = g.op("Softmax", raw, axis=1)
+    g.shapes[p] = (student.n_classes,)
+    return str(p)
+
+
 class Ensemble:
     """Trees of several models; every model has its own outputs."""
 
@@ -51,14 +66,17 @@ class Ensemble:
         self.leaves: list[tuple[int, int, int, float]] = []  # tree, node, target, weight
         self.base: list[float] = []
 
-    def add(self, model: Any) -> list[int]:
-        """Take a model in; returns the numbers of its outputs: one score, or one for each class."""
+    def add(self, model: Any, edges: Sequence[np.ndarray] | None = None) -> list[int]:
+        """Take a model in; returns the numbers of its outputs: one score, or one for each class.
+
+        With `edges` its columns are numbers of bins, and a tree that cuts after bin b cuts the column at edge b.
+        """
         first = self.n_targets
         if hasattr(model, "booster_"):
             grown = [_lightgbm_tree(t["tree_structure"]) for t in model.booster_.dump_model()["tree_info"]]
-            width = 1 if model.n_classes_ == 2 else int(model.n_classes_)
+            width = 1 if getattr(model, "n_classes_", 2) == 2 else int(model.n_classes_)
             base = [0.0] * width
-        elif type(model).__name__ == "HistGradientBoostingClassifier":
+        elif type(model).__name__ in ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor"):
             grown = [_sklearn_tree(t.nodes) for step in model._predictors for t in step]
             width = len(model._predictors[0])
             base = np.ravel(model._baseline_prediction).tolist()
@@ -67,6 +85,8 @@ class Ensemble:
         self.n_targets += width
         self.base += base
         for i, nodes in enumerate(grown):
+            if edges is not None:
+                nodes = [(f, value if f < 0 else float(edges[f][int(value)]), yes, no) for f, value, yes, no in nodes]
             self._add_tree(nodes, first + i % width)
         return list(range(first, first + width))
 
