@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
 import tacit
@@ -173,6 +174,31 @@ def test_an_interrupt_keeps_what_is_finished(walkers):
     assert any("only these attackers finished: logistic" in n for n in report.notes)
     with pytest.raises(KeyboardInterrupt):
         tacit.audit(None, attack, test, attackers=[Interrupts()], floor=False)
+
+
+class Impatient(LogisticRegression):
+    """Is interrupted when it is asked about labels for the n-th time."""
+
+    asked = 0
+
+    def fit(self, X, y):
+        Impatient.asked += 1
+        if Impatient.asked == self.max_iter:
+            raise KeyboardInterrupt
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("when", [1, 6])
+def test_after_an_interrupt_both_sides_have_the_same_attackers(walkers, when):
+    """The note named attackers that had not finished, and the target kept more of them than the sensitive attribute."""
+    attack, test = walkers.split((0.5, 0.5))
+    attack, test = (Dataset(d.X, d.sensitive.rename(columns={"s": "y"}), d.sensitive, d.units) for d in (attack, test))
+    Impatient.asked = 0
+    attackers = ["logistic", Impatient(max_iter=when), "trees"]
+    report = tacit.audit(None, attack, test, attackers=attackers, floor=False, power=False)
+    assert set(report.utility["y"].attackers) == set(report.leakage["s"].attackers) == {"logistic"}
+    assert report.utility["y"].attacker == report.leakage["s"].attacker == "logistic"
+    assert any("only these attackers finished: logistic" in n and "Impatient" not in n for n in report.notes)
 
 
 def test_progress_is_told(walkers):

@@ -14,7 +14,9 @@ from tacit.audit.released import has_noise, plain_frame
 from tacit.audit.report import Attack, Result
 from tacit.dataset import Dataset
 from tacit.errors import InputError
+from tacit.filters.base import Filter
 from tacit.labels import looks_continuous
+from tacit.release.runtime import Release
 
 DRAWS = 10  # of the noise, for the averaging attack
 MOST_MEMBERS = 4000
@@ -182,6 +184,20 @@ def membership(bench: Bench, release: Any, train: Dataset | None, parts: Parts) 
     one, two = both.split((0.5, 0.5), seed=bench.seed)
     results = bench.run(one.X, one, two.X, two, "sensitive", "balanced_accuracy")
     return Attack("membership", "the release and the true labels of a record, and some members by name", results)
+
+
+def bundle_membership(bench: Bench, release: Any, train: Dataset | None, parts: Parts) -> Attack | None:
+    """The same, asked of the whole bundle: whoever holds it sees every number its graph computes on the way."""
+    if train is None or not isinstance(release, Filter | Release):
+        return None
+    from tacit.audit.membership import whitebox_membership  # onnx takes half a second to import: only this attack pays
+
+    try:
+        found = whitebox_membership(release, train, parts.test, bench.seed, bench.level)
+    except InputError:
+        return None  # a filter that cannot be saved has no bundle to give away
+    knows = "the bundle, and a record with its true labels; some members by name"
+    return Attack("membership, by the bundle", knows, {"membership": found})
 
 
 def scan(bench: Bench, parts: Parts, skip: Sequence[str]) -> Attack | None:

@@ -120,9 +120,9 @@ def audit(
         raise InputError(f"level must lie between 0 and 1, such as 0.95; found {level!r}")
     check_pair(attack, test)
     preset = attackers if isinstance(attackers, str) else None
-    bench = Bench(makers, level, seed, preset, tell)
-    # statements about several secrets hold together: each spends its share of the error
-    strict = Bench(makers, 1 - (1 - level) / max(1, len(test.sensitive.columns)), seed, preset, tell)
+    bench = Bench(makers, level, seed, preset, tell, per)
+    # statements about several sensitive attributes hold together: each spends its share of the error
+    strict = bench.at_level(1 - (1 - level) / max(1, len(test.sensitive.columns)))
     Za, Zt = released(release, attack, test, alongside)
     seen_a, seen_t = seen(release, attack), seen(release, test)
     notes: list[str] = []
@@ -149,9 +149,13 @@ def audit(
     part_a, part_t = attack.take(fresh_a), test.take(fresh_t)
     Za_fresh, Zt_fresh = take_rows(Za, fresh_a), take_rows(Zt, fresh_t)
 
-    utility = bench.run(Za_fresh, part_a, Zt_fresh, part_t, "y", "accuracy")
     headline = "balanced_accuracy"
-    outcomes = [strict.fight(c, headline) for c in strict.contests(Za_fresh, part_a, Zt_fresh, part_t, "sensitive")]
+    fresh_parts = Za_fresh, part_a, Zt_fresh, part_t
+    useful = [bench.fight(c, "accuracy") for c in bench.contests(*fresh_parts, "y")]
+    outcomes = [strict.fight(c, headline) for c in strict.contests(*fresh_parts, "sensitive")]
+    if bench.interrupted:  # both sides get the attackers that finished everywhere
+        useful, outcomes = ([o.only(bench.makers) for o in side] for side in (useful, outcomes))
+    utility = {o.contest.attribute: bench.result(o, "accuracy") for o in useful}
     within = {o.contest.attribute: subgroups(o, part_t, groups, strict.level) for o in outcomes}
     exposed = {o.contest.attribute: exposure(o, strict.level, within[o.contest.attribute], strict) for o in outcomes}
     leakage = {
@@ -159,14 +163,18 @@ def audit(
         for o in outcomes
     }
     powers = measure_power(strict, [o.contest for o in outcomes], power, preset)
-    parts = attacks.Parts(Za_fresh, part_a, Zt_fresh, part_t)
+    parts = attacks.Parts(*fresh_parts)
+    handed_in = isinstance(release, tuple | list)  # its order is somebody's choice; ours tells nothing
     others = [
+        attacks.row_order(strict, parts) if handed_in else None,
+        attacks.joined(strict, parts),
         attacks.transfer(strict, parts) if release is not None else None,
         *attacks.pooled(strict, outcomes, pooled),
         attacks.averaging(strict, release, parts),
         attacks.several_views(strict, views, parts),
         attacks.mask_only(strict, release, parts),
         attacks.membership(strict, release, train, parts),
+        attacks.bundle_membership(strict, release, train, parts),
         attacks.scan(Bench(resolve("trees"), level, seed), parts, alongside or []) if scan else None,
     ]
     if alongside:
@@ -190,6 +198,8 @@ def audit(
         # columns beside the release carry no noise: then only counting can certify
         terms = Terms(level, candidates, seed, per, max_unit_size)
         certified = certify_release(None if alongside else release, versions, terms)
+    order = next((a for a in others if a is not None and a.kind == "row order"), None)
+    certified = _without_order(certified, order)
     notes += certified.notes
     ground = measure_floor(strict, part_a, part_t, limit) if floor and len(part_a.y.columns) else NO_FLOOR
     if ground.note:
@@ -209,11 +219,11 @@ def audit(
     )
     if alike.examples:
         notes.append(f"this report shows {len(alike.examples)} records of `test` as they are (examples=)")
-    if bench.interrupted or strict.interrupted:
-        notes.append(f"interrupted: only these attackers finished: {', '.join(strict.makers)}")
+    if bench.interrupted:
+        notes.append(f"interrupted: only these attackers finished: {', '.join(bench.makers)}")
     notes += getattr(release, "notes_", [])
     settings = {
-        "attackers": list(makers),
+        "attackers": list(bench.makers if bench.interrupted else makers),
         "level": level,
         "seed": seed,
         "data": test.name,
@@ -244,6 +254,20 @@ def audit(
         notes=tuple(notes),
         settings=settings,
     )
+
+
+def _without_order(certified: Certified, order: Attack | None) -> Certified:
+    """Certificates of a release whose rows stand in no telling order: theirs says nothing of the file as it is."""
+    kept, bound, notes = dict(certified.certificate), dict(certified.bound), list(certified.notes)
+    for name, found in ({} if order is None else order.results).items():
+        upper = bound.get(name)
+        if upper is not None and found.low > upper:
+            kept[name] = bound[name] = None
+            notes.append(
+                f"{name}: the order of the rows tells it ({found.value:.3f}, guessing {found.guessing:.3f}), which no "
+                f"certificate of the columns covers: not certified. Shuffle the rows before handing them over"
+            )
+    return replace(certified, certificate=kept, bound=bound, notes=notes)
 
 
 def _enough(data: Dataset, fresh: np.ndarray) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,17 @@ class Outcome:
     chosen: str
     probabilities: Mapping[str, np.ndarray]
     validation: tuple[np.ndarray, np.ndarray] | None  # the chosen one's probabilities there, and the truth
+    scores: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by which it was chosen
+    held: Mapping[str, np.ndarray] = field(default_factory=dict)  # every attacker's probabilities there
+
+    def only(self, names: Collection[str]) -> Outcome:
+        """The same as if no other attackers had been there."""
+        scores = {n: s for n, s in self.scores.items() if n in names}
+        chosen = max(scores, key=lambda n: scores[n])
+        validation = None if self.validation is None else (self.held[chosen], self.validation[1])
+        probabilities = {n: p for n, p in self.probabilities.items() if n in scores}
+        held = {n: p for n, p in self.held.items() if n in scores}
+        return Outcome(self.contest, chosen, probabilities, validation, scores, held)
 
     @property
     def best(self) -> np.ndarray:
@@ -82,16 +94,32 @@ class Bench:
         seed: int,
         preset: str | None = None,
         tell: Callable[[str], None] | None = None,
+        per: str = "unit",
     ) -> None:
         # attackers that need a record's shape are made when it is known; presets have them all
         self.makers = {name: make for name, make in makers.items() if make is not None}
         named = tuple(n for n in makers if n in SHAPED)
         self.shaped = {"quick": QUICK_SHAPED, "strong": tuple(SHAPED)}.get(preset or "", named)
         self.stacks = preset in MOST_ROWS  # a list of attackers is taken as it is
-        self.level, self.seed = level, seed
+        self.level, self.seed, self.per = level, seed, per
         self.tell = tell or (lambda text: None)
-        self.interrupted = False
+        self._state = {"interrupted": False}
         self.most_rows = MOST_ROWS.get(preset or "", OTHERWISE)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody pressed Ctrl-C; `makers` are then the attackers that finished everywhere."""
+        return self._state["interrupted"]
+
+    def stop(self) -> None:
+        """Nothing more is to be run: somebody pressed Ctrl-C."""
+        self._state["interrupted"] = True
+
+    def at_level(self, level: float) -> Bench:
+        """The same attackers, whose results hold at another confidence; an interrupt of one stops both."""
+        twin = copy.copy(self)
+        twin.level = level
+        return twin
 
     def run(self, Za: Any, attack: Dataset, Zt: Any, test: Dataset, side: str, headline: str) -> dict[str, Result]:
         """Attack every column of `y` or of `sensitive`."""
@@ -149,6 +177,7 @@ class Bench:
         best = (-1.0, -np.inf)
         validation = None
         held_p: dict[str, np.ndarray] = {}
+        scores: dict[str, tuple[float, float]] = {}
         for name, make in makers.items():
             self.tell(f"{contest.attribute}: {name}")
             try:
@@ -165,28 +194,35 @@ class Bench:
                 if not outcomes:
                     raise
                 # what is finished is kept, and is all that the other attributes get: equal budgets
-                self.interrupted, self.makers = True, {n: m for n, m in makers.items() if n in outcomes}
+                finished = {n: m for n, m in makers.items() if n in outcomes}
+                self.stop()
+                self.makers.clear()
+                self.makers.update(finished)
                 break
             held_p[name] = p[held]
-            if (judged := (score, -_log_loss(y[held], p[held]))) > best:  # the surer of two that are equally right
+            scores[name] = judged = (score, -_log_loss(y[held], p[held]))
+            if judged > best:  # the surer of two that are equally right
                 chosen, best = name, judged
                 validation = (p[held], y[held]) if held.any() else None
         if self.stacks and held.any() and len(outcomes) > 1 and not self.interrupted:
             p_held, outcomes["stack"] = stack(held_p, y[held], outcomes, shares, self.seed)
             if measures(y[held], p_held, shares, None, self.level)[headline].value > best[0]:
                 chosen, validation = "stack", (p_held, y[held])
-        return Outcome(contest, chosen, outcomes, validation)
+        return Outcome(contest, chosen, outcomes, validation, scores, held_p)
 
     def result(self, outcome: Outcome, headline: str) -> Result:
         """The chosen attacker's measures, and every attacker's headline with its interval widened for showing all."""
         c = outcome.contest
         wide = 1 - (1 - self.level) / len(outcome.probabilities)
-        shown = {n: measures(c.yt, p, outcome.prior, c.ut, wide)[headline] for n, p in outcome.probabilities.items()}
+        shown = {
+            n: measures(c.yt, p, outcome.prior, c.ut, wide, self.per)[headline]
+            for n, p in outcome.probabilities.items()
+        }
         return Result(
             c.attribute,
             headline,
             outcome.chosen,
-            **measures(c.yt, outcome.best, outcome.prior, c.ut, self.level),
+            **measures(c.yt, outcome.best, outcome.prior, c.ut, self.level, self.per),
             n=len(c.yt),
             n_units=len(c.yt) if c.ut is None else len(np.unique(c.ut)),
             attackers=shown,
@@ -202,7 +238,7 @@ class Bench:
         c, p = outcome.contest, outcome.best
         balanced = _balanced(outcome)
         ranks = log_rank(c.yt, p, c.ut, self.level)
-        right = balanced_accuracy(c.yt, balanced, c.n_classes, c.ut, self.level)
+        right = balanced_accuracy(c.yt, balanced, c.n_classes, c.ut, self.level, per=self.per)
         more = {
             "advantage over guessing": advantage(right),
             "macro F1": macro_f1(c.yt, balanced, c.n_classes, c.ut, self.level),
@@ -258,14 +294,14 @@ def _reads(model: Any, columns: Columns) -> Any:
 
 
 def measures(
-    truth: np.ndarray, p: np.ndarray, prior: np.ndarray, units: np.ndarray | None, level: float
+    truth: np.ndarray, p: np.ndarray, prior: np.ndarray, units: np.ndarray | None, level: float, per: str = "unit"
 ) -> dict[str, Measure]:
     """Accuracy, balanced accuracy and AUC of an attacker's probabilities."""
     return {
-        "accuracy": accuracy(truth, p.argmax(1), units, level),
+        "accuracy": accuracy(truth, p.argmax(1), units, level, per=per),
         # for balanced accuracy the best answer divides by how common a class is
-        "balanced_accuracy": balanced_accuracy(truth, (p / prior).argmax(1), p.shape[1], units, level),
-        "auc": macro_auc(truth, p, units, level),
+        "balanced_accuracy": balanced_accuracy(truth, (p / prior).argmax(1), p.shape[1], units, level, per=per),
+        "auc": macro_auc(truth, p, units, level, per=per),
     }
 
 

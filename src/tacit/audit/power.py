@@ -48,7 +48,7 @@ def measure_power(
         for c in contests:
             told[c.attribute] = power(bench, c, plantings)
     except KeyboardInterrupt:
-        bench.interrupted = True  # the attackers have finished: their figures are kept
+        bench.stop()  # the attackers have finished: their figures are kept
     return {attribute: found for attribute, found in told.items() if found is not None}
 
 
