@@ -22,6 +22,7 @@ import numpy as np
 from sklearn.base import clone
 
 import tacit
+from tacit.audit.looks import new_project
 
 # name: (filter, grid of the knob, bound on sex, needed income accuracy, needed AUC)
 CLAIMS = {
@@ -31,7 +32,7 @@ CLAIMS = {
     "raw, .550": (tacit.CodebookFilter(16, features="raw"), (2, 3, 4, 6, 8), 0.550, 0.832, 0.0),
     "EIGAN, .57": (tacit.EIGAN(4, noise=0.3), (0.2, 0.25, 0.3, 0.35), 0.57, 0.835, 0.0),
 }
-SLACK = 0.0102  # of a certificate on the 16,281 test rows at 95 %
+SLACK = 0.0110  # of a certificate on the 16,281 test rows at 95 %, the first look at them
 MARGIN = 0.002  # the leak on validation is an estimate
 ATTACK_MARGIN = 0.01  # and an attacker's is a noisier one
 
@@ -82,7 +83,8 @@ def fix_knob(template, grid, bound, train, certified) -> float:
     best, best_income = None, -1.0
     for value in grid:
         f = fitted(template, value, 0, fit_part)
-        report = tacit.audit(f, a, b, attackers=["logistic"] if certified else "quick", floor=False)
+        with new_project():
+            report = tacit.audit(f, a, b, attackers=["logistic"] if certified else "quick", floor=False, power=False)
         sex = report.certificate["sex"].plugin + SLACK if certified else report.leakage["sex"].value
         income = report.utility["income"].value
         print(f"   validation {template.frontier_parameter}={value}: income {income:.4f}, sex {sex:.4f}", flush=True)
@@ -95,7 +97,8 @@ def one_run(template, knob, seed, train, attack, test, certified) -> dict[str, f
     began = time.perf_counter()
     f = fitted(template, knob, seed, train)
     seconds = time.perf_counter() - began
-    report = tacit.audit(f, attack, test, floor=False, seed=seed)
+    with new_project():  # each certificate by itself: all releases are fixed beforehand
+        report = tacit.audit(f, attack, test, floor=False, seed=seed, power=False)
     income = report.utility["income"]
     return {
         "income": income.value,

@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,24 @@ def count_look(attack: Dataset, test: Dataset, release: bytes) -> int:
             parts.append(own)
         own["looks"][name] = look
         return look
+
+
+@contextlib.contextmanager
+def new_project() -> Iterator[None]:
+    """Looks that begin anew inside, and are forgotten after.
+
+    For benchmarks and experiments, whose releases are all fixed beforehand: each of their certificates holds by itself.
+    """
+    earlier = os.environ.get("TACIT_LOOKS")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TACIT_LOOKS"] = str(Path(folder) / "looks.json")
+        try:
+            yield
+        finally:
+            if earlier is None:
+                del os.environ["TACIT_LOOKS"]
+            else:
+                os.environ["TACIT_LOOKS"] = earlier
 
 
 def release_digest(*parts: Any) -> bytes:

@@ -22,6 +22,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
+from tacit.audit.looks import new_project
 from tacit.audit.report import Report, Result, provenance, write_whole
 from tacit.errors import InputError
 from tacit.reproduce.papers import Paper, import_script
@@ -87,7 +88,7 @@ class Run:
         if same is None or same["stamp"] != stamp:
             self.tell(f"{self.paper.name}/{self.experiment}: {key}")
             began = time.perf_counter()
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), new_project():
                 warnings.simplefilter("ignore")  # an experiment that is about a warning records it itself
                 value = work(*arguments)
             seconds = round(time.perf_counter() - began, 2)
