@@ -3,8 +3,6 @@ others tell nothing, so the truth is an integral over the one axis in any dimens
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from claim_world import World
 from scipy import integrate
@@ -14,16 +12,13 @@ from tacit.audit.gaussian import certify_gaussian
 
 
 def _truth(plus, sigma, prior=None):
-    """Balanced accuracy of the best attacker (plain with a prior), by quadrature; its error is below 1e-7."""
-    plus = np.asarray(plus)
+    """Balanced accuracy of the best attacker (plain with a prior), by the trapezoid rule on a grid of 1/10,000 sigma or
+    so: the kinks of the maximum leave an error below 1e-7."""
+    plus = np.asarray(plus)[:, None]
     weight = np.full(len(plus), 1 / len(plus)) if prior is None else np.asarray(prior)
-
-    def best(x):
-        at = norm.pdf(x, [-0.5, 0.5], sigma)
-        return float((weight * ((1 - plus) * at[0] + plus * at[1])).max())
-
-    grid = np.linspace(-0.5 - 8 * sigma, 0.5 + 8 * sigma, 400)
-    return sum(integrate.quad(best, a, b, epsabs=1e-10)[0] for a, b in pairwise(grid))
+    x = np.linspace(-0.5 - 8 * sigma, 0.5 + 8 * sigma, 200_001)
+    law = (1 - plus) * norm.pdf(x, -0.5, sigma) + plus * norm.pdf(x, 0.5, sigma)
+    return float(integrate.trapezoid((weight[:, None] * law).max(axis=0), x))
 
 
 def _noisy(d, plus, counts, sigma, draws=1200):
