@@ -191,6 +191,21 @@ def test_the_noisy_certificate_weighs_units_alike():
     assert c.n_units == 200
 
 
+@given(st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_the_order_of_records_does_not_matter(seed):
+    """So that nodes may send counts and the server certify their sum. Units have one class each, as they do there."""
+    rng = np.random.default_rng(seed)
+    units = rng.integers(30, size=120)
+    cells, secret, order = rng.integers(5, size=120), units % 3, rng.permutation(120)
+    for how in ({}, {"units": units}, {"units": units, "per": "record", "max_unit_size": 20}):
+        other = {name: value[order] if name == "units" else value for name, value in how.items()}
+        one, two = certify(cells, secret, 3, **how), certify(cells[order], secret[order], 3, **other)
+        assert (two.bound, two.accuracy_bound, two.n_units) == pytest.approx(
+            (one.bound, one.accuracy_bound, one.n_units)
+        )
+
+
 # -- classes that are not there ---------------------------------------------------------------------
 
 
