@@ -566,3 +566,10 @@ def auxiliary(rng, n):
     """The release is the label under a bit that the attacker has from elsewhere, and the audit does not."""
     s = coin(rng, n)
     return Planted((s ^ coin(rng, n)).astype(float)[:, None], s, knows="an auxiliary column")
+
+
+@world
+def infinity(rng, n):
+    """Encoders take no infinity: the audit refuses, and says so."""
+    s = coin(rng, n)
+    return Planted(np.column_stack([np.where(s, np.inf, rng.standard_normal(n))]), s)
