@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -39,7 +40,7 @@ def world(make: World) -> World:
 
 def parts_of(name: str, n: int = ROWS, seed: int = 0) -> tuple[Planted, Any, Dataset, Any, Dataset]:
     """A world's release and data in two halves: attack, then test. By whole units where there are units."""
-    planted = WORLDS[name](np.random.default_rng([seed, sorted(WORLDS).index(name)]), n)
+    planted = WORLDS[name](np.random.default_rng([seed, crc32(name.encode())]), n)
     rows = len(planted.s)
     X = np.zeros((rows, 1))
     data = Dataset(X, None, pd.DataFrame({"s": planted.s}), planted.units, name=name)
@@ -283,6 +284,25 @@ def german_date_weekend(rng, n):
     days = matching(rng, s, 8000, lambda v: ((v + 5) % 7 < 2).astype(int))
     stamps = pd.Series(np.datetime64("2000-01-01") + days).dt.strftime("%d.%m.%Y").to_numpy(dtype=object)
     return Planted(pd.DataFrame({"tag": stamps}), s)
+
+
+@world
+def birthday_quarter(rng, n):
+    """Days from 1930 on, written day first; months in quarters."""
+    s = coin(rng, n)
+    start = np.datetime64("1930-01-01")
+    days = matching(rng, s, 25_000, lambda v: (start + v).astype("datetime64[M]").astype(np.int64) % 12 // 3 % 2)
+    stamps = pd.Series(start + days).dt.strftime("%d/%m/%Y").to_numpy(dtype=object)
+    return Planted(pd.DataFrame({"born": stamps, "x": rng.standard_normal(n)}), s)
+
+
+@world
+def time_of_day(rng, n):
+    s = coin(rng, n)
+    minutes = matching(rng, s, 1440, lambda v: v // 60 % 2)
+    return Planted(
+        pd.DataFrame({"at": [f"{v // 60:02d}:{v % 60:02d}" for v in minutes], "x": rng.standard_normal(n)}), s
+    )
 
 
 # --- words
@@ -566,3 +586,10 @@ def auxiliary(rng, n):
     """The release is the label under a bit that the attacker has from elsewhere, and the audit does not."""
     s = coin(rng, n)
     return Planted((s ^ coin(rng, n)).astype(float)[:, None], s, knows="an auxiliary column")
+
+
+@world
+def infinity(rng, n):
+    """Encoders take no infinity: the audit refuses, and says so."""
+    s = coin(rng, n)
+    return Planted(np.column_stack([np.where(s, np.inf, rng.standard_normal(n))]), s)

@@ -12,8 +12,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.kernel_approximation import Nystroem
@@ -27,6 +26,7 @@ from tacit.audit.ensemble import Ensemble
 from tacit.audit.lookup import Lookup
 from tacit.audit.probes import QUICK, STRONG, Probing
 from tacit.audit.signals import SHAPED
+from tacit.audit.weighing import softmax_link
 from tacit.errors import InputError
 from tacit.trees import boosted_trees
 
@@ -106,31 +106,6 @@ class KernelMachine:
     def _margins(self, machine: SVC, X: np.ndarray) -> np.ndarray:
         margins = machine.decision_function(X)
         return np.column_stack([-margins, margins]) / 2 if margins.ndim == 1 else margins
-
-
-def softmax_link(margins: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, float]:
-    """Slope and offsets of p(c) = softmax(slope * margin_c + offset_c), and its log-loss.
-
-    One slope for all classes: a free matrix, learned from a fifth of the rows, would forget most of what the
-    margins know when classes are many. A slope below 0, which says the opposite of the machine, comes of held rows
-    that are the others' complement (each person as often with as without sunglasses): then margins stay as they are.
-    """
-    m = margins.shape[1]
-    rows = np.arange(len(y))
-
-    def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
-        logs = log_softmax(v[0] * margins + v[1:], axis=1)
-        excess = np.exp(logs)
-        excess[rows, y] -= 1
-        ridge = 2 * m / len(y) * v[1:]  # offsets of many classes, from few rows, are mostly noise
-        gradient = np.concatenate([[(excess * margins).sum() / len(y)], excess.sum(0) / len(y) + ridge])
-        return float(-logs[rows, y].mean() + (ridge * v[1:]).sum() / 2), gradient
-
-    plain = np.concatenate([[1.0], np.zeros(m)])
-    best = minimize(loss, plain, jac=True, method="L-BFGS-B").x
-    if best[0] <= 0:
-        best = plain
-    return float(best[0]), best[1:], loss(best)[0]
 
 
 class Counting:

@@ -21,7 +21,7 @@ from tacit.release.runtime import Release
 DRAWS = 10  # of the noise, for the averaging attack
 MOST_MEMBERS = 4000
 FEWEST_UNITS = 30  # a class, for a pooled figure that is more than a range
-MOST_COMPARED = 8  # columns of a record that are compared with the next one's
+MAX_COMPARED = 8  # columns of a record that are compared with the next one's
 SCAN_CLASSES = 4  # a number is scanned as quarters
 
 
@@ -119,14 +119,19 @@ def row_order(bench: Bench, parts: Parts) -> Attack | None:
     results: dict[str, Result] = {}
     for column in parts.attack.sensitive.columns:
         labels = pd.factorize(parts.attack.sensitive[column])[0]
+        near = None
+        if one_file:
+            near = [_labels_nearby(where[0], labels, rows, itself=rows is where[0]) for rows in where]
+            # known rows that lie together say nothing about rows that lie elsewhere
+            if np.median(near[1]["distance before"]) > 3 * np.median(near[0]["distance before"]):
+                near = None
         tables = []
         for part, (rows, beside) in enumerate(zip(where, neighbours, strict=True)):
             table = beside.reset_index(drop=True).assign(
                 position=rows, **{f"modulo {m}": rows % m for m in (2, 3, 4, 5)}
             )
-            if one_file:
-                for name, told in _labels_nearby(where[0], labels, rows, itself=part == 0).items():
-                    table[name] = told
+            if near is not None:
+                table = table.assign(**near[part])
             tables.append(table)
         sides = [
             Dataset(table, None, data.sensitive[[column]], data.units)
@@ -286,7 +291,7 @@ def _beside(frame: pd.DataFrame) -> pd.DataFrame:
         other = frame.shift(step)
         same = frame.eq(other)
         out[f"equal {name}"] = same.mean(axis=1).to_numpy(float)
-        for i in range(min(frame.shape[1], MOST_COMPARED)):
+        for i in range(min(frame.shape[1], MAX_COMPARED)):
             out[f"equal {name}, {i}"] = same.iloc[:, i].to_numpy(float)
     return pd.DataFrame(out, index=frame.index)
 

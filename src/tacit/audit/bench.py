@@ -145,7 +145,7 @@ class Bench:
             ua, ut = (None if (u := d.units_of(column)) is None else u[k] for d, k in ((attack, ka), (test, kt)))
             yield Contest(
                 column, len(classes[0]), Xa[ka], ya[ka], ua, Xt[kt], yt[kt], ut, finite, np.shape(Zt)[1:],
-                np.flatnonzero(kt), tuple(map(str, classes[0])), Ra[ka], Rt[kt],
+                np.flatnonzero(kt), tuple(map(str, classes[0])), Ra if ka.all() else Ra[ka], Rt if kt.all() else Rt[kt],
             )  # fmt: skip
 
     def fight(self, contest: Contest, headline: str) -> Outcome:

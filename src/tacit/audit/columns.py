@@ -143,7 +143,8 @@ class Columns:
         if kind.startswith("time "):
             read = pd.to_datetime(words, errors="coerce", format=kind.removeprefix("time "), utc=True)
             seconds = (read - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
-            return seconds.to_numpy(dtype=np.float64)
+            # 400 years later the calendar repeats, weekdays too: so no time lies before 1970
+            return seconds.to_numpy(dtype=np.float64) + 400 * 365.2425 * 86400
         pattern = {"digits": None, "first digits": r"(\d{1,15})", "last digits": r"(\d{1,15})\D*$"}[kind]
         digits = words.str.replace(r"\D", "", regex=True).str[:15] if pattern is None else words.str.extract(pattern)[0]
         return pd.to_numeric(digits, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)

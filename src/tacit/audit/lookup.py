@@ -13,6 +13,7 @@ from tacit.audit.weighing import MAX_ROWS, weigh
 
 WHOLE = -1  # the key that is the whole release
 MAX_KEYS = 24
+MAX_LOOK = 2000  # rows that say which columns are worth a key
 
 
 class Lookup:
@@ -39,13 +40,11 @@ class Lookup:
         self.tables: dict[int, tuple[pd.Index, np.ndarray]] = {}
         some = np.arange(len(codes))[:: max(1, len(codes) // MAX_ROWS)]
         logs = []
-        for at in self._keys(columns):
+        for at in self._keys(columns, codes):
             group, values = pd.factorize(_key(columns, at))
             counts = np.bincount(group * m + codes, minlength=len(values) * m).reshape(-1, m)
-            others = counts[group[some]].astype(float)
-            others[np.arange(len(some)), codes[some]] -= 1  # a record must not look itself up
             self.tables[at] = pd.Index(values), counts
-            logs.append(self._log_ratio(others))
+            logs.append(self._others(group, codes, some))
         self.weights = weigh(np.array(logs), codes[some], np.log(self.prior)) if logs else np.empty(0)
         return self
 
@@ -63,16 +62,23 @@ class Lookup:
         """Whether no value came twice with anything to tell."""
         return not (self.weights > 0).any()
 
-    def _keys(self, columns: Columns) -> list[int]:
-        """The whole release, and columns whose values repeat: those with the most values first."""
-        n = len(columns)
-        look = columns[: min(n, MAX_ROWS)]
-        distinct = {}
+    def _keys(self, columns: Columns, codes: np.ndarray) -> list[int]:
+        """The whole release, and the columns whose equal values share a class most."""
+        look, said = columns[:MAX_LOOK], codes[:MAX_LOOK]
+        worth = {}
         for at in range(columns.width):
-            count = len(pd.unique(_key(look, at)))
-            if 1 < count <= 0.98 * len(look):
-                distinct[at] = count
-        return [WHOLE, *sorted(distinct, key=lambda at: -distinct[at])[:MAX_KEYS]]
+            group, values = pd.factorize(_key(look, at))
+            if 1 < len(values) <= 0.98 * len(look):
+                worth[at] = self._others(group, said, np.arange(len(said)))[np.arange(len(said)), said].mean()
+        return [WHOLE, *sorted(worth, key=lambda at: -worth[at])[:MAX_KEYS]]
+
+    def _others(self, group: np.ndarray, codes: np.ndarray, some: np.ndarray) -> np.ndarray:
+        """For some records, the log-ratio by the others of their group: a record must not look itself up."""
+        m = len(self.prior)
+        counts = np.bincount(group * m + codes).astype(float)
+        counts = np.pad(counts, (0, -len(counts) % m)).reshape(-1, m)[group[some]]
+        counts[np.arange(len(some)), codes[some]] -= 1
+        return self._log_ratio(counts)
 
     def _log_ratio(self, counts: np.ndarray) -> np.ndarray:
         """log p(class | key) / p(class), with one record's worth of doubt."""

@@ -141,7 +141,7 @@ def find_probes(columns: Columns, y: np.ndarray, n_classes: int, effort: Effort,
     return [best[i] for _, i in ranked[: effort.kept]]
 
 
-def _spread(found: list[tuple[float, Probe]], most: int) -> list[tuple[float, Probe]]:
+def _spread(found: list[tuple[float, Probe]], maximum: int) -> list[tuple[float, Probe]]:
     """The best, but of readings of one name (a kind and a column) at most one."""
     seen: set[str] = set()
     kept = []
@@ -149,7 +149,7 @@ def _spread(found: list[tuple[float, Probe]], most: int) -> list[tuple[float, Pr
         if probe.name not in seen:
             seen.add(probe.name)
             kept.append((z, probe))
-    return kept[:most]
+    return kept[:maximum]
 
 
 def _verify(probes: list[Probe], columns: Columns, targets: np.ndarray, search: _Search) -> np.ndarray:
@@ -287,10 +287,10 @@ class _Search:
         if z > INTERESTING:
             yield self._tell(name, z, beside, codes, feature)
 
-    def _varied(self, most: int) -> np.ndarray:
+    def _varied(self, maximum: int) -> np.ndarray:
         """The sources with the most values, which ordinary attackers read worst."""
         distinct = np.array([len(np.unique(c)) for c in self.values.T])
-        return np.sort(np.argsort(-distinct, kind="stable")[:most])
+        return np.sort(np.argsort(-distinct, kind="stable")[:maximum])
 
 
 def _joint(values: np.ndarray, bins: int = LEVEL_BINS) -> np.ndarray:

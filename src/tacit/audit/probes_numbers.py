@@ -12,8 +12,9 @@ REMAINDERS = (9, 10, 11, 12, 13, 14, 15, 16)  # with their divisors: all moduli 
 MORE_REMAINDERS = (17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30, 31, 32, 60)
 MAX_EXACT = 2.0**53  # whole numbers that a float holds exactly
 MAX_DECIMALS = 6
+NEARLY = 2e-4  # of 1: so near to a whole number a number is one
 # seconds in one of the unit, and the medians for which a number may be a time in that unit
-TIME_UNITS = ((1.0, 1e8, 1e10), (1e-3, 1e11, 1e13), (1e-6, 1e14, 1e16), (1e-9, 1e17, 1e19), (86400.0, 1e3, 1e5))
+TIME_UNITS = ((1.0, 1e8, 3e10), (1e-3, 1e11, 1e13), (1e-6, 1e14, 1e16), (1e-9, 1e17, 1e19), (86400.0, 1e3, 1e5))
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ def single_families(values: np.ndarray, thorough: bool) -> Iterator[Family]:
     yield Family("last bits", every, lambda v, at: (_bits(v[..., 0]) >> shift[at]) & 7)
     yield Family("last bit", every, lambda v, at: (_bits(v[..., 0]) >> shift[at]) & 1)
     yield Family("last bits as float32", every, lambda v, at: v[..., 0].astype(np.float32).view(np.int32) & 7)
-    decimals = np.array([decimals_of(values[:, j]) for j in range(d)])
-    whole = np.flatnonzero(decimals >= 0)
+    scale = np.array([scale_of(values[:, j]) for j in range(d)])
+    whole = np.flatnonzero(scale)
     if len(whole):
-        power = 10.0 ** decimals[whole]
+        power = scale[whole]
         for m in (*REMAINDERS, *(MORE_REMAINDERS if thorough else ())):
             yield Family(f"remainder {m}", whole[:, None], _remainder(power, m))
         largest = np.nanmax(np.abs(values[:, whole]) * power, axis=0)
@@ -58,7 +59,7 @@ def single_families(values: np.ndarray, thorough: bool) -> Iterator[Family]:
             if long.any():
                 yield Family(f"digit {k}", whole[long][:, None], _remainder(power[long] / 10**k, 10))
         yield Family("sum of digits", whole[:, None], _digit_sum(power))
-    fractions = np.flatnonzero(decimals < 0)
+    fractions = np.flatnonzero(scale == 0)
     if len(fractions):
         for k in range(1, 7 if thorough else 5):
             yield Family(f"decimal {k}", fractions[:, None], _remainder(np.full(len(fractions), 10.0**k), 10))
@@ -74,29 +75,31 @@ def pair_families(values: np.ndarray, thorough: bool) -> Iterator[Family]:
     spread = np.nanstd(values, axis=0)
     width = np.maximum(spread[pairs].mean(axis=1), 1e-12) / 1000
     yield Family("equality", pairs, lambda v, at: _compare(v, width[at]))
-    decimals = np.array([decimals_of(values[:, j]) for j in range(d)])
-    whole = pairs[(decimals[pairs] >= 0).all(axis=1)]
+    scale = np.array([scale_of(values[:, j]) for j in range(d)])
+    whole = pairs[(scale[pairs] > 0).all(axis=1)]
     if len(whole):
-        power = 10.0 ** decimals[whole].max(axis=1)
+        power = scale[whole].max(axis=1)
         for m in REMAINDERS if thorough else (9, 10, 11, 12, 14, 16):
             yield Family(f"remainder of the sum, {m}", whole, _pair_remainder(power, m, 1))
         for m in REMAINDERS if thorough else ():
             yield Family(f"remainder of the difference, {m}", whole, _pair_remainder(power, m, -1))
 
 
-def decimals_of(column: np.ndarray) -> int:
-    """With how many decimals these numbers are written; -1 where they are not."""
-    present = column[np.isfinite(column)]
-    if len(present) == 0 or np.abs(present).max() >= MAX_EXACT:
-        return 0 if len(present) and (np.abs(present) < 2.0**63).all() and (present == np.rint(present)).all() else -1
-    for k in range(MAX_DECIMALS + 1):
-        scaled = present * 10.0**k
-        if np.abs(scaled).max() >= MAX_EXACT:
-            return -1
+def scale_of(column: np.ndarray) -> float:
+    """What makes these numbers whole: a power of ten, or one divided by their step; 0 where nothing does."""
+    present = np.unique(column[np.isfinite(column)])
+    if len(present) < 2:
+        return 0.0
+    largest = np.abs(present).max()
+    if largest >= MAX_EXACT:
+        return float(largest < 2.0**63 and (present == np.rint(present)).all())
+    step = np.diff(present).min()
+    for power in (*10.0 ** np.arange(MAX_DECIMALS + 1), 1 / step):
+        scaled = present * power
         # a decimal fraction is off by an ulp or two, a real one by a share of 1
-        if (np.abs(scaled - np.rint(scaled)) <= 1e-6 + 4e-16 * np.abs(scaled)).all():
-            return k
-    return -1
+        if np.abs(scaled).max() < 1e15 and (np.abs(scaled - np.rint(scaled)) <= NEARLY).all():
+            return float(power)
+    return 0.0
 
 
 def _bits(values: np.ndarray) -> np.ndarray:
@@ -114,7 +117,7 @@ def _remainder(power: np.ndarray, m: int) -> Callable[[np.ndarray, np.ndarray], 
         scaled = v[..., 0] * power[at]
         near = np.rint(scaled)
         # nearly whole: a decimal that a float cannot hold; otherwise the digits above the point
-        found: np.ndarray = np.mod(np.where(np.abs(scaled - near) < 1e-6, near, np.floor(scaled)), m)
+        found: np.ndarray = np.mod(np.where(np.abs(scaled - near) <= NEARLY, near, np.floor(scaled)), m)
         return found
 
     return read

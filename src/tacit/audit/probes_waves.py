@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from tacit.audit.probes_numbers import decimals_of
+from tacit.audit.probes_numbers import scale_of
 
 GRID = 8192  # steps over a column's range; half as many periods can be told apart
 PAIR_GRID = 64
@@ -103,16 +103,16 @@ class Bits:
     "low" (last bit of a float), "gap".
     """
 
-    def __init__(self, kind: str, values: np.ndarray, most: int) -> None:
+    def __init__(self, kind: str, values: np.ndarray, maximum: int) -> None:
         self.kind = kind
         self.median = np.array([np.median(c[np.isfinite(c)]) if np.isfinite(c).any() else 0.0 for c in values.T])
         largest = np.array([c[np.isfinite(c)].max(initial=0.0) for c in values.T])
         self.median = np.where(self.median == largest, np.nextafter(self.median, -np.inf), self.median)
-        self.power = 10.0 ** np.maximum([decimals_of(c) for c in values.T], 0)
+        self.power = np.array([scale_of(c) or 1.0 for c in values.T])
         self.which = np.arange(values.shape[1])
         share = self.read(values).mean(axis=0)
         order = np.argsort(np.abs(share - 0.5), kind="stable")
-        self.which = np.sort(order[np.abs(share[order] - 0.5) < 0.48][:most])
+        self.which = np.sort(order[np.abs(share[order] - 0.5) < 0.48][:maximum])
 
     def signs(self) -> Bits:
         """The same columns by their sign, which needs no median."""

@@ -316,6 +316,9 @@ def beats(utility: Mapping[str, Result], leak: Result, other: Mapping[str, Resul
 def worst_case(name: str, c: AnyCertificate, level: str) -> str:
     """What a mean hides: the plain-accuracy bound, the rarest release, the largest odds, who is exposed."""
     text = f"{name}: certified for any attacker ≤ {_p(c.bound)} balanced, ≤ {_p(c.accuracy_bound)} plain ({level})"
+    text += f", for the average {'person' if c.per == 'unit' else 'record'}"
+    if c.absent:
+        text += f"; {c.absent} of {c.n_classes} classes have no row here and count as exposed"
     if isinstance(c, Certificate):
         text += f"; the rarest of {c.cells} releases is shared by {c.smallest_cell:,} of {c.n:,} rows"
         text += f"; largest odds {c.largest_odds:.1f}" if c.largest_odds is not None else ""

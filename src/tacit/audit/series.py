@@ -13,6 +13,8 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import RidgeCV
 
+from tacit.audit.weighing import softmax_link
+
 DEPTHS = 5  # intervals: the whole, halves, quarters, eighths, sixteenths
 SHARE = 4  # one quantile for so many samples
 MAX_QUANTILES = 3000
@@ -70,8 +72,6 @@ class RandomConvolutions:
         self.shape, self.seed = shape, seed
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> RandomConvolutions:
-        from tacit.audit.attackers import softmax_link
-
         self.classes_, codes = np.unique(y, return_inverse=True)
         rng = np.random.default_rng(self.seed)
         self._draw(X, rng)

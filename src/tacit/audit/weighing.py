@@ -1,4 +1,4 @@
-"""Several opinions as one: weights, never below 0, of log-probabilities."""
+"""Opinions into probabilities: margins of one attacker by a softmax, several attackers by weights never below 0."""
 
 from __future__ import annotations
 
@@ -48,6 +48,31 @@ def stack(
     weights = weigh(opinions[:, :MAX_ROWS], truth[:MAX_ROWS], base)
     total = base + np.tensordot(weights, np.array([_opinion(fresh[name], prior) for name in names]), 1)
     return out, softmax(total, axis=1)
+
+
+def softmax_link(margins: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, float]:
+    """Slope and offsets of p(c) = softmax(slope * margin_c + offset_c), and its log-loss.
+
+    One slope for all classes: a free matrix, learned from a fifth of the rows, would forget most of what the
+    margins know when classes are many. A slope below 0, which says the opposite of the machine, comes of held rows
+    that are the others' complement (each person as often with as without sunglasses): then margins stay as they are.
+    """
+    m = margins.shape[1]
+    rows = np.arange(len(y))
+
+    def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
+        logs = log_softmax(v[0] * margins + v[1:], axis=1)
+        excess = np.exp(logs)
+        excess[rows, y] -= 1
+        ridge = 2 * m / len(y) * v[1:]  # offsets of many classes, from few rows, are mostly noise
+        gradient = np.concatenate([[(excess * margins).sum() / len(y)], excess.sum(0) / len(y) + ridge])
+        return float(-logs[rows, y].mean() + (ridge * v[1:]).sum() / 2), gradient
+
+    plain = np.concatenate([[1.0], np.zeros(m)])
+    best = minimize(loss, plain, jac=True, method="L-BFGS-B").x
+    if best[0] <= 0:
+        best = plain
+    return float(best[0]), best[1:], loss(best)[0]
 
 
 def _opinion(p: np.ndarray, prior: np.ndarray) -> np.ndarray:
