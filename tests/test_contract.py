@@ -89,7 +89,7 @@ def _parameters(g):
         return g.release_training_rows().ravel()  # closed forms draw nothing but their folds
     if hasattr(g._code, "net"):
         return np.concatenate([p.detach().numpy().ravel() for p in g._code.net.parameters()])
-    return np.concatenate([g._code.scores.ravel(), g._code.features.ravel()])
+    return np.concatenate([g._code.rule.ravel(), g._code.features.ravel()])
 
 
 @every_filter

@@ -20,6 +20,7 @@ from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.filters.base import Filter, Problem
 from tacit.labels import Labels, encode_labels
+from tacit.people import Crowd
 from tacit.release.rows import fingerprints
 from tacit.tables import make_encoder
 
@@ -46,8 +47,8 @@ class StreamedTable:
         f.notes_ = []
         checked = f._check_records(self.sample.X, reset=True)
         f._note_dependence(self.targets, self.sensitive)
-        f.encoder_ = make_encoder(checked)
-        f._fingerprints, f._units = self.known, None
+        f.encoder_ = make_encoder(checked, Crowd(len(checked)))
+        f._fingerprints, f._looks, f._units = self.known, None, None
         # "c": pages are read when asked for, and never written back
         X = np.load(self.numbers, mmap_mode="c")
         return Problem(X, self.targets, self.sensitive, None, f._seed())
@@ -75,7 +76,7 @@ def stream(path: str | Path, like: Dataset, folder: Path) -> StreamedTable:
     if missing:
         raise InputError(f"{path.name} has no column {missing[0]!r}; its columns are {file.schema_arrow.names}")
     sample = _sample(file, sides, like.name)
-    encoder: Any = make_encoder(sample.X)
+    encoder: Any = make_encoder(sample.X, Crowd(len(sample)))
     numbers = folder / "train.npy"
     n = file.metadata.num_rows
     width = encoder.transform(sample.X.iloc[:2]).shape[1]
