@@ -26,6 +26,8 @@ PLANTINGS = {"quick": 3, "strong": 12}
 MAXIMUM_NUMBERS = 2_000_000  # rows x columns of a part: fewer rows find less, so the statement holds
 MAXIMUM_ROWS = 15_000
 MINIMUM_ROWS = 300
+CHEAP = ("logistic", "trees", "neighbours", "counting")
+SLOW_ROWS = 1000  # that any other reader learns from, and is tested on
 MANY_CLASSES = 4  # above which a reader takes long
 # the attackers that suit a kind best, and are cheap: whoever has more attackers finds at least as much, but for the
 # choice among them, which is counted (`_choice`)
@@ -76,13 +78,14 @@ def power(bench: Bench, contest: Contest, plantings: int) -> Power | None:
     if not bench.makers and not contest.finite:
         return None  # only attackers that need a record's shape: these are too slow to run again and again
     rng = np.random.default_rng(bench.seed)
-    small = _fewer_rows(contest, bench.most_rows, rng)
+    asked = {kind: _reader(bench, contest, kind) for kind in KINDS} | {RARE: _naming(bench, contest)}
+    cheap = all(reader is None or reader[0] in CHEAP for reader in asked.values())
+    small = _fewer_rows(contest, *((bench.most_rows, MAXIMUM_ROWS) if cheap else (SLOW_ROWS, SLOW_ROWS)), rng)
     ground = planting_ground(small)
     found: dict[str, float | None] = {}
     largest: dict[str, float] = {}
     readers: dict[str, str] = {}
-    for kind in (*KINDS, RARE):
-        reader = _naming(bench, small) if kind == RARE else _reader(bench, small, kind)
+    for kind, reader in asked.items():
         if reader is None or (kind == "a pair" and len(ground.varied) < 2):
             continue
         bench.tell(f"{contest.attribute}: would a leak in {kind} be found?")
@@ -95,13 +98,10 @@ def power(bench: Bench, contest: Contest, plantings: int) -> Power | None:
     return Power(found, largest, readers, 1 / contest.n_classes, plantings, (len(small.ya), len(small.yt)))
 
 
-def _fewer_rows(c: Contest, most: int, rng: np.random.Generator) -> Contest:
+def _fewer_rows(c: Contest, learn: int, test: int, rng: np.random.Generator) -> Contest:
     """What can be read in seconds."""
     affordable = max(MINIMUM_ROWS, MAXIMUM_NUMBERS // c.Xa.shape[1])
-    a, t = (
-        np.sort(rng.permutation(n)[: min(affordable, limit)])
-        for n, limit in ((len(c.ya), most), (len(c.yt), MAXIMUM_ROWS))
-    )
+    a, t = (np.sort(rng.permutation(n)[: min(affordable, m)]) for n, m in ((len(c.ya), learn), (len(c.yt), test)))
     ua, ut = (None if u is None else u[k] for u, k in ((c.ua, a), (c.ut, t)))
     return replace(c, Xa=c.Xa[a], ya=c.ya[a], ua=ua, Xt=c.Xt[t], yt=c.yt[t], ut=ut, rows=c.rows[t])
 
@@ -149,9 +149,9 @@ class _Given:
 
     @property
     def quarters(self) -> int:
-        """How many quarters of the rows judge an attacker: as in `Bench.fight`, or fewer where a reader takes long."""
+        """How many quarters of the rows judge an attacker here: no more than in `Bench.fight`, which takes longer."""
         few = len(self.contest.ya) <= FEW_ROWS and self.n_attackers > 1
-        return FOLDS if few and self.contest.n_classes <= MANY_CLASSES else 1
+        return 2 if few and self.contest.n_classes <= MANY_CLASSES else 1
 
     @property
     def judges(self) -> float:

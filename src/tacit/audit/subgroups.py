@@ -74,9 +74,9 @@ class Range(str):
 def _quarters(name: str, values: pd.Series) -> pd.Series:
     """Numbers as four ranges of about as many people; the outer ends, single people's values, are not told."""
     edges = np.unique(values.quantile([0.25, 0.5, 0.75]))
-    words = [Range(f"{name} ≤ {edges[0]:.4g}")]
-    words += [Range(f"{name} over {low:.4g} to {high:.4g}") for low, high in pairwise(edges)]
-    words += [Range(f"{name} over {edges[-1]:.4g}")]
+    words = [Range(f"{name} ≤ {edges[0]:.6g}")]
+    words += [Range(f"{name} over {low:.6g} to {high:.6g}") for low, high in pairwise(edges)]
+    words += [Range(f"{name} over {edges[-1]:.6g}")]
     codes = np.searchsorted(edges, values.to_numpy(dtype=float), side="left")
     return pd.Series([words[k] for k in codes], index=values.index, dtype=object).where(values.notna())
 
