@@ -14,7 +14,9 @@ import pytest
 from claim_world import chance, violations
 
 FALSE_ALARM = 1e-3
-MODULES = [importlib.import_module(f"claim_{part}") for part in ("code", "units", "classes", "noise", "search")]
+MODULES = [
+    importlib.import_module(f"claim_{part}") for part in ("code", "units", "classes", "noise", "search", "leaves")
+]
 WORLDS = [world for module in MODULES for world in module.WORLDS]
 CONTROLS = [world for module in MODULES for world in module.CONTROLS]
 
@@ -42,4 +44,4 @@ def test_every_world_has_its_own_name_and_there_are_enough():
     names = [w.name for w in WORLDS + CONTROLS]
     assert len(set(names)) == len(names)  # the name is the seed
     assert len(WORLDS) >= 60
-    assert {"D", "E", "F"} <= {w.section for w in CONTROLS}
+    assert {"A", "B", "C", "D", "E", "F"} <= {w.section for w in CONTROLS}
