@@ -351,3 +351,22 @@ def test_a_product_counts_the_units_of_all_its_attributes():
     assert report.certificate["a"].n_units == 2000
     assert report.certificate["b"].n_units == 100
     assert report.certificate["a x b"].n_units == 100
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_release_is_shuffled_where_its_order_tells(ordered, tmp_path):
+    """The secret is planted in the order of rows: it must not be in what is handed over."""
+    rng = np.random.default_rng(0)
+    s = np.sort(rng.integers(2, size=900)) if ordered else rng.integers(2, size=900)
+    table = pd.DataFrame({"x": rng.standard_normal(900), "y": rng.integers(2, size=900), "s": s})
+    table["y"] = (table["x"] > 0).astype(int)
+    table.to_csv(tmp_path / "people.csv", index=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tacit", "fit", "people.csv", "--target", "y", "--sensitive", "s", "--out", "out"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ("since their order tells s" in " ".join(done.stdout.split())) == ordered
+    Z = pd.read_parquet(tmp_path / "out" / "release.parquet").to_numpy()
+    assert len(Z) == 900
+    kept = np.corrcoef(Z[:, 0], table["y"])[0, 1]  # aligned with the file, or not
+    assert (abs(kept) < 0.3) == ordered

@@ -77,6 +77,10 @@ def fit(
     analyzer: Annotated[
         bool, typer.Option("--analyzer", help="Also learn what `tacit serve` answers with from releases.")
     ] = False,
+    shuffle: Annotated[
+        bool | None,
+        typer.Option("--shuffle/--keep-order", help="Order of the rows; shuffled by default where it tells a secret."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for release.parquet, report.html and audit.json.")] = Path(
         "tacit-out"
     ),
@@ -85,7 +89,7 @@ def fit(
     """Learn a filter for a table, audit it, and release every row by parts that never saw it."""
     from tacit.cli.fit import run
 
-    run(console, table, target, sensitive, unit, drop or [], bins, filter_name, weight, out, seed, analyzer)
+    run(console, table, target, sensitive, unit, drop or [], bins, filter_name, weight, out, seed, analyzer, shuffle)
 
 
 @app.command()

@@ -14,6 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 
 import tacit
+from tacit.audit.attackers import resolve
+from tacit.audit.attacks import Parts, row_order
+from tacit.audit.bench import Bench
 from tacit.cli.tables import print_comparison, progress, rows_as_people
 from tacit.errors import InputError
 from tacit.release.signing import write_secret
@@ -33,6 +36,7 @@ def run(
     out: Path,
     seed: int,
     analyzer: bool = False,
+    shuffle: bool | None = None,
 ) -> None:
     data = rows_as_people(console, tacit.read_table(path, target, sensitive, unit, drop, bins))
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
@@ -58,6 +62,12 @@ def run(
     page = write_page(reports, out / "report.html", f"{path.name}: {filter_name}")
     reports[-1].to_json(out / "audit.json")
     released = _release_every_row(chosen, data, train)
+    told = _told_by_order(attack, test, seed)
+    if shuffle or (shuffle is None and told):
+        released = released.iloc[np.random.default_rng().permutation(len(released))].reset_index(drop=True)
+        order = "shuffled" + (f", since their order tells {' and '.join(told)}" if told else "")
+    else:
+        order = f"in the order of {path.name}" + (f", WHICH TELLS {' and '.join(told)}" if told else "")
     _write_parquet(released, out / "release.parquet")
     answers = tacit.serve.fit_analyzer(chosen, attack) if analyzer else None
     if answers is not None:
@@ -71,13 +81,14 @@ def run(
             highlight=False,
         )
     console.print(
-        f"Released {len(released):,} rows, in the order of {path.name}: [bold]{out / 'release.parquet'}[/bold] "
+        f"Released {len(released):,} rows, {escape(order)}: [bold]{out / 'release.parquet'}[/bold] "
         f"(rows of the fit by parts that did not see them)\nBundle, for new rows: [bold]{bundle}[/bold]\n"
         f"Report: [bold]{page}[/bold]",
         highlight=False,
     )
 
 
+ORDER_TELLS = 0.01  # above guessing, by the lower end: then the order of rows gives something away
 FILTERS: dict[str, tuple[str, dict[str, Any]]] = {
     "codebook": ("CodebookFilter", {}),
     "eigan": ("EIGAN", {"noise": 0.3}),
@@ -107,6 +118,13 @@ def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -
     Z = np.asarray(chosen.transform(data.X, data.units_of()))
     Z[train.rows] = np.asarray(chosen.release_training_rows())
     return pd.DataFrame(Z, columns=chosen.get_feature_names_out())
+
+
+def _told_by_order(attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> list[str]:
+    """Sensitive attributes that can be read from where a row stands in the file."""
+    blank = [pd.DataFrame({"nothing": np.zeros(len(d))}) for d in (attack, test)]
+    found = row_order(Bench(resolve("trees"), 0.99, seed), Parts(blank[0], attack, blank[1], test))
+    return [] if found is None else [n for n, r in found.results.items() if r.low > r.guessing + ORDER_TELLS]
 
 
 def _write_key(path: Path, key: bytes) -> None:
