@@ -21,7 +21,7 @@ from tacit.audit.released import known_classes, plain
 from tacit.audit.report import Result
 from tacit.audit.signals import QUICK_SHAPED, SHAPED
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
-from tacit.audit.weighing import stack
+from tacit.audit.weighing import clearly_better, stack
 from tacit.dataset import Dataset, allot
 from tacit.errors import InputError
 from tacit.labels import MISSING, encode_labels
@@ -206,7 +206,9 @@ class Bench:
                 validation = (p[held], y[held]) if held.any() else None
         if self.stacks and held.any() and len(outcomes) > 1 and not self.interrupted:
             p_held, outcomes["stack"] = stack(held_p, y[held], outcomes, shares, self.seed)
-            if measures(y[held], p_held, shares, None, self.level)[headline].value > best[0]:
+            balance = headline == "balanced_accuracy"
+            new, old = ((q / shares if balance else q).argmax(1) for q in (p_held, held_p[chosen]))
+            if clearly_better(y[held], new, old, balance):
                 chosen, validation = "stack", (p_held, y[held])
         return Outcome(contest, chosen, outcomes, validation, scores, held_p)
 
