@@ -537,6 +537,14 @@ def test_format_2_with_its_analyzer_stays_readable():
     assert Answerer(read_bundle(FIXTURES / "format2.tacit")).answer(found) == known["answer"]
 
 
+def test_format_3_with_its_sketch_stays_readable():
+    release = tacit.load(FIXTURES / "format3.tacit", owner_key=b"the owner's key of a fixture")
+    known = json.loads((FIXTURES / "format3.json").read_text())
+    assert release.manifest["format"] == 3
+    assert release.transform(known["records"]) == pytest.approx(np.array(known["release"]), abs=1e-9)
+    assert release.seen(known["records"]).tolist() == known["seen"] == [True, False, False]
+
+
 def test_the_analyzer_is_checked_like_the_model(tmp_path):
     bundle = read_bundle(FIXTURES / "format2.tacit")
     members, manifest = dict(bundle.members), dict(bundle.manifest)

