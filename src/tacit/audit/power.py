@@ -25,7 +25,8 @@ WANTED = 0.9  # of the plantings at the stated size are found
 PLANTINGS = {"quick": 3, "strong": 12}
 MAXIMUM_NUMBERS = 2_000_000  # rows x columns of a part: fewer rows find less, so the statement holds
 MAXIMUM_ROWS = 15_000
-MINIMUM_ROWS = 300
+MINIMUM_ROWS = 300  # of a wide release
+TOO_FEW_ROWS = 20
 CHEAP = ("logistic", "trees", "neighbours", "counting")
 SLOW_ROWS = 1000  # that any other reader learns from, and is tested on
 MANY_CLASSES = 4  # above which a reader takes long
@@ -77,6 +78,8 @@ def power(bench: Bench, contest: Contest, plantings: int) -> Power | None:
     """
     if not bench.makers and not contest.finite:
         return None  # only attackers that need a record's shape: these are too slow to run again and again
+    if min(len(contest.ya), len(contest.yt)) < TOO_FEW_ROWS:
+        return None  # so few rows find nothing
     rng = np.random.default_rng(bench.seed)
     asked = {kind: _reader(bench, contest, kind) for kind in KINDS} | {RARE: _naming(bench, contest)}
     cheap = all(reader is None or reader[0] in CHEAP for reader in asked.values())
