@@ -29,7 +29,7 @@ FAST = [
 # needs what an audit without `alongside` does not have; see docs/threat-model.md
 MISSED_BY_ALL = {"auxiliary"}
 REFUSED = {"infinity"}
-MISSED_BY_QUICK = {"integer_mod24", "checkerboard"}
+MISSED_BY_QUICK = {"integer_mod24"}
 
 
 def reads(name: str, preset: str, only: list[str] | None = None) -> float:
