@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 
 import tacit
 from tacit.audit.attackers import ATTACKERS, PRESETS, resolve
@@ -90,25 +91,32 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--only", default="")
     arguments.add_argument("--preset", default="")
+    arguments.add_argument("--jobs", type=int, default=1)
     chosen = arguments.parse_args()
     out = Path(__file__).with_suffix(".json")
     table = json.loads(out.read_text()) if out.exists() else {}
-    for name, (source, _, _) in SETS.items():
-        if chosen.only not in name or not declarations()[source].present:
-            continue
-        row = table.setdefault(name, {})
-        for preset in ("quick", "strong"):
-            if chosen.preset not in preset:
-                continue
-            old, new = (measure(name, preset, before) for before in (True, False))
-            row[preset] = {"before": old, "after": new, "time ratio": round(new["seconds"] / old["seconds"], 2)}
-            print(
-                f"{name}, {old['attribute']}, {preset}: {old['value']:.3f} [{old['low']:.3f}, {old['high']:.3f}] "
-                f"{old['attacker']} {old['seconds']:.1f} s -> {new['value']:.3f} [{new['low']:.3f}, {new['high']:.3f}] "
-                f"{new['attacker']} {new['seconds']:.1f} s (x {row[preset]['time ratio']:.2f})",
-                flush=True,
-            )
-            out.write_text(json.dumps(table, indent=1) + "\n")
+    wanted = [
+        (name, preset)
+        for preset in ("strong", "quick")
+        for name, (source, _, _) in SETS.items()
+        if chosen.only in name and chosen.preset in preset and declarations()[source].present
+    ]
+    found = Parallel(chosen.jobs, return_as="generator_unordered")(delayed(both)(*w) for w in wanted)
+    for name, preset, old, new in found:
+        ratio = round(new["seconds"] / old["seconds"], 2)
+        table.setdefault(name, {})[preset] = {"before": old, "after": new, "time ratio": ratio}
+        print(
+            f"{name}, {old['attribute']}, {preset}: {old['value']:.3f} [{old['low']:.3f}, {old['high']:.3f}] "
+            f"{old['attacker']} {old['seconds']:.1f} s -> {new['value']:.3f} [{new['low']:.3f}, {new['high']:.3f}] "
+            f"{new['attacker']} {new['seconds']:.1f} s (x {ratio:.2f})",
+            flush=True,
+        )
+        out.write_text(json.dumps(table, indent=1) + "\n")
+
+
+def both(name: str, preset: str) -> tuple[str, str, dict[str, Any], dict[str, Any]]:
+    old, new = (measure(name, preset, before) for before in (True, False))
+    return name, preset, old, new
 
 
 if __name__ == "__main__":
