@@ -185,12 +185,10 @@ def solve_moments(
 
 
 def _signed(directions: np.ndarray) -> np.ndarray:
-    """Directions whose (first) largest entry is positive: an eigenvector's sign is chance.
+    """Directions that point to one side of a fixed, uneven plane: an eigenvector's sign is chance.
 
-    It is set where the records live; in the whitened basis, whose own signs are chance too, it would stay so.
+    It is set where the records live; in the whitened basis, whose own signs are chance too, it would stay so. The
+    largest entry would not do: the two columns of a word have equal entries of opposite signs.
     """
-    if not directions.size:
-        return directions
-    size = np.abs(directions)
-    first = (size >= size.max(axis=0) * (1 - 1e-6)).argmax(axis=0)
-    return directions * np.where(directions[first, np.arange(directions.shape[1])] < 0, -1.0, 1.0)
+    uneven = 1 + np.modf(np.arange(1, len(directions) + 1) * (5**0.5 - 1) / 2)[0]
+    return directions * np.where(uneven @ directions < 0, -1.0, 1.0)
