@@ -18,7 +18,7 @@ def outcome(truth_a, p_a, truth_t, p_t, units=None):
     none = np.zeros((len(truth_t), 1))
     contest = Contest(
         "s", m, np.zeros((len(truth_a), 1)), truth_a, None, none, truth_t, units, False, (1,),
-        np.arange(len(truth_t)), tuple(map(str, range(m))), pd.DataFrame(np.zeros((len(truth_a), 1))), pd.DataFrame(none),
+        np.arange(len(truth_t)), tuple(map(str, range(m))), pd.DataFrame({"z": truth_a}), pd.DataFrame(none),
     )  # fmt: skip
     return Outcome(contest, "it", {"it": p_t}, (p_a, truth_a))
 
