@@ -624,3 +624,18 @@ def test_mutated_bundles_raise_clean_errors(which, changes, people, small, tmp_p
 @given(which=st.sampled_from(WHICH), changes=steps)
 def test_ten_thousand_mutated_bundles_raise_clean_errors(which, changes, people, small, tmp_path):
     survives(small, tmp_path, people.X.head(), which, changes)
+
+
+def test_a_filter_that_learns_nothing_says_so(tmp_path):
+    f = tacit.baselines.Resample(25, 50).fit(np.zeros((4, 2, 50)))
+    with pytest.raises(tacit.TacitError, match="Resample learns nothing"):
+        tacit.save(f, tmp_path / "f.tacit")
+
+
+def test_records_unlike_those_of_the_fit_are_noted_once(saved, people):
+    _, path = saved("codebook")
+    release = tacit.load(path)
+    odd = people.X.assign(**{people.X.select_dtypes("number").columns[0]: 1e9})
+    with pytest.warns(tacit.TacitWarning, match="far outside the fit"):
+        release.transform(odd)
+    assert sum(release.unusual(odd).values()) >= len(odd)

@@ -111,6 +111,9 @@ def audit(
     reconstruct: Annotated[bool, typer.Option(help="Also try to reconstruct the original columns.")] = False,
     group: Annotated[list[str] | None, typer.Option(help="Column by which leakage is also shown.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html, report.md and audit.json.")] = None,
+    owner_key: Annotated[
+        Path | None, typer.Option(help="For a bundle: the owner's key, to notice rows that it was fitted on.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
 ) -> None:
     """Attack a released table: what it keeps, what it gives away. Usable as a gate in a pipeline."""
@@ -134,6 +137,7 @@ def audit(
         group or [],
         out,
         seed,
+        owner_key,
     )
 
 

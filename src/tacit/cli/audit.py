@@ -32,6 +32,7 @@ def run(
     group: list[str],
     out: Path | None,
     seed: int,
+    owner_key: Path | None = None,
 ) -> None:
     gates = dict(map(_gate, require))
     if out is not None:
@@ -40,7 +41,7 @@ def run(
     attack, test = data.split((0.5, 0.5), seed=seed)
     what: Any
     if release.suffix == ".tacit":
-        what = tacit.load(release)  # what the bundle releases, noise and all
+        what = tacit.load(release, owner_key=owner_key)  # what the bundle releases, noise and all
     else:
         released = read_file(release)
         if len(released) != len(data):

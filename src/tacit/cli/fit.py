@@ -73,6 +73,12 @@ def run(
     if answers is not None:
         console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
     bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers)
+    _write_key(out / "owner.key", chosen.owner_key)
+    console.print(
+        f"Owner's key: [bold]{out / 'owner.key'}[/bold] (keep it: with it the bundle knows the rows it was fitted on; "
+        f"tacit audit --owner-key)",
+        highlight=False,
+    )
     if chosen.noise_key is not None:
         _write_key(out / "noise.key", chosen.noise_key)
         console.print(

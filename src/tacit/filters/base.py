@@ -67,7 +67,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     knob: ClassVar[Knob]
     needs_target: ClassVar[bool] = True  # False: `fit` works without y
     # what a bundle tells of its training people (words, ranges, edges of trees, tables) is shared by this many of them;
-    # set it on a filter or on its class before `fit` to change it
+    # set it on a filter or on its class before `fit` to change it; 1 coarsens nothing, for filters that never leave
     min_people: int = MIN_PEOPLE
     streams: ClassVar[bool] = False  # True: `_learn` reads its records batch by batch, so they may lie in a file
     encoder_: Any  # set by fit

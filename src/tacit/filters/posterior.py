@@ -45,7 +45,7 @@ class Posteriors:
             for f, model in enumerate(models):
                 p[self.folds == f] = model(X[self.folds == f])
             self.out_of_fold.append(p)
-        if crowd is not None and self.make is boosted_trees:
+        if crowd is not None and crowd.min_people > 1 and self.make is boosted_trees:
             bins = Bins(X, crowd)
             self.students = [Student(bins).fit(X, p, crowd, seed) for p in self.out_of_fold]
             self.models = []  # they know the rows they were fitted on

@@ -115,6 +115,7 @@ class Release:
         self._noise = None if declared is None else _noise(declared)
         self._radius = None if declared is None else declared["radius"]
         self._key = None if noise_key is None else read_key(noise_key)
+        self._told_unusual = False
         self._session = _session(bundle.members["model.onnx"], self._noise)
 
     # -- releasing ------------------------------------------------------------------------------
@@ -148,6 +149,7 @@ class Release:
         if problems:
             feeds = {k: v[good] for k, v in feeds.items()}
         kept = None if units is None else [u for u, g in zip(units, good, strict=True) if g]
+        self._note_unusual(feeds)
         out = self._dress(self._run(feeds, kept, file), X)
         if on_error == "raise":
             return out
@@ -203,6 +205,19 @@ class Release:
         if problems:
             raise InputError(str(problems[0]))
         return self._schema.unusual(feeds)
+
+    def _note_unusual(self, feeds: dict[str, np.ndarray]) -> None:
+        """Say once that records come which are unlike those of the fit; `unusual` counts them."""
+        if self._told_unusual or not (found := self._schema.unusual(feeds)):
+            return
+        self._told_unusual = True
+        columns = ", ".join(f"{name} ({n:,})" for name, n in list(found.items())[:5])
+        warnings.warn(
+            f"records hold numbers far outside the fit, or words it did not have, in {columns}: they are released all "
+            f"the same, but no claim about this release was tested on such records (count them by release.unusual)",
+            TacitWarning,
+            stacklevel=3,
+        )
 
     @property
     def noise_(self) -> Noise | None:
