@@ -1,4 +1,4 @@
-"""For tests and for the examples in docstrings: every test is a project of its own, with no earlier looks at its rows."""
+"""For tests and the examples in docstrings: every test is a project of its own, with no earlier looks at its rows."""
 
 import pytest
 
