@@ -105,7 +105,8 @@ def test_the_release_is_hard(data, fitted):
     Z, masks = fitted.transform(X), fitted.mask(X)
     assert Z.shape == X.shape
     assert np.array_equal(Z[masks], X[masks])  # to the last bit: no confidence in the values
-    assert np.unique(Z[~masks]).tolist() == [pytest.approx(data[0].X.mean())]
+    # the mean, rounded to what the number of people supports
+    assert np.unique(Z[~masks]).tolist() == [pytest.approx(data[0].X.mean(), abs=0.01)]
     black = small(fill=0.0, epochs=1).fit(data[0].X, data[0].y)
     assert not black.transform(X)[~black.mask(X)].any()
 
