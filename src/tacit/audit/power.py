@@ -26,6 +26,7 @@ PLANTINGS = {"quick": 3, "strong": 12}
 MAXIMUM_NUMBERS = 2_000_000  # rows x columns of a part: fewer rows find less, so the statement holds
 MAXIMUM_ROWS = 15_000
 MINIMUM_ROWS = 300  # of a wide release
+NOTHING = 0.005  # of balanced accuracy above guessing: a leak that cannot be larger is none
 TOO_FEW_ROWS = 20
 CHEAP = ("logistic", "trees", "neighbours", "counting")
 SLOW_ROWS = 1000  # that any other reader learns from, and is tested on
@@ -92,12 +93,15 @@ def power(bench: Bench, contest: Contest, plantings: int) -> Power | None:
         if reader is None or (kind == "a pair" and len(ground.varied) < 2):
             continue
         bench.tell(f"{contest.attribute}: would a leak in {kind} be found?")
-        readers[kind], make = reader
+        name, make = reader
         given = _Given(make, small, ground, bench.level, bench.seed, len(bench.makers) + contest.finite)
         trial, tries = (_Rare(given), plantings + 1) if kind == RARE else (_Sized(given, kind), plantings)
-        size, largest[kind] = _smallest(trial, tries, rng)
+        size, limit = _smallest(trial, tries, rng)
+        if limit < NOTHING:
+            continue  # such a leak has no room in this release
+        readers[kind] = name
         found[kind] = size if size is None or kind == RARE else size + 1 / contest.n_classes
-        largest[kind] += 0 if kind == RARE else 1 / contest.n_classes
+        largest[kind] = limit + (0 if kind == RARE else 1 / contest.n_classes)
     return Power(found, largest, readers, 1 / contest.n_classes, plantings, (len(small.ya), len(small.yt)))
 
 
