@@ -49,7 +49,7 @@ def run(
         for f in (chosen, label):
             f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
             bar.advance(task)
-        reports = []
+        reports: list[tacit.audit.Report] = []
         # what is handed over comes first: its certificate then pays for no look at the others
         for name, release in ((filter_name, chosen), ("label-only", label), ("raw data", None)):
             bar.update(task, description=f"attacking {name}")
