@@ -16,6 +16,7 @@ from tacit.release.noise import Noise, Occurrences, canonical, unit_name
 from tacit.release.stream import release_lines
 
 KEY = b"k" * 32
+STEP = 1.5 * 0.5 * 2.0**-12  # of the grid of noisy sums: the graph's code may round to the next one
 
 
 def noisy(width=2, resolution=2.0**-10):
@@ -118,16 +119,16 @@ def test_every_way_of_releasing_draws_alike(fitted, bundle, people, tmp_path, jo
     for unit, units in ((None, None), ("person", X["person"])):
         expected = fitted.transform(X[inputs], units)
         release = tacit.load(bundle, noise_key=fitted.noise_key)
-        assert np.allclose(release.transform(X, units), expected, atol=1e-5)
+        assert np.allclose(release.transform(X, units), expected, atol=STEP)
         out = tmp_path / f"out-{unit}-{jobs}.csv"
         apply(bundle, tmp_path / "in.csv", out, noise_key=fitted.noise_key, unit=unit, rows=64, jobs=jobs)
-        assert np.allclose(pd.read_csv(out).to_numpy(), expected, atol=1e-5)
+        assert np.allclose(pd.read_csv(out).to_numpy(), expected, atol=STEP)
         lines = X.to_csv(index=False).splitlines()
         streamed = [list(a["release"].values()) for a in release_lines(release, lines, "csv", unit)]
-        assert np.allclose(streamed, expected, atol=1e-5)
+        assert np.allclose(streamed, expected, atol=STEP)
         records = [json.dumps(r) for r in X.to_dict("records")]
         streamed = [list(a["release"].values()) for a in release_lines(release, records, "json", unit)]
-        assert np.allclose(streamed, expected, atol=1e-5)
+        assert np.allclose(streamed, expected, atol=STEP)
 
 
 def test_engines_are_told_whose_records_these_are(fitted, bundle, people):
@@ -136,8 +137,8 @@ def test_engines_are_told_whose_records_these_are(fitted, bundle, people):
     X = people[0].assign(person=np.arange(400))
     release = tacit.release.arrow_udf(bundle, noise_key=fitted.noise_key, unit="person")
     expected = fitted.transform(people[0], X["person"])
-    assert np.allclose(release(pa.Table.from_pandas(X)).to_pandas(), expected, atol=1e-5)
-    assert np.allclose(release(X), expected, atol=1e-5)
+    assert np.allclose(release(pa.Table.from_pandas(X)).to_pandas(), expected, atol=STEP)
+    assert np.allclose(release(X), expected, atol=STEP)
     with pytest.raises(tacit.TacitError, match="no column 'person'"):
         release(X.drop(columns="person"))
 

@@ -208,7 +208,7 @@ class Release:
 
     def _note_unusual(self, feeds: dict[str, np.ndarray]) -> None:
         """Say once that records come which are unlike those of the fit; `unusual` counts them."""
-        if self._told_unusual or not (found := self._schema.unusual(feeds)):
+        if self._told_unusual or not _length(feeds) or not (found := self._schema.unusual(feeds)):
             return
         self._told_unusual = True
         columns = ", ".join(f"{name} ({n:,})" for name, n in list(found.items())[:5])
