@@ -51,7 +51,7 @@ def test_equal_records_of_different_people_get_independent_draws(fitted, people)
     X = people[0].iloc[np.zeros(2000, dtype=int)].reset_index(drop=True)  # one record, 2,000 people
     for units in (None, np.arange(2000)):
         noise = drawn(fitted, X, units)
-        assert len(np.unique(noise, axis=0)) == 2000
+        assert len(np.unique(noise, axis=0)) >= 1998  # on the grid, two of 2,000 draws coincide once in 50 runs
         assert noise.std(axis=0) == pytest.approx(0.5, rel=0.08)  # 5 standard errors
         assert abs(np.corrcoef(noise[:-1, 0], noise[1:, 0])[0, 1]) < 0.11
 
