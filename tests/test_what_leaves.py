@@ -78,7 +78,7 @@ def test_a_certificate_by_noise_needs_noise_of_ones_own(f, tmp_path):
                 assert read < report.certificate["s"].bound
                 report.require(leakage={"s": 0.7}, certified=True)
             else:
-                assert read > 0.58  # the control: shared noise can be looked up
+                assert read > 0.56  # the control: shared noise can be looked up
                 assert any("share their noise" in note for note in report.notes)
 
 
