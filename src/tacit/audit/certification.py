@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,7 @@ class _Evidence:
     codes: np.ndarray | None = None
     noise: Noise | None = None
     epsilon: float | None = None
-    draws: np.ndarray | None = field(default=None)  # a number for each distinct draw
+    draws: np.ndarray | None = None  # a number for each distinct draw
 
     @classmethod
     def of(cls, release: Any, version: Version) -> _Evidence | None:
