@@ -23,8 +23,8 @@ import pandas as pd
 from sklearn.decomposition import PCA
 
 from tacit import audit, load_dataset
-from tacit.dataset import Dataset
-from tacit.tables import make_encoder
+from tacit.records.dataset import Dataset
+from tacit.records.encoding import make_encoder
 
 SIZES = {"45k x 8, 2 classes": (45_000, 8, 2), "10k x 50, 30 classes": (10_000, 50, 30)}
 LIMITS = {

@@ -34,11 +34,11 @@ from tacit.audit.likeness import reconstruction
 from tacit.audit.measures import mean_measure
 from tacit.audit.noise_curve import noise_curve
 from tacit.audit.superiority import superiority
-from tacit.dataset import Dataset, allot
 from tacit.filters.dpfe import RATIOS
 from tacit.nets.backbone import backbone
 from tacit.nets.code import output_in_chunks
 from tacit.nets.cut import cost_of_cuts
+from tacit.records.dataset import Dataset, allot
 from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
 
 WINDOW, STRIDE = 128, 10

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.tables import make_encoder
+from tacit.records.encoding import make_encoder
 
 LEAST, MOST = 0.83, 0.57
 FEWEST = 200  # rows in which a column must differ from its usual value

@@ -36,8 +36,8 @@ import pyarrow.parquet as pq
 
 import tacit
 from tacit.nets.mlp import mlp
+from tacit.noise.keyed import new_key
 from tacit.release.bulk import apply
-from tacit.release.noise import new_key
 from tacit.release.sensors import Sensors
 
 CHUNK = 65536

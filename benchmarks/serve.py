@@ -100,8 +100,8 @@ def load(end: Any, url: str, key: str, bundle: str, clients: int, seconds: float
 
 
 async def all_clients(url: str, key: str, bundle: str, clients: int, seconds: float) -> dict[str, Any]:
+    from tacit.release.answer import Answerer
     from tacit.release.bundle import read_bundle
-    from tacit.serve.answer import Answerer
 
     answerer = Answerer(read_bundle(bundle))
     tally: dict[str, Any] = {"asked": 0, "answered": 0, "mixed up": 0, "lost": 0, "asked again (503)": 0, "times": []}

@@ -24,10 +24,10 @@ import torch
 
 from tacit.filters.base import Problem
 from tacit.filters.eigan import EIGAN, Game
-from tacit.games.replay import WARM_UP, replayed
-from tacit.games.stack import CACHED
 from tacit.labels import Labels
 from tacit.nets.mlp import mlp
+from tacit.training.replay import WARM_UP, replayed
+from tacit.training.stack import CACHED
 
 ROWS, COLUMNS, CODE, BATCH = 32_561, 105, 16, 512
 

@@ -68,7 +68,7 @@ def measure(name: str, preset: str, before: bool) -> dict[str, Any]:
     if "components" in name:
         from sklearn.decomposition import PCA
 
-        from tacit.tables import make_encoder
+        from tacit.records.encoding import make_encoder
 
         encoder = make_encoder(attack.X)
         pca = PCA(4, random_state=0).fit(encoder.transform(attack.X))

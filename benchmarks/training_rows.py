@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.dataset import Dataset
+from tacit.records.dataset import Dataset
 
 FILTERS = {
     "codebook, posterior": lambda seed: tacit.CodebookFilter(16, leakage_weight=1, random_state=seed),

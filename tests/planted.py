@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset
+from tacit.records.dataset import Dataset
 
 ROWS = 6400
 

@@ -18,11 +18,11 @@ from sklearn.preprocessing import FunctionTransformer
 
 import tacit
 from tacit.errors import InputError, TacitWarning
-from tacit.games.anonymizing import Heads
-from tacit.games.training import Training
+from tacit.filters.anonymizing import Heads
 from tacit.labels import encode_labels
 from tacit.nets.windows import CLASSIFIERS, Decoder, Encoder
 from tacit.report.figures import latent_figure, spectrogram_figure, waveform_figure
+from tacit.training.loop import Training
 
 AAE = tacit.AnonymizingAutoencoder
 TINY = {
@@ -367,7 +367,7 @@ def test_progress_is_shown_and_the_best_state_kept(data, capsys):
 
 def test_training_stops_when_the_adaptive_trade_off_no_longer_improves(data, monkeypatch):
     values = iter([(0.9, 0.1), (0.8, 0.1), (0.7, 0.1), (0.6, 0.1), (0.95, 0.0)])
-    monkeypatch.setattr("tacit.games.anonymizing.AnonymizingGame.check", lambda self: next(values))
+    monkeypatch.setattr("tacit.filters.anonymizing.AnonymizingGame.check", lambda self: next(values))
     g = fit(FILTERS[0], data, epochs=18, patience=2)
     assert len(g.history_) == 12  # checks after epochs 6, 9 and 12; the fourth was never asked for
 

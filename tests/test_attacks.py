@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
 import tacit
-from tacit.dataset import Dataset
 from tacit.errors import InputError
+from tacit.records.dataset import Dataset
 
 
 def kinds(report):

@@ -17,8 +17,8 @@ from sklearn.svm import SVC
 
 import tacit
 from tacit.audit.attackers import ATTACKERS
-from tacit.dataset import Dataset
 from tacit.errors import RequirementNotMet
+from tacit.records.dataset import Dataset
 from tacit.report import dominated, write_page
 
 

@@ -22,10 +22,10 @@ import tacit
 from tacit import baselines
 from tacit.audit.certificate import certify_local_privacy, local_dp_bound
 from tacit.baselines.discriminability_mask import _Fisher
-from tacit.baselines.out_of_fold import release_by_folds
 from tacit.baselines.variational_obfuscator import divergence
 from tacit.errors import CollapseWarning, DependenceWarning, TacitWarning
 from tacit.filters.base import Problem
+from tacit.filters.out_of_fold import release_by_folds
 from tacit.labels import encode_labels
 
 

@@ -527,7 +527,7 @@ def test_format_1_stays_readable():
 
 
 def test_format_2_with_its_analyzer_stays_readable():
-    from tacit.serve.answer import Answerer
+    from tacit.release.answer import Answerer
 
     release = tacit.load(FIXTURES / "format2.tacit")
     known = json.loads((FIXTURES / "format2.json").read_text())

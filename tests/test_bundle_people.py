@@ -17,11 +17,11 @@ import tacit
 from tacit.audit.membership import whitebox_membership
 from tacit.errors import InputError
 from tacit.filters.codebook import class_shares, typical_records
-from tacit.people import Crowd, edges, middle_and_scale
+from tacit.records.encoding import TableEncoder, make_encoder
+from tacit.records.fingerprints import fingerprints, learn_looks
+from tacit.records.people import Crowd, edges, middle_and_scale
 from tacit.release.bundle import read_bundle
-from tacit.release.rows import fingerprints, learn_looks
 from tacit.release.weights import read_weights
-from tacit.tables import TableEncoder, make_encoder
 
 FIXTURES = Path(__file__).parent / "fixtures"
 N = 400

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.dataset import Dataset, allot
 from tacit.datasets import declarations
 from tacit.datasets.people import join_adult
 from tacit.datasets.signals import read_idx
+from tacit.records.dataset import Dataset, allot
 
 
 @pytest.mark.parametrize("name", sorted(declarations()))

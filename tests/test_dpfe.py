@@ -16,11 +16,11 @@ from killed import train_and_kill
 from tacit.audit.noise_curve import noise_curve
 from tacit.audit.superiority import superiority
 from tacit.filters.dpfe import Partners, contrastive
-from tacit.games.training import Training
 from tacit.nets.backbone import backbone
 from tacit.nets.code import LinearCode
 from tacit.nets.cut import cost_of_cuts
 from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
+from tacit.training.loop import Training
 
 SMALL = {"epochs": 4, "backbone_epochs": 3, "random_state": 0, "device": "cpu"}
 

@@ -42,7 +42,7 @@ X, Y, S = (pd.concat(part, ignore_index=True) for part in zip(*PARTS, strict=Tru
 )
 def test_equals_the_pooled_fit(estimator, tmp_path, monkeypatch):
     # nodes agree on exact means, by which gaps are filled; a pooled fit rounds them to what its people support
-    monkeypatch.setattr("tacit.filters.base.make_encoder", lambda X, crowd: tacit.tables.make_encoder(X))
+    monkeypatch.setattr("tacit.filters.base.make_encoder", lambda X, crowd: tacit.records.encoding.make_encoder(X))
     f = fit_closed_form(estimator, NODES)
     target = {} if isinstance(estimator, LinearEraser) else {"y": Y}
     pooled = type(estimator)(**estimator.get_params()).fit(X, **target, sensitive_features=S)
@@ -73,8 +73,8 @@ def test_no_record_travels():
     marked = node.X.copy()
     marked.loc[7, ["age", "gain"]] = [41.123456, 7777.7]
     told = sums(Node(marked, node.y, sensitive_features=node.sensitive_features, name="a"),
-                tacit.tables.make_encoder(marked).transform(marked))  # fmt: skip
-    encoded = tacit.tables.make_encoder(marked).transform(marked)[7, [0, 2]]
+                tacit.records.encoding.make_encoder(marked).transform(marked))  # fmt: skip
+    encoded = tacit.records.encoding.make_encoder(marked).transform(marked)[7, [0, 2]]
     assert not np.isin(np.concatenate([a.ravel() for a in told.arrays.values()]), encoded).any()
 
 

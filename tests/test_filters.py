@@ -10,12 +10,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import tacit
-from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.filters.posterior import Posteriors
 from tacit.labels import encode_labels
 from tacit.nets.pieces import _cuts, cut_into_pieces
-from tacit.release.noise import keyed_normal, new_key
+from tacit.noise.keyed import keyed_normal, new_key
+from tacit.records.dataset import Dataset
 
 
 def fit(f, data, **kwargs):

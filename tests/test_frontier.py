@@ -28,11 +28,11 @@ from tacit.filters.eigan import Game, play
 from tacit.frontier.curve import _area
 from tacit.frontier.fitting import fit_points
 from tacit.frontier.points import Point, grid, groups, lay_out
-from tacit.games.code_training import train_codes
-from tacit.games.exact import label_mass
-from tacit.games.replay import replayed
-from tacit.games.stack import CACHED, choose_device
 from tacit.nets.mlp import mlp
+from tacit.solvers.code_training import train_codes
+from tacit.solvers.exact import label_mass
+from tacit.training.replay import replayed
+from tacit.training.stack import CACHED, choose_device
 
 RULE = tacit.CodebookFilter(solver="closed", n_folds=2)
 QUICKLY = {"jobs": 1, "attackers": "logistic", "limit": False}

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.filters.eigan import Game, cross_entropy, head_weights
-from tacit.games.exact import closed_code, code_loss, hard_loss, label_mass, learn_linear_codes
-from tacit.games.stack import Batches, Stack
 from tacit.labels import MISSING
 from tacit.nets.mlp import mlp
+from tacit.solvers.exact import closed_code, code_loss, hard_loss, label_mass, learn_linear_codes
+from tacit.training.stack import Batches, Stack
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,7 @@ def test_no_leak_no_information():
 def test_memory_is_guessed_where_the_system_does_not_say(monkeypatch):
     import os
 
-    from tacit.games import stack
+    from tacit.training import stack
 
     def unknown(name):
         raise ValueError("unrecognized configuration name")

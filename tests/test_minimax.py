@@ -15,8 +15,10 @@ from torch import nn
 
 import tacit
 from tacit.filters.minimax import clip_to_ball
-from tacit.games.alternating import alternating
-from tacit.games.heads import (
+from tacit.labels import MISSING, Labels
+from tacit.noise.local_privacy import local_dp
+from tacit.solvers.alternating import alternating
+from tacit.solvers.heads import (
     CountingHeads,
     FourierFeatures,
     MlpHeads,
@@ -26,11 +28,9 @@ from tacit.games.heads import (
     against_rest,
     weighted_binary_loss,
 )
-from tacit.games.inner import InnerGame, directional
-from tacit.games.kiwiel import kiwiel
-from tacit.games.starts import linear_start, principal_directions, rank
-from tacit.labels import MISSING, Labels
-from tacit.release.local_dp import local_dp
+from tacit.solvers.inner import InnerGame, directional
+from tacit.solvers.kiwiel import kiwiel
+from tacit.solvers.starts import linear_start, principal_directions, rank
 
 SOLVERS = pytest.mark.parametrize("solve", [kiwiel, alternating])
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
+from tacit.noise.keyed import Noise, Occurrences, canonical, unit_name
 from tacit.release.bulk import apply
-from tacit.release.noise import Noise, Occurrences, canonical, unit_name
 from tacit.release.stream import release_lines
 
 KEY = b"k" * 32

@@ -17,8 +17,8 @@ from tacit.audit.lookup import Lookup
 from tacit.audit.probes import QUICK, STRONG, find_probes
 from tacit.audit.series import IntervalQuantiles, RandomConvolutions
 from tacit.audit.weighing import stack
-from tacit.dataset import Dataset
 from tacit.errors import TacitError
+from tacit.records.dataset import Dataset
 
 # one of each kind, for every run; the slow test has them all
 FAST = [

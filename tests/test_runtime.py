@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import tacit
 from tacit.cli import app
-from tacit.release import noise
+from tacit.noise import keyed as noise
 from tacit.release.bulk import apply
 from tacit.release.runtime import load, read_key
 from tacit.release.stream import release_lines

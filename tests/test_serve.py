@@ -31,8 +31,8 @@ from hypothesis import strategies as st
 import tacit
 from service import running
 from tacit.errors import InputError
+from tacit.release.answer import Answerer
 from tacit.release.bundle import read_bundle
-from tacit.serve.answer import Answerer
 from tacit.serve.app import Limits, make_app
 from tacit.serve.client import Client, ServiceError
 from tacit.serve.keys import KeyFile, add_key, read_keys, revoke_key

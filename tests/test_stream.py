@@ -226,7 +226,7 @@ def test_a_reader_that_leaves(bundle):
 
 def test_a_gap_is_a_gap_in_every_way_of_reading(tmp_path):
     """`stream` knew six words for a gap, `apply` and pandas nineteen: such rows were released differently."""
-    from tacit.release.cells import GAPS
+    from tacit.records.cells import GAPS
 
     rng = np.random.default_rng(0)
     words = [w for w in GAPS if w]

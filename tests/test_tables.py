@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.labels import MISSING, encode_labels, looks_continuous
-from tacit.release.rows import fingerprints
-from tacit.tables import TableEncoder
+from tacit.records.encoding import TableEncoder
+from tacit.records.fingerprints import fingerprints
 
 TABLE = pd.DataFrame(
     {

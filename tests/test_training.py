@@ -8,7 +8,7 @@ from torch import nn
 
 from killed import train_and_kill
 from tacit.errors import InputError, TacitWarning
-from tacit.games.training import Training
+from tacit.training.loop import Training
 
 
 def run(checkpoint=None, stop_after=None, epochs=6, identity="a", with_score=False):

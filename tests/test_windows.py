@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.windows import windows
+from tacit.records.windows import windows
 
 
 @given(

@@ -9,9 +9,9 @@ import numpy as np
 
 import tacit
 from tacit.audit.stats import Measure, accuracy
-from tacit.dataset import Dataset
 from tacit.nets.classifier import NetworkClassifier
 from tacit.nets.windows import wide_classifier
+from tacit.records.dataset import Dataset
 
 RATE = 50  # samples a second
 GUESSED_F1 = {"activity": 1 / 4, "identity": 1 / 24}  # one over the classes: see `tacit.audit.measures.macro_f1`

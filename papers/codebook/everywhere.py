@@ -16,7 +16,7 @@ from sklearn.decomposition import PCA
 
 import tacit
 from tacit import baselines
-from tacit.dataset import Dataset
+from tacit.records.dataset import Dataset
 from tacit.reproduce import Run
 from tacit.reproduce.principal import principal
 from tacit.reproduce.run import honest

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import tacit
-from tacit.dataset import Dataset
+from tacit.records.dataset import Dataset
 from tacit.reproduce import Run
 from tacit.reproduce.papers import import_script
 from tacit.reproduce.run import honest, middle

@@ -20,10 +20,10 @@ import tacit
 from tacit.audit.likeness import reconstruction
 from tacit.audit.noise_curve import noise_curve
 from tacit.audit.superiority import superiority
-from tacit.dataset import Dataset, allot
 from tacit.nets.backbone import backbone
 from tacit.nets.code import output_in_chunks
 from tacit.nets.cut import cost_of_cuts, cut_network
+from tacit.records.dataset import Dataset, allot
 from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
 from tacit.reproduce import Run
 from tacit.reproduce.papers import import_script

@@ -12,10 +12,10 @@ from tacit.lazy import import_name
 __version__ = "0.1.0"
 
 _HOME = {
-    "Dataset": "tacit.dataset",
-    "read_images": "tacit.images",
-    "read_table": "tacit.dataset",
-    "read_windows": "tacit.windows",
+    "Dataset": "tacit.records.dataset",
+    "read_images": "tacit.records.images",
+    "read_table": "tacit.records.dataset",
+    "read_windows": "tacit.records.windows",
     "load_dataset": "tacit.datasets",
     "EIGAN": "tacit.filters.eigan",
     "MinimaxFilter": "tacit.filters.minimax",

@@ -28,7 +28,7 @@ from tacit.audit.probes import QUICK, STRONG, Probing
 from tacit.audit.signals import SHAPED
 from tacit.audit.weighing import softmax_link
 from tacit.errors import InputError
-from tacit.trees import boosted_trees
+from tacit.training.trees import boosted_trees
 
 Shape = tuple[int, int]
 Maker = Callable[[Shape, int, int], Any]  # (shape of the data, n_classes, seed) -> classifier

@@ -12,10 +12,10 @@ import pandas as pd
 from tacit.audit.bench import Bench, Outcome, measures
 from tacit.audit.released import has_noise, plain_frame
 from tacit.audit.report import Attack, Result
-from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.filters.base import Filter
 from tacit.labels import looks_continuous
+from tacit.records.dataset import Dataset
 from tacit.release.runtime import Release
 
 DRAWS = 10  # of the noise, for the averaging attack

@@ -36,8 +36,8 @@ from tacit.audit.released import (
 from tacit.audit.report import Attack, Report, Result, provenance
 from tacit.audit.resemblance import resemblance
 from tacit.audit.subgroups import subgroups
-from tacit.dataset import Dataset
 from tacit.errors import InputError, TacitWarning
+from tacit.records.dataset import Dataset
 
 FEWEST_FRESH = 20  # rows of a part that were not seen before, to audit with
 FEWEST_IN_SAMPLE = 60  # seen rows needed to say anything about them

@@ -22,10 +22,10 @@ from tacit.audit.report import Result
 from tacit.audit.signals import QUICK_SHAPED, SHAPED
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
 from tacit.audit.weighing import clearly_better, stack
-from tacit.dataset import Dataset, allot
 from tacit.errors import InputError
 from tacit.labels import MISSING, encode_labels
-from tacit.tables import make_encoder
+from tacit.records.dataset import Dataset, allot
+from tacit.records.encoding import make_encoder
 
 FOLDS = 4  # a quarter of the attackers' own rows says which attacker is reported
 FEW_ROWS = 3000

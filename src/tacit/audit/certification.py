@@ -24,9 +24,9 @@ from tacit.audit.looks import count_look, release_digest
 from tacit.audit.received import receiver_cells
 from tacit.audit.released import has_noise
 from tacit.audit.report import AnyCertificate
-from tacit.dataset import PRODUCT, Dataset
 from tacit.errors import InputError
-from tacit.release.noise import Noise
+from tacit.noise.keyed import Noise
+from tacit.records.dataset import PRODUCT, Dataset
 
 VACUOUS = 0.99  # a bound above this tells of epsilon, not of the release
 Version = tuple[Any, Dataset, Any, Dataset]  # release of attack, attack, release of test, test

@@ -12,8 +12,8 @@ from tacit.audit.attackers import Counting
 from tacit.audit.bench import Bench
 from tacit.audit.report import Result
 from tacit.audit.stats import balanced_accuracy
-from tacit.dataset import Dataset
 from tacit.labels import MISSING, Labels, encode_labels
+from tacit.records.dataset import Dataset
 
 SLOPES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.17, 0.22, 0.3, 0.5, 1.0)  # along the limit curve
 WIDE = 1_000_000  # numbers in the data, above which three folds must do
@@ -95,7 +95,7 @@ def _curves(
     measured on `test`. An estimate: with better posteriors the curve would lie higher.
     """
     from tacit.filters.posterior import Posteriors
-    from tacit.games.exact import closed_code
+    from tacit.solvers.exact import closed_code
 
     X_test = label._encode(test.X)
     p_own, p_test = label.posteriors_.out_of_fold[0], label.posteriors_.predict(X_test)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset
+from tacit.records.dataset import Dataset
 
 MIN_VALUES = 10  # of a column that could name people
 MIN_SIZE = 3.0  # records a value, on average

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset
 from tacit.errors import InputError
-from tacit.release.rows import fingerprints
+from tacit.records.dataset import Dataset
+from tacit.records.fingerprints import fingerprints
 
 SKETCH = 256  # hashes kept of a part's rows: enough to see an overlap of a few percent
 OVERLAP = 0.2  # of two sets of rows, above which a certificate on one is a look at the other

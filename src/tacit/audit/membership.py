@@ -23,14 +23,14 @@ from tacit.audit.attackers import ATTACKERS
 from tacit.audit.bench import Bench
 from tacit.audit.report import Result
 from tacit.audit.stats import Measure, accuracy
-from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.filters.base import Filter
 from tacit.labels import MISSING, encode_labels
+from tacit.records.dataset import Dataset
+from tacit.records.schema import schema_of
 from tacit.release.onnx import export
 from tacit.release.runtime import Release
 from tacit.release.saving import describe_input
-from tacit.release.schema import schema_of
 
 READERS = ("logistic", "trees", "forest")
 MAXIMUM_MEMBERS = 4000

@@ -14,9 +14,9 @@ from tacit.audit.attackers import resolve
 from tacit.audit.bench import Bench, Contest, Outcome
 from tacit.audit.measures import calibrate, log_rank, mean_measure, rank_statement
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy
-from tacit.dataset import Dataset
 from tacit.errors import InputError, check_number
 from tacit.labels import MISSING, encode_labels
+from tacit.records.dataset import Dataset
 
 ATTACKERS = ("logistic", "mlp", "forest", "neighbours")
 HEDGE = 0.01  # a class that an attacker rules out wrongly would cost calibration everything

@@ -30,7 +30,7 @@ from tacit.audit.probes_waves import (
 )
 from tacit.audit.probes_words import word_probes
 from tacit.audit.screening import LEVEL_BINS, contrasts, evidence, quantile_codes, threshold
-from tacit.trees import boosted_trees
+from tacit.training.trees import boosted_trees
 
 INTERESTING = 3.0  # a deviate on the first half worth a second look
 PAIR_BINS = 5

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from tacit.audit.received import received_pair
-from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.labels import encode_labels
+from tacit.records.dataset import Dataset
 
 
 def released(release: Any, attack: Dataset, test: Dataset, alongside: Sequence[str] | None) -> tuple[Any, Any]:

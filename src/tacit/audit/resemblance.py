@@ -13,9 +13,9 @@ from tacit.audit.dtw import dtw_rank
 from tacit.audit.likeness import mean_ssim, r_squared, reconstruction, similarity
 from tacit.audit.released import plain
 from tacit.audit.stats import Measure
-from tacit.dataset import Dataset
 from tacit.errors import InputError
-from tacit.tables import make_encoder
+from tacit.records.dataset import Dataset
+from tacit.records.encoding import make_encoder
 
 MOST_ROWS = 8000  # that a reconstruction learns from, and is tested on
 MOST_PIXELS = 64  # a side of an example image in the report

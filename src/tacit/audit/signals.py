@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tacit.audit.series import IntervalQuantiles, RandomConvolutions
-from tacit.trees import boosted_trees
+from tacit.training.trees import boosted_trees
 
 
 class Convolutional:

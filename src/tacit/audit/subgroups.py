@@ -12,8 +12,8 @@ import pandas as pd
 from tacit.audit.bench import Outcome
 from tacit.audit.released import plain_frame
 from tacit.audit.stats import Measure, balanced_accuracy
-from tacit.dataset import Dataset
 from tacit.errors import InputError
+from tacit.records.dataset import Dataset
 
 MOST_CLASSES = 12  # columns with more make groups too small to read
 FEWEST_ROWS = 40

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from tacit.baselines.out_of_fold import Release, release_by_folds
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
+from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.nets.mlp import mlp
+from tacit.training.stack import Batches, Stack, choose_batch_size, choose_device
 
 
 class Autoencoder(Filter):

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InputError, check_number
 from tacit.filters.base import Filter, Knob
-from tacit.windows import check_windows
+from tacit.records.windows import check_windows
 
 
 class CoarseWindows(Filter, auto_wrap_output_keys=None):  # type: ignore[call-arg]

@@ -9,7 +9,7 @@ from scipy import ndimage
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from tacit.errors import InputError, check_number
-from tacit.pixels import check_images, check_region
+from tacit.records.pixels import check_images, check_region
 
 
 class _Cover(TransformerMixin, BaseEstimator):

@@ -20,9 +20,9 @@ from scipy.optimize import minimize
 from sklearn.utils import ClassifierTags
 
 from tacit.baselines.moments import moments_of
-from tacit.baselines.out_of_fold import Release, release_by_folds
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.labels import MISSING, Labels
 
 TINY = 1e-12

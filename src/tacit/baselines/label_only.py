@@ -10,7 +10,7 @@ from sklearn.base import clone
 from tacit.errors import InputError
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.posterior import Posteriors
-from tacit.trees import boosted_trees
+from tacit.training.trees import boosted_trees
 
 
 class LabelOnly(Filter):

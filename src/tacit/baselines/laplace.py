@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.release.noise import Noise, mechanism
+from tacit.noise.keyed import Noise, mechanism
 
 
 class LaplaceMechanism(Filter):

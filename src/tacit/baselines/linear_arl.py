@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from tacit.baselines.moments import CHUNK, ClassMeans, Moments, moments_of, whitening
-from tacit.baselines.out_of_fold import Release, release_by_folds
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.out_of_fold import Release, release_by_folds
 
 # Eigenvalues are squared canonical correlations, 0..1; nearer to zero than this they are rounding.
 ZERO = 1e-10

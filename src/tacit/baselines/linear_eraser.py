@@ -17,13 +17,13 @@ from typing import Any, Self
 import numpy as np
 
 from tacit.baselines.moments import ClassMeans, Moments, moments_of, whitening
-from tacit.baselines.out_of_fold import Release, release_by_folds
-from tacit.dataset import unit_columns
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.labels import encode_labels
-from tacit.release.rows import fingerprints
-from tacit.tables import TableEncoder
+from tacit.records.dataset import unit_columns
+from tacit.records.encoding import TableEncoder
+from tacit.records.fingerprints import fingerprints
 
 # Singular values of the whitened cross-covariance are canonical correlations; below this they are rounding.
 UNCORRELATED = 1e-10

@@ -16,9 +16,9 @@ import numpy as np
 
 from tacit.baselines.linear_arl import LinearCode
 from tacit.baselines.moments import moments_of, whitening
-from tacit.baselines.out_of_fold import Release, release_by_folds
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.out_of_fold import Release, release_by_folds
 
 USUAL = 10
 WORTHLESS = 1e-12  # of the largest squared covariance: no direction is left that covaries more with the target

@@ -23,13 +23,13 @@ import torch
 from torch import Tensor, nn
 
 from tacit.baselines.autoencoder import encode
-from tacit.baselines.out_of_fold import release_by_folds
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.games.stack import Batches, Stack, choose_batch_size, choose_device
+from tacit.filters.out_of_fold import release_by_folds
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
-from tacit.release.noise import Noise, mechanism
+from tacit.noise.keyed import Noise, mechanism
+from tacit.training.stack import Batches, Stack, choose_batch_size, choose_device
 
 
 class VariationalObfuscator(Filter):

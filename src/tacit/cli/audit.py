@@ -10,8 +10,8 @@ from rich.console import Console
 import tacit
 from tacit.audit.received import read_cells
 from tacit.cli.tables import progress, rows_as_people
-from tacit.dataset import read_file
 from tacit.errors import InputError
+from tacit.records.dataset import read_file
 
 
 def run(

@@ -187,7 +187,7 @@ def keys(path: Annotated[Path, typer.Argument(help="File for the secret key; the
 @release_app.command()
 def key(path: Annotated[Path, typer.Argument(help="File for the noise key.")]) -> None:
     """Make a noise key: the owner's secret, under which the noise of releases is drawn."""
-    from tacit.release.noise import new_key
+    from tacit.noise.keyed import new_key
     from tacit.release.signing import write_secret
 
     write_secret(path, new_key().hex().encode())

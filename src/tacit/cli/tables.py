@@ -12,7 +12,7 @@ from rich.table import Table
 
 from tacit.audit.forgotten_units import forgotten_units
 from tacit.audit.report import Report, _p
-from tacit.dataset import Dataset
+from tacit.records.dataset import Dataset
 
 
 def progress(console: Console) -> Progress:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from tacit.dataset import Dataset
 from tacit.datasets.declaration import REGISTRY, Declaration
 from tacit.datasets.recogniser import face_embedding as face_embedding
 from tacit.errors import InputError
+from tacit.records.dataset import Dataset
 
 
 def load_dataset(name: str, **options: Any) -> Dataset:

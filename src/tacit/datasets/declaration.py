@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tacit.dataset import Dataset
 from tacit.datasets.store import locate
+from tacit.records.dataset import Dataset
 
 
 @dataclass(frozen=True)

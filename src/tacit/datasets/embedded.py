@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from sklearn import datasets as sk
 
-from tacit.dataset import Dataset
 from tacit.datasets.declaration import declare
+from tacit.records.dataset import Dataset
 
 
 @declare("1,797", "table", "parity", "digit", "BSD-3-Clause (scikit-learn)")

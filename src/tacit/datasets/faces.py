@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset
 from tacit.datasets.declaration import declare
 from tacit.datasets.store import require
 from tacit.errors import InputError, check_number
+from tacit.records.dataset import Dataset
 
 
 @declare(

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset
 from tacit.datasets.declaration import declare
 from tacit.datasets.people import choose_columns
 from tacit.datasets.store import require
+from tacit.records.dataset import Dataset
 
 TABLES = ("PATIENTS", "ADMISSIONS", "ICUSTAYS", "DIAGNOSES_ICD", "PROCEDURES_ICD")
 SOURCE = "MIMIC-III of PhysioNet, which asks for a signed agreement (mimic_demo is free)"

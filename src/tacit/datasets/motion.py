@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset
 from tacit.datasets.declaration import declare
 from tacit.datasets.store import require
 from tacit.errors import InputError
-from tacit.windows import windows
+from tacit.records.dataset import Dataset
+from tacit.records.windows import windows
 
 ACTIVITIES = {
     "downstairs": "dws",

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset
 from tacit.datasets.declaration import declare
 from tacit.datasets.store import cache_folder, download, locate, require
 from tacit.errors import InputError
+from tacit.records.dataset import Dataset
 
 ADULT_COLUMNS = [
     "age",

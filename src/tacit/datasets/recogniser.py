@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit.datasets.store import require
 from tacit.errors import InputError
-from tacit.pixels import check_images
+from tacit.records.pixels import check_images
 
 FILE = "face_recogniser/face_recogniser.safetensors"
 
@@ -41,8 +41,8 @@ def face_embedding(
     import torch
     from safetensors.torch import load_file
 
-    from tacit.games.stack import choose_device
     from tacit.nets.face import SIZE, FaceRecogniser
+    from tacit.training.stack import choose_device
 
     where = choose_device(device)
     if crop is not None and not (0 <= crop[0] < crop[2] <= 1 and 0 <= crop[1] < crop[3] <= 1):

@@ -8,11 +8,11 @@ import os
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset
 from tacit.datasets.declaration import declare
 from tacit.datasets.store import cache_folder, download, locate, require
 from tacit.errors import InputError
-from tacit.windows import cut_out
+from tacit.records.dataset import Dataset
+from tacit.records.windows import cut_out
 
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 MNIST_FILES = {

@@ -11,10 +11,10 @@ import pandas as pd
 from scipy.fft import dct
 from scipy.io import wavfile
 
-from tacit.dataset import Dataset
 from tacit.datasets.declaration import declare
 from tacit.datasets.store import require
 from tacit.errors import InputError
+from tacit.records.dataset import Dataset
 
 EMOTIONS = ("anger", "disgust", "fear", "happiness", "sadness", "surprise")
 SOURCE = "the eNTERFACE'05 EMOTION database (folders 'subject 1' and so on) from enterface.net"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset
 from tacit.datasets.declaration import declare
 from tacit.errors import InputError
+from tacit.records.dataset import Dataset
 
 
 @declare("any", "table", "colour", "shape", "synthetic")

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit.dataset import unit_columns
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow, traffic
 from tacit.federated.schema import Misfit, admit, agree, agree_among, describe
 from tacit.filters.base import Filter
 from tacit.labels import encode_labels
-from tacit.release.rows import fingerprints
+from tacit.records.dataset import unit_columns
+from tacit.records.fingerprints import fingerprints
 
 RETRIES = 2
 SCALING = "scaling/"

@@ -12,8 +12,8 @@ import pandas as pd
 
 from tacit.audit import audit
 from tacit.audit.report import Report, write_whole
-from tacit.dataset import Dataset
 from tacit.errors import InputError, RequirementNotMet, TacitError
+from tacit.records.dataset import Dataset
 
 SCHEMA = 1
 FIGURE: Mapping[str, Any] = {

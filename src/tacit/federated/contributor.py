@@ -15,11 +15,11 @@ from tacit.federated.others import LeastSquares, WeightedSoftmax, made_samples, 
 from tacit.federated.protocol import Arrays, Message, ProtocolError
 from tacit.filters.base import Filter
 from tacit.filters.minimax import MinimaxFilter, linear_net
-from tacit.games.heads import Weighted
-from tacit.games.inner import LinearCode
-from tacit.games.kiwiel import kiwiel
 from tacit.labels import MISSING, encode_labels
-from tacit.release.rows import fingerprints
+from tacit.records.fingerprints import fingerprints
+from tacit.solvers.heads import Weighted
+from tacit.solvers.inner import LinearCode
+from tacit.solvers.kiwiel import kiwiel
 
 if TYPE_CHECKING:
     from tacit.federated.personal import PersonalMinimax

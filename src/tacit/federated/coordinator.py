@@ -14,7 +14,7 @@ from tacit.federated.local import parameters_of
 from tacit.federated.protocol import SERVER, Arrays, Message, aggregate, choose_indices, follow, pack, sift
 from tacit.federated.schema import make_common_encoder
 from tacit.filters.eigan import one_hidden
-from tacit.games.stack import Stack, choose_batch_size
+from tacit.training.stack import Stack, choose_batch_size
 
 if TYPE_CHECKING:
     from tacit.federated.eigan import DistributedEIGAN

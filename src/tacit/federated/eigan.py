@@ -16,7 +16,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
-from tacit.dataset import cross_folds, unit_columns
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.federated.agreeing import remember_rows, take_shape
 from tacit.federated.coordinator import EiganCoordinator
@@ -29,7 +28,8 @@ from tacit.federated.worker import EiganWorker
 from tacit.filters.base import check_units
 from tacit.filters.eigan import EIGAN, Factory
 from tacit.labels import encode_labels
-from tacit.release.noise import Noise, mechanism
+from tacit.noise.keyed import Noise, mechanism
+from tacit.records.dataset import cross_folds, unit_columns
 
 
 class DistributedEIGAN(EIGAN):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.games.inner import Evaluation
+from tacit.solvers.inner import Evaluation
 
 
 class WeightedSoftmax:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from tacit.errors import InputError
 from tacit.federated.protocol import Arrays, Message
-from tacit.tables import ArrayEncoder, Column, TableEncoder
+from tacit.records.encoding import ArrayEncoder, Column, TableEncoder
 
 STATISTICS = ("count", "mean", "variance")
 # what a node on another machine may say at most: more would stop or drown the others
@@ -49,7 +49,7 @@ def describe(
             "variance": records.var(axis=axes),
         }
         return Message("description", node, facts={**facts, "shape": list(records.shape[1:])}, arrays=arrays)
-    from tacit.people import round_range
+    from tacit.records.people import round_range
 
     try:
         columns = TableEncoder().fit(records).columns

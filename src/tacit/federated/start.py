@@ -12,7 +12,7 @@ from tacit.errors import InputError
 from tacit.federated.agreeing import take_shape
 from tacit.federated.protocol import Arrays
 from tacit.filters.minimax import MinimaxFilter, linear_net
-from tacit.tables import Column, TableEncoder
+from tacit.records.encoding import Column, TableEncoder
 
 
 def tell_start(f: MinimaxFilter) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -20,7 +20,7 @@ from tacit.federated.node import Node, naming
 from tacit.federated.protocol import Message
 from tacit.federated.schema import LARGEST, MOST_RECORDS
 from tacit.labels import encode_labels
-from tacit.tables import ArrayEncoder, TableEncoder
+from tacit.records.encoding import ArrayEncoder, TableEncoder
 
 ROLES = ("targets", "sensitive")
 

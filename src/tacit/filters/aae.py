@@ -20,16 +20,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from tacit.dataset import cross_folds
 from tacit.errors import CollapseWarning, InputError, check_number
+from tacit.filters.anonymizing import AnonymizingGame, Regularisers
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codebook import typical_records
 from tacit.filters.codes import NetworkCode
-from tacit.games.anonymizing import AnonymizingGame, Regularisers
-from tacit.games.stack import choose_device
 from tacit.nets.windows import CLASSIFIERS, SHORTEST, Factory, code_classifier
-from tacit.release.noise import Noise, mechanism
-from tacit.windows import check_windows
+from tacit.noise.keyed import Noise, mechanism
+from tacit.records.dataset import cross_folds
+from tacit.records.windows import check_windows
+from tacit.training.stack import choose_device
 
 FAMILIES = ("deep", "wide")  # those whose fresh kin learn most from a release
 

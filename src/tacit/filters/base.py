@@ -15,13 +15,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.dataset import PRODUCT, unit_columns
 from tacit.errors import DependenceWarning, InputError, InputTypeError, TacitError, TacitWarning
 from tacit.labels import MISSING, Labels, encode_labels
-from tacit.people import FURTHEST, MIN_PEOPLE, Crowd, coarse_ends
-from tacit.release.noise import Noise, new_key
-from tacit.release.rows import Looks, fingerprints, learn_looks
-from tacit.tables import array_to_frame, make_encoder
+from tacit.noise.keyed import Noise, new_key
+from tacit.records.dataset import PRODUCT, unit_columns
+from tacit.records.encoding import array_to_frame, make_encoder
+from tacit.records.fingerprints import Looks, fingerprints, learn_looks
+from tacit.records.people import FURTHEST, MIN_PEOPLE, Crowd, coarse_ends
 
 # Above this share of the target's entropy explained, "keep the target" and "hide the secret" collide.
 NEARLY_A_FUNCTION = 0.9
@@ -210,8 +210,8 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """What the graph gives for encoded records: the release, or the code that noise is added to."""
         return self._release(X)
 
-    def _analyzer(self) -> Any:
-        """The cloud half, where a filter has one: a `tacit.serve.Analyzer`."""
+    def cloud_half(self) -> Any:
+        """Where a filter has a cloud half: the network that answers from releases, and each target's classes."""
         raise InputError(
             f"{type(self).__name__} has no cloud half of its own; pass analyzer=tacit.serve.fit_analyzer(f, data)"
         )

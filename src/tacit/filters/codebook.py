@@ -1,7 +1,7 @@
 """CodebookFilter: release one of k cells, learned against the exact adversary.
 
 For a finite code the best attacker is known in closed form, so nothing has to be trained against
-and the leak can be certified for *any* attacker (see `tacit.games.exact`).
+and the leak can be certified for *any* attacker (see `tacit.solvers.exact`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codes import NetworkCode, PosteriorCode
 from tacit.filters.posterior import Posteriors
 from tacit.labels import MISSING, Labels, joint_codes
-from tacit.people import Crowd, supported
-from tacit.tables import ArrayEncoder, TableEncoder
+from tacit.records.encoding import ArrayEncoder, TableEncoder
+from tacit.records.people import Crowd, supported
 
 WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's typical record
 

@@ -12,15 +12,15 @@ import torch
 from sklearn.cluster import KMeans
 from torch import nn
 
-from tacit.dataset import allot, cross_folds
 from tacit.filters.base import Problem
 from tacit.filters.posterior import Posteriors
-from tacit.games.code_training import train_codes
-from tacit.games.exact import closed_code, hard_loss, label_mass, learn_linear_codes
-from tacit.games.stack import can_stack, choose_device
 from tacit.labels import Labels, joint_codes
 from tacit.nets.mlp import mlp
-from tacit.people import supported
+from tacit.records.dataset import allot, cross_folds
+from tacit.records.people import supported
+from tacit.solvers.code_training import train_codes
+from tacit.solvers.exact import closed_code, hard_loss, label_mass, learn_linear_codes
+from tacit.training.stack import can_stack, choose_device
 
 VALIDATION = 0.2  # of the training rows, to choose between candidates
 MOST_ROWS = 16_000  # a linear code has few parameters: more rows than this add time, not quality
@@ -194,7 +194,7 @@ class PosteriorCode:
 class NetworkCode:
     """Cells chosen by a network on the records themselves, trained with Gumbel-softmax.
 
-    See `tacit.games.code_training`. Training rows are released by networks of the same start, one per
+    See `tacit.solvers.code_training`. Training rows are released by networks of the same start, one per
     fold, trained when they are asked for.
     """
 

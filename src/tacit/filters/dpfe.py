@@ -21,16 +21,16 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from tacit.baselines.out_of_fold import Release, release_by_folds
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.games.stack import choose_batch_size, choose_device
-from tacit.games.training import Training
+from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.labels import MISSING, Labels
 from tacit.nets.backbone import backbone
 from tacit.nets.code import LinearCode, output_in_chunks
 from tacit.nets.cut import Halves, check_takes, cut_network, default_cut
-from tacit.release.noise import Noise, mechanism, new_key
+from tacit.noise.keyed import Noise, mechanism, new_key
+from tacit.training.loop import Training
+from tacit.training.stack import choose_batch_size, choose_device
 
 # the noise ratios of the paper's curves
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 4.0, 6.0, 8.0)
@@ -179,10 +179,10 @@ class DPFE(Filter):
         parts = torch.split(logits, [len(c) for c in self.classes_], dim=1)
         return {n: torch.softmax(p, 1).numpy() for n, p in zip(self._target_names, parts, strict=True)}
 
-    def _analyzer(self) -> Any:
-        from tacit.serve.analyzer import Analyzer
-
-        return Analyzer(self.head_, dict(zip(self._target_names, self.classes_, strict=True)))
+    def cloud_half(self) -> tuple[nn.Module, dict[str, np.ndarray]]:
+        """The network that answers from codes, and the classes of each target: `tacit.save(f, path, analyzer=True)`."""
+        check_is_fitted(self)
+        return self.head_, dict(zip(self._target_names, self.classes_, strict=True))
 
     # -- learning: procedure 1 --------------------------------------------------------------------------
 

@@ -16,15 +16,15 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from tacit.dataset import cross_folds
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.games.replay import replayed
-from tacit.games.stack import Batches, Stack, can_stack, choose_batch_size, choose_device, games_that_fit
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
 from tacit.nets.pieces import cut_into_pieces
-from tacit.release.noise import Noise, mechanism
+from tacit.noise.keyed import Noise, mechanism
+from tacit.records.dataset import cross_folds
+from tacit.training.replay import replayed
+from tacit.training.stack import Batches, Stack, can_stack, choose_batch_size, choose_device, games_that_fit
 
 Factory = Callable[[Any, int], nn.Module]
 

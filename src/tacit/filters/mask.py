@@ -21,13 +21,13 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from tacit.dataset import cross_folds
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.games.masking import AT_ONCE, MaskGame, top_k
-from tacit.games.stack import choose_device
+from tacit.filters.masking import AT_ONCE, MaskGame, top_k
 from tacit.labels import MISSING
-from tacit.pixels import check_images, check_region
+from tacit.records.dataset import cross_folds
+from tacit.records.pixels import check_images, check_region
+from tacit.training.stack import choose_device
 
 FOLDS = 3  # trainings that release_training_rows costs
 

@@ -17,18 +17,18 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tacit.dataset import cross_folds
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.games.alternating import alternating
-from tacit.games.heads import CountingHeads, FourierFeatures, Head, MlpHeads, Reconstruction, SoftmaxHeads, Weighted
-from tacit.games.inner import LinearCode, MinimaxResult, by_autograd, lbfgs
-from tacit.games.kiwiel import kiwiel
-from tacit.games.starts import cell_start, linear_start, rank
 from tacit.labels import Labels, encode_labels
 from tacit.nets.denoising import pretrain_denoising, sigmoid_net
-from tacit.release.local_dp import local_dp
-from tacit.release.noise import Noise, mechanism
+from tacit.noise.keyed import Noise, mechanism
+from tacit.noise.local_privacy import local_dp
+from tacit.records.dataset import cross_folds
+from tacit.solvers.alternating import alternating
+from tacit.solvers.heads import CountingHeads, FourierFeatures, Head, MlpHeads, Reconstruction, SoftmaxHeads, Weighted
+from tacit.solvers.inner import LinearCode, MinimaxResult, by_autograd, lbfgs
+from tacit.solvers.kiwiel import kiwiel
+from tacit.solvers.starts import cell_start, linear_start, rank
 
 USUAL_WIDTH = 10
 CHOICES = {

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.dataset import cross_folds
 from tacit.filters.student import Bins, Student
 from tacit.labels import MISSING, Labels
-from tacit.people import Crowd
-from tacit.trees import boosted_trees
+from tacit.records.dataset import cross_folds
+from tacit.records.people import Crowd
+from tacit.training.trees import boosted_trees
 
 FEWEST_ROWS = 10  # below this no model is fitted, the class frequencies are used
 
@@ -60,12 +60,10 @@ class Posteriors:
 
     def graph(self, g: Any, x: str) -> list[str]:
         """The same in a graph: per label column, the name of p(class | x)."""
-        from tacit.release.trees import posterior_graph, student_graph
-
         flat = g.flat(x)
         if self.students is not None:
-            return [student_graph(g, flat, student) for student in self.students]
-        return [posterior_graph(g, flat, models, f"posterior{i}") for i, models in enumerate(self.models)]
+            return [g.student(flat, student) for student in self.students]
+        return [g.posterior(flat, models, f"posterior{i}") for i, models in enumerate(self.models)]
 
 
 class _FoldModel:

@@ -3,8 +3,8 @@
 A model fitted on labels answers for the rows it was fitted on as if it knew them: whoever holds it tells those rows
 from others. The folds' models never leave the owner. A student learns their *out-of-fold* answers, so the
 label of a row reaches it only through what the row taught the models of other rows. It is kept small where there
-are few people, cuts columns at points of a public grid (`tacit.people.edges`), and its leaves hold enough people
-each and are rounded to what that many support.
+are few people, cuts columns at points of a public grid (`tacit.records.people.edges`), and its leaves hold enough
+people each and are rounded to what that many support.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.people import Crowd, edges, supported
-from tacit.trees import boosted_regressor
+from tacit.records.people import Crowd, edges, supported
+from tacit.training.trees import boosted_regressor
 
 SURE = 1e-3  # posteriors beyond this are taught as this
 RATE = 0.1

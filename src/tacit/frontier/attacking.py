@@ -15,8 +15,8 @@ from tacit.audit.certificate import Certificate, LocalPrivacyCertificate
 from tacit.audit.gaussian import GaussianCertificate
 from tacit.audit.report import AnyCertificate, Result
 from tacit.audit.stats import Measure
-from tacit.dataset import Dataset
 from tacit.frontier.checkpoint import Folder
+from tacit.records.dataset import Dataset
 
 MOST_ROWS = 10_000  # that an attacker learns from
 CERTIFICATES = {c.__name__: c for c in (Certificate, GaussianCertificate, LocalPrivacyCertificate)}

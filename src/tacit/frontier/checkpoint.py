@@ -23,8 +23,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from tacit.audit.report import write_whole
-from tacit.dataset import Dataset
 from tacit.errors import InputError
+from tacit.records.dataset import Dataset
 
 FORMAT = "tacit-frontier-1"
 

@@ -15,10 +15,10 @@ import pandas as pd
 from tacit.audit.report import AnyCertificate, Report, Result, _p, provenance
 from tacit.audit.stats import Measure
 from tacit.audit.superiority import Superiority, superiority
-from tacit.dataset import Dataset
 from tacit.errors import InputError, RequirementNotMet, check_number
 from tacit.frontier.points import Point
 from tacit.frontier.reference import Reference
+from tacit.records.dataset import Dataset
 
 DRAWS = 500  # of the bootstrap
 

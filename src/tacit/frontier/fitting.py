@@ -16,12 +16,12 @@ from tacit.audit.certificate import release_cells
 from tacit.audit.certification import Certified, Terms, certify_release
 from tacit.audit.received import receiver_cells
 from tacit.audit.released import can_tell, crossing, plain, released, seen, take_rows
-from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.filters.base import Filter
 from tacit.frontier.checkpoint import Folder
 from tacit.frontier.points import Point
 from tacit.frontier.streaming import StreamedTable
+from tacit.records.dataset import Dataset
 
 Rows = Dataset | StreamedTable
 

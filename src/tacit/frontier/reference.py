@@ -10,9 +10,9 @@ import numpy as np
 from tacit.audit.certification import Terms, certify_release
 from tacit.audit.floor import MOST_FOR_LIMIT, SLOPES
 from tacit.audit.report import Result
-from tacit.dataset import Dataset
 from tacit.frontier.attacking import bench_for, plain_result, read_result
 from tacit.frontier.checkpoint import Folder
+from tacit.records.dataset import Dataset
 
 
 class LimitPoint(NamedTuple):

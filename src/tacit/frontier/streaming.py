@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset
 from tacit.errors import InputError
 from tacit.filters.base import Filter, Problem
 from tacit.labels import Labels, encode_labels
-from tacit.people import Crowd
-from tacit.release.rows import fingerprints
-from tacit.tables import make_encoder
+from tacit.records.dataset import Dataset
+from tacit.records.encoding import make_encoder
+from tacit.records.fingerprints import fingerprints
+from tacit.records.people import Crowd
 
 AT_ONCE = 50_000  # rows in memory
 SAMPLE = 200_000  # rows that scales, categories and reference curves are learned from

@@ -17,7 +17,6 @@ from tacit.audit.attackers import resolve
 from tacit.audit.certification import Terms
 from tacit.audit.looks import count_look
 from tacit.audit.released import check_pair
-from tacit.dataset import Dataset
 from tacit.errors import InputError, TacitWarning, check_number
 from tacit.frontier.attacking import MOST_ROWS, audit_point, read_certificate, read_result
 from tacit.frontier.checkpoint import Folder, Scratch, data_identity
@@ -26,6 +25,7 @@ from tacit.frontier.fitting import restore, train_group
 from tacit.frontier.points import GAMES_ON_CPU, GAMES_ON_GPU, Point, groups, lay_out, name_filters
 from tacit.frontier.reference import read_reference, write_reference
 from tacit.frontier.streaming import StreamedTable, stream
+from tacit.records.dataset import Dataset
 from tacit.release.saving import _plain
 
 
@@ -195,7 +195,7 @@ def _device_of(f: Any) -> str:
     """Where a filter would train; the import is late, for transformers need no torch."""
     if "device" not in f.get_params():
         return "cpu"
-    from tacit.games.stack import choose_device
+    from tacit.training.stack import choose_device
 
     return choose_device(f.get_params()["device"]).type
 

@@ -7,7 +7,7 @@ from typing import Any
 from tacit.lazy import import_name
 
 _HOME = {
-    "Occurrences": "tacit.release.noise",
+    "Occurrences": "tacit.noise.keyed",
     "Release": "tacit.release.runtime",
     "Quarantined": "tacit.release.runtime",
     "apply": "tacit.release.bulk",

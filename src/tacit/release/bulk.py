@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, check_number
+from tacit.noise.keyed import Numbers, Occurrences
 from tacit.release.files import FORMATS, Reader, open_reader, open_writer
-from tacit.release.noise import Numbers, Occurrences
 from tacit.release.parts import PICTURES, Journal, describe, release_part
 from tacit.release.pictures import Pictures, check_pictures_out, pictures_in
 from tacit.release.runtime import Release, load, read_key

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.errors import InputError, InputTypeError, TacitWarning
+from tacit.noise.keyed import new_key
 from tacit.release.bundle import Bundle
-from tacit.release.noise import new_key
 from tacit.release.runtime import NO_KEY, Release, load
 
 

@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tacit.errors import InputError
-from tacit.release.cells import GAPS, cell_value
+from tacit.records.cells import GAPS, cell_value
 from tacit.release.columns import Columns
 from tacit.release.runtime import Release
 

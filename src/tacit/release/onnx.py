@@ -18,8 +18,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tacit.errors import InputError
-from tacit.release.schema import MISSING_TEXT
-from tacit.tables import Column, TableEncoder
+from tacit.records.encoding import Column, TableEncoder
+from tacit.records.schema import MISSING_TEXT
+from tacit.release.tree_graph import posterior_graph, student_graph
 
 OPSET, ML_OPSET, IR = 20, 3, 9
 
@@ -99,6 +100,14 @@ class GraphBuilder:
         return name
 
     # -- the few things filters do ----------------------------------------------------------------
+
+    def posterior(self, x: str, models: Sequence[Any], name: str) -> str:
+        """The mean of boosted trees' p(class | x)."""
+        return posterior_graph(self, x, models, name)
+
+    def student(self, x: str, student: Any) -> str:
+        """p(class | x) of the small trees that learned their answers."""
+        return student_graph(self, x, student)
 
     def flat(self, x: str) -> str:
         """Records as rows."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError
+from tacit.records.fingerprints import looked, sketched, sketched_units
 from tacit.release.bundle import Bundle
-from tacit.release.rows import looked, sketched, sketched_units
 from tacit.release.runtime import Release
 
 

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.errors import InputError, TacitWarning
+from tacit.noise.keyed import Numbers, new_key
 from tacit.release.columns import as_columns
 from tacit.release.files import FILE
-from tacit.release.noise import Numbers, new_key
 from tacit.release.pictures import Pictures, write_pictures
 from tacit.release.runtime import NO_KEY, Release
 

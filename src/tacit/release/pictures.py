@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError
-from tacit.image_files import GREY, SUFFIXES, image_names, open_image, pixels
+from tacit.records.image_files import GREY, SUFFIXES, image_names, open_image, pixels
+from tacit.records.schema import Problem
 from tacit.release.runtime import Release
-from tacit.release.schema import Problem
 
 # these keep their suffix, by the number of channels that is released; all others become .png
 LOSSLESS = {1: {".png", ".bmp", ".tif", ".tiff", ".pgm"}, 3: {".png", ".bmp", ".tif", ".tiff", ".ppm"}}

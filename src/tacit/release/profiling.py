@@ -21,8 +21,8 @@ import pandas as pd
 from onnx import helper, numpy_helper
 
 from tacit.errors import InputError, check_number
+from tacit.records.schema import MISSING_TEXT
 from tacit.release.bundle import read_bundle
-from tacit.release.schema import MISSING_TEXT
 
 RAW, ALL = "(raw record)", "all"
 WEIGHTED = {"Conv", "ConvTranspose", "Gemm", "MatMul", "TreeEnsembleClassifier", "TreeEnsembleRegressor"}

@@ -3,7 +3,7 @@
 Noise is not part of the bundle's graph where it is added to the code: the sum is rounded to a grid, which must be
 done in double precision, and the graph alone can then be compared with the filter to the last digits. Where a filter
 takes noise in beside the record, it is an input of the graph. Either way it is drawn here, keyed by the record and by
-whose it is (`tacit.release.noise`).
+whose it is (`tacit.noise.keyed`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy as np
 import onnxruntime
 
 from tacit.errors import BundleError, InputError, TacitWarning
+from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key
+from tacit.records.schema import Problem, schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
-from tacit.release.noise import Noise, Numbered, Numbers, Occurrences, canonical, new_key
-from tacit.release.schema import Problem, schema_of
 from tacit.release.weights import read_weights
 
 CHUNK = 2**17  # numbers of raw records that are released at a time: what a network makes of them stays in the cache

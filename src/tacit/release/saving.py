@@ -20,14 +20,16 @@ from sklearn.utils.validation import check_is_fitted
 from tacit import __version__
 from tacit.errors import InputError, TacitWarning
 from tacit.filters.base import Filter
-from tacit.people import round_range
+from tacit.records.encoding import Column, TableEncoder
+from tacit.records.fingerprints import sketch
+from tacit.records.people import round_range
+from tacit.release.analyzer import Analyzer
+from tacit.release.answer import Answerer
 from tacit.release.bundle import write_bundle
 from tacit.release.manifest import ANALYZER
 from tacit.release.onnx import export, export_analyzer
-from tacit.release.rows import sketch
 from tacit.release.runtime import Release, load
 from tacit.release.weights import write_weights
-from tacit.tables import Column, TableEncoder
 
 CLOSE = 1e-5  # of the output's scale
 AGREE = 0.999  # of codes
@@ -82,7 +84,7 @@ def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = Non
         "audit.json": json.dumps(None if report is None else report.to_dict()).encode(),
         "card.md": _card(f, path, report).encode(),
     }
-    answers = f._analyzer() if analyzer is True else analyzer
+    answers = Analyzer(*f.cloud_half()) if analyzer is True else analyzer
     if answers is not None:
         members[ANALYZER] = export_analyzer(answers.module, tuple(manifest["output"]["shape"]), answers.sizes)
         manifest["analyzer"] = answers.describe()
@@ -136,8 +138,6 @@ def compare(f: Filter, release: Release, X: Any = None) -> float:
 
 def compare_analyzer(analyzer: Any, release: Release, X: Any) -> None:
     """Raise unless the exported analyzer answers as the given one does, on releases of these records."""
-    from tacit.serve.answer import Answerer
-
     Z = release.noiseless(X)
     apart = np.abs(Answerer(release._bundle).probabilities(Z) - analyzer.probabilities(Z)).max()
     if not apart <= CLOSE:

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tacit.errors import InputError, TacitError
-from tacit.release.cells import cell_value
-from tacit.release.noise import Occurrences
+from tacit.noise.keyed import Occurrences
+from tacit.records.cells import cell_value
 from tacit.release.runtime import Release
 
 LONGEST = 2**24  # bytes of a line

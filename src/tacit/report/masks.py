@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError
-from tacit.pixels import check_images
+from tacit.records.pixels import check_images
 
 
 def draw_masks(images: Any, releases: Mapping[str, Any], most: int = 8) -> Any:

@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from tacit.tables import make_encoder
+from tacit.records.encoding import make_encoder
 
 
 def principal(pca: PCA, X: Any) -> Scaled:

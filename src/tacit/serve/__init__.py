@@ -7,8 +7,8 @@ from typing import Any
 from tacit.lazy import import_name
 
 _HOME = {
-    "Analyzer": "tacit.serve.analyzer",
-    "fit_analyzer": "tacit.serve.analyzer",
+    "Analyzer": "tacit.release.analyzer",
+    "fit_analyzer": "tacit.release.analyzer",
     "make_app": "tacit.serve.app",
     "Client": "tacit.serve.client",
 }

@@ -25,8 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit import __version__
 from tacit.errors import InputError
+from tacit.release.answer import Answerer
 from tacit.release.bundle import Bundle
-from tacit.serve.answer import Answerer
 from tacit.serve.browser import FILES, FOLDER
 from tacit.serve.describe import describe, samples
 from tacit.serve.keys import KeyFile

@@ -137,8 +137,8 @@ def answer_file(
 
     import pyarrow as pa
 
+    from tacit.noise.keyed import Occurrences
     from tacit.release.files import open_reader
-    from tacit.release.noise import Occurrences
 
     writers = {".csv": _csv_writer, ".parquet": _parquet_writer, ".arrow": _arrow_writer}
     if out.suffix not in writers:

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from tacit.serve.answer import Answerer
+from tacit.release.answer import Answerer
 
 REFUSALS = {
     "401": "No key, or one that is not known",

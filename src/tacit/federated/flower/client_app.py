@@ -15,7 +15,6 @@ from flwr.app import Message as FlowerMessage
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
-from tacit.dataset import Dataset
 from tacit.errors import InputError, TacitError
 from tacit.federated.flower.algorithms import START, name_of, unpack_algorithm
 from tacit.federated.flower.config import NodeConfig, read_node
@@ -23,6 +22,7 @@ from tacit.federated.flower.records import from_records, to_records
 from tacit.federated.node import Node
 from tacit.federated.protocol import Message, ProtocolError
 from tacit.federated.simulation import read_state, write_state
+from tacit.records.dataset import Dataset
 
 app = ClientApp()
 ERROR = 40  # of the standard logging levels

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tacit.dataset import Dataset, read_table
 from tacit.errors import InputError, check_number
 from tacit.federated.flower.algorithms import USUAL, algorithm_of, name_of
+from tacit.records.dataset import Dataset, read_table
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 // The client half: a raw record in, its release out. Nothing here touches the network but the runtime's own files.
 import * as ort from "./runtime/ort.wasm.min.mjs";
 
-const GAP = "\ue000missing", OTHER = "\ue000other"; // as tacit/release/schema.py has them
+const GAP = "\ue000missing", OTHER = "\ue000other"; // as tacit/records/schema.py has them
 
 ort.env.wasm.numThreads = 1;
 ort.env.wasm.wasmPaths = new URL("./runtime/", import.meta.url).href;

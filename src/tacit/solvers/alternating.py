@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from tacit.games.inner import InnerGame, Loss, MinimaxResult, descend_phi, squared
+from tacit.solvers.inner import InnerGame, Loss, MinimaxResult, descend_phi, squared
 
 
 def alternating(

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset, read_file
 from tacit.errors import InputError
-from tacit.image_files import GREY, image_names, open_image, pixels
+from tacit.records.dataset import Dataset, read_file
+from tacit.records.image_files import GREY, image_names, open_image, pixels
 
 
 def read_images(

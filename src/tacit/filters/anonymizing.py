@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.dataset import allot
 from tacit.filters.base import Problem
-from tacit.games.replay import replayed
-from tacit.games.stack import choose_batch_size
-from tacit.games.training import Training
 from tacit.labels import MISSING, Labels, joint_codes
 from tacit.nets.classifier import NetworkClassifier
 from tacit.nets.windows import Decoder, Encoder, Factory, deep_classifier, wide_classifier
+from tacit.records.dataset import allot
+from tacit.training.loop import Training
+from tacit.training.replay import replayed
+from tacit.training.stack import choose_batch_size
 
 CLIP = 1e-7  # of probabilities inside logarithms, as the paper's code
 START = 0.2  # share of the epochs that teach the autoencoder the label-only release, before the game

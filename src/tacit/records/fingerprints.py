@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.release.schema import _columns, _missing, _plain
+from tacit.records.schema import _columns, _missing, _plain
 
 DIGITS = (5, 3)  # significant ones, of the looks at rounded numbers
 CELLS = 2**22  # that are hashed at a time

@@ -9,9 +9,9 @@ import torch
 from scipy.linalg import eigh
 
 from tacit.errors import InputError
-from tacit.games.heads import SoftmaxHeads
-from tacit.games.inner import lbfgs
 from tacit.labels import MISSING, Labels, joint_codes
+from tacit.solvers.heads import SoftmaxHeads
+from tacit.solvers.inner import lbfgs
 
 SMALL = 1e-8  # ridge of the two scatters, as a share of their trace
 LITTLE_SPREAD = 1e-3

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.dataset import Dataset, read_file
 from tacit.errors import InputError, TacitWarning, check_number
 from tacit.labels import looks_continuous
+from tacit.records.dataset import Dataset, read_file
 
 
 def read_windows(

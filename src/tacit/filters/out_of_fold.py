@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tacit.dataset import cross_folds
 from tacit.filters.base import Problem
+from tacit.records.dataset import cross_folds
 
 Release = Callable[[np.ndarray], np.ndarray]
 

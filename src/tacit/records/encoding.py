@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError, InputTypeError
-from tacit.people import Crowd, coarse_ends, middle_and_scale
+from tacit.records.people import Crowd, coarse_ends, middle_and_scale
 
 # A category seen once is the mark of one training row; filters, which know whose rows they are, ask for more people.
 RARE = 2

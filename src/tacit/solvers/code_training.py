@@ -1,4 +1,4 @@
-"""Training of networks that choose a record's cell, G of them side by side: the soft game of `tacit.games.exact`.
+"""Training of networks that choose a record's cell, G of them side by side: the soft game of `tacit.solvers.exact`.
 
 The first third of the steps trains the cells of a class to stand for its probability, which is the label-only
 code; the rest plays the game with Gumbel-softmax, temperature 1 -> .3. Of every network the state with the best
@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.games.exact import code_loss
-from tacit.games.stack import Stack
-from tacit.games.training import Training, epoch_seed
+from tacit.solvers.exact import code_loss
+from tacit.training.loop import Training, epoch_seed
+from tacit.training.stack import Stack
 
 CHUNK = 8192
 
@@ -44,7 +44,7 @@ def train_codes(
     Parameters
     ----------
     make : the network, records -> scores of the cells
-    X, keep, hide : records and label masses (`tacit.games.exact.label_mass`), on the device and of the type to use
+    X, keep, hide : records and label masses (`tacit.solvers.exact.label_mass`), on the device and of the type to use
     weights : on I(z;s), one per network
     seeds : of the start, the batches and the Gumbel noise, one per network
     """

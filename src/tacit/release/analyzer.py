@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.dataset import Dataset
 from tacit.errors import InputError, check_number
-from tacit.games.training import Training
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.nets.mlp import mlp
+from tacit.records.dataset import Dataset
+from tacit.training.loop import Training
 
 BATCHES = 16  # in an epoch, at least: few rows need as many steps
 HELD_OUT = 0.25  # of the rows, or of their units: by these the accuracy is told and the best epoch is not chosen

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.games.exact import code_loss, label_mass
-from tacit.games.inner import Evaluation
 from tacit.labels import MISSING, Labels
+from tacit.solvers.exact import code_loss, label_mass
+from tacit.solvers.inner import Evaluation
 
 
 class Head(Protocol):
@@ -185,7 +185,7 @@ class CountingHeads:
     """The exact reader of a finite code: z holds scores of d cells, and every cell's classes are counted.
 
     For secrets (`balanced`) the risk is H(s|z) under equal class sizes, ln m - I(z;s), over every attacker there
-    is; for targets it is that of `tacit.games.exact`. Cells are soft while learning: softmax(z / temperature).
+    is; for targets it is that of `tacit.solvers.exact`. Cells are soft while learning: softmax(z / temperature).
     """
 
     def __init__(self, labels: Labels, *, balanced: bool, temperature: float = 1.0) -> None:

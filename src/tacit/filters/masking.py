@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.dataset import cross_folds
 from tacit.filters.base import Problem
-from tacit.games.stack import choose_batch_size, choose_device
-from tacit.games.training import Training
 from tacit.labels import MISSING, Labels
 from tacit.nets.convolutional import image_classifier
 from tacit.nets.unet import UNet
+from tacit.records.dataset import cross_folds
+from tacit.training.loop import Training
+from tacit.training.stack import choose_batch_size, choose_device
 
 if TYPE_CHECKING:
     from tacit.filters.mask import TaskMask

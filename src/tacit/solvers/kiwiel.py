@@ -12,7 +12,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from tacit.errors import check_number
-from tacit.games.inner import InnerGame, Loss, MinimaxResult, Point, descend_phi, squared
+from tacit.solvers.inner import InnerGame, Loss, MinimaxResult, Point, descend_phi, squared
 
 LINEAR_SHARE = 2e-4  # m: the linear model must promise this share of the predicted fall
 

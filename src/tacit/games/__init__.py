@@ -1,1 +1,0 @@
-"""Solvers and training loops that filters share."""

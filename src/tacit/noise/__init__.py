@@ -1,0 +1,1 @@
+"""Noise that a release carries, keyed so that averaging cannot remove it."""

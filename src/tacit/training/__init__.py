@@ -1,0 +1,1 @@
+"""Training loops, batches and stacks of networks that the deep filters share."""
