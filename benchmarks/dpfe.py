@@ -265,7 +265,7 @@ def draw(name, found, train, attack, test, chosen) -> None:
         draw_curves(curves, measure).savefig(folder / f"{name}_{measure}.svg")
     rebuilt = {}
     for model in curves:
-        f = found[model]["filter"].set_params(noise_ratio=0.0)
+        f = found[model]["filter"].with_noise(0.0)
         rebuilt[model] = reconstruction(f.transform(attack.X), attack.X, f.transform(test.X), test.X).guess
     draw_reconstructions(test.X, {m: r.reshape(test.X.shape) for m, r in rebuilt.items()}).savefig(
         folder / f"{name}_reconstructions.svg"

@@ -72,7 +72,7 @@ def test_averaging_undoes_noise_that_is_drawn_anew():
     report = tacit.audit(f, attack, test, attackers="logistic", floor=False)
     averaged = kinds(report)["averaging"].results["s"]
     assert averaged.value > report.leakage["s"].value + 0.1
-    quiet = tacit.audit(f.set_params(noise=None), attack, test, attackers="logistic", floor=False)
+    quiet = tacit.audit(f.with_noise(None), attack, test, attackers="logistic", floor=False)
     assert "averaging" not in kinds(quiet)
 
 

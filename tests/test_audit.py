@@ -243,7 +243,7 @@ def test_noise_is_certified_where_it_can_be():
     assert report.leakage["s"].value <= certificate.bound < 0.8
     twin = tacit.audit(noisy, attack, test, attackers="logistic", floor=False, candidates=10)
     assert twin.certificate["s"].bound > certificate.bound
-    quiet = tacit.audit(noisy.set_params(noise=None), attack, test, attackers="logistic", floor=False)
+    quiet = tacit.audit(noisy.with_noise(None), attack, test, attackers="logistic", floor=False)
     assert quiet.certificate["s"] is None
     assert any("no certificate exists for a deterministic continuous release" in n for n in quiet.notes)
     wide = tacit.EIGAN(12, alpha=0.9, noise=0.01, epochs=2, random_state=0).fit(train.X, train.y)

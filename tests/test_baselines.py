@@ -450,7 +450,7 @@ def test_laplace_noise_has_the_calibrated_size_and_records_are_clipped():
     X = np.random.default_rng(0).standard_normal((4000, 4)) * [1, 10, 100, 1000]
     f = baselines.LaplaceMechanism(epsilon=2.0, clip=0.5).fit(X)
     assert f.scale_ == pytest.approx(2 * (0.5 * 4) / 2.0)  # 2 R / epsilon
-    encoded = f._encode(X)
+    encoded = f.mechanism_.schema.encode(X)
     inside = encoded * np.minimum(1, 2.0 / np.abs(encoded).sum(axis=1, keepdims=True))
     assert (np.abs(encoded).sum(axis=1) > 2).mean() > 0.5  # control: without clipping most lie outside
     noise = f.transform(X) - inside
@@ -481,7 +481,7 @@ def test_asking_again_gives_the_same_noise_but_other_sizes_other_noise():
     assert not np.array_equal(first, clone(f).fit(X).transform(X))
     # equal draws at two sizes would give the record away: z1 - z2 / 2 = x / 2
     f.set_params(epsilon=2.0).fit(X)
-    encoded = f._encode(X)
+    encoded = f.mechanism_.schema.encode(X)
     inside = encoded * np.minimum(1, f.radius_ / np.abs(encoded).sum(axis=1, keepdims=True))
     assert not np.allclose(2 * f.transform(X) - first, inside, atol=0.1)
 

@@ -72,7 +72,7 @@ def test_same_seed_same_bits_other_seed_another_result(f, plane):
     weights = []
     for seed in (0, 0, 1):
         g = fit(clone(f).set_params(random_state=seed), plane)
-        noiseless = g.set_params(noise=None) if "noise" in g.get_params() else g
+        noiseless = g.with_noise(None) if g.mechanism_.noise is not None else g
         weights.append((noiseless.transform(plane.X), _parameters(g)))
     assert np.array_equal(weights[0][0], weights[1][0])
     assert np.array_equal(weights[0][1], weights[1][1])
@@ -87,9 +87,10 @@ def _parameters(g):
         return np.concatenate([p.ravel() for p in g.posteriors_.out_of_fold])
     if not isinstance(g, tacit.CodebookFilter):
         return g.release_training_rows().ravel()  # closed forms draw nothing but their folds
-    if hasattr(g._code, "net"):
-        return np.concatenate([p.detach().numpy().ravel() for p in g._code.net.parameters()])
-    return np.concatenate([g._code.rule.ravel(), g._code.features.ravel()])
+    code = g.mechanism_.learned.code.cells_of
+    if hasattr(code, "net"):
+        return np.concatenate([p.detach().numpy().ravel() for p in code.net.parameters()])
+    return np.concatenate([code.rule.ravel(), code.features.ravel()])
 
 
 @every_filter

@@ -17,6 +17,7 @@ import pytest
 from sklearn.base import clone
 
 import tacit
+from tacit.noise.support import Finite
 
 ROOT = Path(__file__).parents[1]
 NEEDED = ("numpy", "onnxruntime", "flatbuffers", "packaging", "protobuf")  # the last three are onnxruntime's own
@@ -134,9 +135,10 @@ def test_bundles_release_the_same_where_torch_cannot_be_imported(device, tmp_pat
             assert (np.array(words) == theirs).all(axis=1).mean() >= 0.999, name
             continue
         assert theirs.shape == ours.shape, name
-        step = 0 if f._noise is None or not f._noise.added else 2.0**-12 * f._noise.scale  # a noisy sum is on a grid
+        noise = f.mechanism_.noise
+        step = 0 if noise is None or not noise.added else 2.0**-12 * noise.scale  # a noisy sum is on a grid
         near = np.abs(theirs - ours) <= 1e-5 * np.abs(ours).max() + 1.001 * step
-        if f._finite:  # a mask by its pixels, a code by its records
+        if isinstance(f.mechanism_.support, Finite):  # a mask by its pixels, a code by its records
             assert (near if near.ndim == 4 else near.reshape(len(near), -1).all(axis=1)).mean() >= 0.999, name
         else:
             assert near.all(), name

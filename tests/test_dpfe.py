@@ -147,8 +147,7 @@ def test_simple_and_dpfe_begin_alike_and_make_the_same_steps():
 
 
 def clone_with_noise(f, ratio):
-    twin = f.redraw()
-    return twin.set_params(noise_ratio=ratio)
+    return f.redraw().with_noise(ratio)
 
 
 def test_the_noise_is_in_proportion_to_the_code_and_keyed_by_the_record(parts, models):
@@ -160,7 +159,7 @@ def test_the_noise_is_in_proportion_to_the_code_and_keyed_by_the_record(parts, m
     assert np.array_equal(f.transform(X), f.transform(X))
     assert np.allclose(f.transform(X[5:9]), f.transform(X)[5:9])
     small = (f.transform(X) - code) / np.sqrt(0.5)
-    f.set_params(noise_ratio=2.0)  # another ratio must not be the same draw at another size
+    f = f.with_noise(2.0)  # another ratio must not be the same draw at another size
     other = (f.transform(X) - code) / np.sqrt(2.0)
     assert abs(np.corrcoef(small.ravel(), other.ravel())[0, 1]) < 0.1
 

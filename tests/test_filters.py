@@ -118,7 +118,7 @@ def test_out_of_fold_models_did_not_see_the_row_nor_its_unit():
 def test_the_cell_of_a_training_row_does_not_depend_on_its_own_label():
     """Flipping the labels of one fold moves no row of that fold: its scores were learned without them."""
     data = tacit.load_dataset("gaussians", n=400, variance=0.4)
-    code = fit(tacit.CodebookFilter(8, leakage_weight=1, random_state=0), data)._code
+    code = fit(tacit.CodebookFilter(8, leakage_weight=1, random_state=0), data).mechanism_.learned.code.cells_of
     code.start = "label-only"  # a candidate that learns, whichever was best
     before, fold = code.out_of_fold(), code.posteriors.folds == 2
     code.hide[0][fold] = code.hide[0][fold][:, ::-1]
@@ -132,7 +132,11 @@ def test_missing_secrets_do_not_turn_the_knob():
     data = tacit.load_dataset("gaussians", n=2000, variance=0.4)
     some = data.sensitive.astype(object).where(np.random.default_rng(9).random((2000, 1)) < 0.3)
     for s in (data.sensitive, some):
-        code = tacit.CodebookFilter(solver="closed", random_state=0).fit(data.X, data.y, sensitive_features=s)._code
+        code = (
+            tacit.CodebookFilter(solver="closed", random_state=0)
+            .fit(data.X, data.y, sensitive_features=s)
+            .mechanism_.learned.code.cells_of
+        )
         assert code.priors[0] == pytest.approx([0.5, 0.5], abs=0.06)
 
 
@@ -178,7 +182,7 @@ def test_noise_is_keyed_and_has_the_stated_variance():
     who = np.arange(4000)
     once, again = f.transform(data.X, who), f.transform(data.X[::-1], who[::-1])[::-1]
     assert np.array_equal(once, again)  # the same record gets the same draw: averaging gains nothing
-    noise = once - f.set_params(noise=None).transform(data.X)
+    noise = once - f.with_noise(None).transform(data.X)
     assert noise.mean(axis=0) == pytest.approx(0, abs=0.02)
     assert noise.std(axis=0) == pytest.approx(0.3, rel=0.05)  # 4,000 draws: 1 % standard error
     other = fit(tacit.EIGAN(3, epochs=1, noise=0.3, random_state=0), data).transform(data.X)

@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 import browser
 import tacit
 from tacit.errors import InputError, RequirementNotMet, TacitWarning
+from tacit.filters.base import prepare
 from tacit.filters.eigan import Game, play
 from tacit.frontier.curve import _area
 from tacit.frontier.fitting import fit_points
@@ -71,7 +72,7 @@ def front(parts):
 def test_stacked_eigan_games_equal_games_one_by_one(parts, dtype, close):
     """Same initial weights, batches and noise; 50 rounds; seeds are shared by some games."""
     f = tacit.EIGAN(3, noise=0.2, batch_size=64, adversary_steps=1)
-    problem = f._prepare(parts[0].X, parts[0].y, parts[0].sensitive, None)
+    problem = prepare(f, parts[0].X, parts[0].y, parts[0].sensitive, None)
     alphas, seeds = [0.2, 0.5, 0.8, 0.5], [11, 11, 12, 12]
     together = Game(f, problem, alphas, seeds, dtype)
     alone = [Game(f, problem, [a], [s], dtype) for a, s in zip(alphas, seeds, strict=True)]
@@ -144,7 +145,7 @@ def test_stacks_are_cut_into_chunks():
 
 def test_stacks_that_do_not_fit_in_memory_are_cut(parts, monkeypatch):
     f = tacit.EIGAN(2, epochs=1)
-    problem = f._prepare(parts[0].X, parts[0].y, parts[0].sensitive, None)
+    problem = prepare(f, parts[0].X, parts[0].y, parts[0].sensitive, None)
     assert f._games_that_fit(problem) == CACHED
     pages = 4_000_000 * 2 // os.sysconf("SC_PAGE_SIZE")  # 4 MB to spend
     real = os.sysconf

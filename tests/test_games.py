@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
+from tacit.filters.base import prepare
 from tacit.filters.eigan import Game, cross_entropy, head_weights
 from tacit.labels import MISSING
 from tacit.nets.mlp import mlp
@@ -19,7 +20,7 @@ from tacit.training.stack import Batches, Stack
 @pytest.fixture(scope="module")
 def problem():
     data = tacit.load_dataset("octants", n=300, allies=2)
-    return tacit.EIGAN(random_state=0)._prepare(data.X, data.y, data.sensitive, None)
+    return prepare(tacit.EIGAN(random_state=0), data.X, data.y, data.sensitive, None)
 
 
 def test_a_stack_of_games_trains_like_games_one_by_one(problem):

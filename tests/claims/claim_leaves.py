@@ -109,9 +109,9 @@ def _set_after_fit(change, claim=None):
         X = np.where(s == 1, 1.0, -1.0)[:, None] + 1e-3 * rng.standard_normal((2 * N, 1))
         attack, test = _parts(rng, X, s, "rows")
         f = tacit.baselines.LaplaceMechanism(4.0, random_state=0).fit(X)
-        real = f.noise_.scale
+        real = f.mechanism_.noise.scale
         change(f)
-        gap = abs(float(np.diff(f._release(f._encode(np.array([[-1.0], [1.0]]))).ravel())[0]))
+        gap = abs(float(np.diff(f.noiseless(np.array([[-1.0], [1.0]])).ravel())[0]))
         truth = 1 - 0.5 * np.exp(-gap / (2 * real))  # of the midpoint between two Laplace laws
         return (_claimed(f, attack, test)[0] if claim is None else claim(f)), truth
 

@@ -25,6 +25,7 @@ from tacit.audit.received import receiver_cells
 from tacit.audit.released import has_noise
 from tacit.audit.report import AnyCertificate
 from tacit.errors import InputError
+from tacit.filters.mechanism import mechanism_of
 from tacit.noise.keyed import Noise
 from tacit.records.dataset import PRODUCT, Dataset
 
@@ -132,16 +133,17 @@ class _Evidence:
     def of(cls, release: Any, version: Version) -> _Evidence | None:
         """Local privacy where a release declares it, counting where it is finite, Gaussian noise on a code; or none."""
         Za, attack, Zt, test = version
-        noise: Noise | None = getattr(release, "noise_", None)
+        mechanism = mechanism_of(release)
+        noise: Noise | None = None if mechanism is None else mechanism.noise
         if noise is None:
             cells = release_cells(receiver_cells(Za, Zt))
             return None if cells is None else cls(cells=cells)
-        names = [*release.draw_names(attack.X, attack.units_of()), *release.draw_names(test.X, test.units_of())]
+        names = [n for d in (attack, test) for n in mechanism.draw_names(d.X, d.units_of())]
         draws = pd.factorize(np.array(names, dtype=object))[0]
-        if getattr(release, "certified_by", None) == "local privacy":
-            return cls(noise=noise, epsilon=float(release.epsilon_), draws=draws)
+        if mechanism.epsilon is not None:
+            return cls(noise=noise, epsilon=mechanism.epsilon, draws=draws)
         if noise.added and noise.distribution == "normal":
-            codes = np.concatenate([release.noiseless(attack.X), release.noiseless(test.X)])
+            codes = np.concatenate([mechanism.noiseless(attack.X), mechanism.noiseless(test.X)])
             return cls(noise=noise, codes=codes, draws=draws)
         return None
 

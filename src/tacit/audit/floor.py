@@ -61,7 +61,7 @@ def measure_floor(bench: Bench, attack: Dataset, test: Dataset, limit: bool | No
     if alien := [c for side in ("y", "sensitive") for c in _only_in_test(getattr(own, side), getattr(test, side))]:
         note = f"the limit curve was not estimated: `test` has a class of {alien[0]!r} that `attack` does not have"
         return Floor(utility, leakage, {}, note)
-    X = label._encode(own.X)
+    X = label.mechanism_.schema.encode(own.X)
     secrets = encode_labels(own.sensitive, "sensitive", len(own))
     if limit is None and X.size * sum(map(len, secrets.classes)) > MOST_FOR_LIMIT:
         return Floor(utility, leakage, {}, "the limit curve was not estimated: it takes minutes here; limit=True does")
@@ -97,7 +97,7 @@ def _curves(
     from tacit.filters.posterior import Posteriors
     from tacit.solvers.exact import closed_code
 
-    X_test = label._encode(test.X)
+    X_test = label.mechanism_.schema.encode(test.X)
     p_own, p_test = label.posteriors_.out_of_fold[0], label.posteriors_.predict(X_test)[0]
     target = encode_labels(test.y, "y", len(test), label.classes_).codes[:, 0]
     bench.tell("limit curve")

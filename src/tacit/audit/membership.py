@@ -91,7 +91,7 @@ def _opened(release: Any) -> tuple[bytes, Mapping[str, Any]]:
     if isinstance(release, Release):
         return release._bundle.members["model.onnx"], release.manifest["input"]
     if isinstance(release, Filter):
-        return export(release, release._record_shape)[0], describe_input(release)
+        return export(release.mechanism_)[0], describe_input(release.mechanism_.schema)
     raise InputError(
         f"a white-box attack needs a fitted filter of Tacit or a loaded bundle; found a {type(release).__name__}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,7 +61,7 @@ def noise_curve(
     bench = Bench(resolve(attackers), level, seed)
     rows = []
     for ratio in f.knob.values if ratios is None else ratios:
-        at = copy.copy(f).set_params(noise_ratio=float(ratio))
+        at = f.with_noise(float(ratio))
         copies = [at if i == 0 else at.redraw() for i in range(draws if ratio else 1)]
         Za, Zt = (np.concatenate([c.transform(d.X) for c in copies]) for d in (attack, test))
         many_attack, many_test = (_repeat(d, len(copies)) for d in (attack, test))

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tacit.audit.received import received_pair
 from tacit.errors import InputError
+from tacit.filters.mechanism import mechanism_of
 from tacit.labels import encode_labels
 from tacit.records.dataset import Dataset
 
@@ -23,7 +24,7 @@ def released(release: Any, attack: Dataset, test: Dataset, alongside: Sequence[s
                 f"pass a pair of released arrays, one for `attack` and one for `test`; found {len(release)}"
             )
         Z = release[0], release[1]
-    elif hasattr(release, "draw_names"):  # noise is drawn for a person: say whose records these are
+    elif mechanism_of(release) is not None:  # noise is drawn for a person: say whose records these are
         Z = release.transform(attack.X, attack.units_of()), release.transform(test.X, test.units_of())
     elif hasattr(release, "transform"):
         Z = release.transform(attack.X), release.transform(test.X)

@@ -10,7 +10,8 @@ from torch import nn
 
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.filters.out_of_fold import Release, release_by_folds
+from tacit.filters.mechanism import Learned, NetworkOutput
+from tacit.filters.out_of_fold import release_by_folds
 from tacit.nets.mlp import mlp
 from tacit.training.stack import Batches, Stack, choose_batch_size, choose_device
 
@@ -62,14 +63,13 @@ class Autoencoder(Filter):
         self.device = device
         self.verbose = verbose
 
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
         for name in ("n_components", "epochs"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_number("batch_size", self.batch_size, 1, whole=True, optional=True)
         check_number("learning_rate", self.learning_rate, 1e-12)
         self.encoder_module_, self.history_ = self._train(problem)
-        self._n_features_out = self.n_components
-        self._problem = problem
+        return Learned(NetworkOutput(self.encoder_module_, flat=True), self.n_components)
 
     def _train(self, problem: Problem) -> tuple[nn.Module, list[dict[str, float]]]:
         device = choose_device(self.device)
@@ -101,22 +101,6 @@ class Autoencoder(Filter):
         assert isinstance(both, nn.Sequential)
         return both[0], history
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        return encode(self.encoder_module_, X)
-
-    def _graph(self, g: Any, x: str) -> str:
-        return g.torch(self.encoder_module_, g.flat(x), "encoder")
-
-    def _release_out_of_fold(self) -> np.ndarray:
-        def learn(part: Problem) -> Release:
-            encoder, _ = self._train(part)
-            return lambda X: encode(encoder, X)
-
-        return release_by_folds(self._problem, learn, like=self._release)
-
-
-def encode(net: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
-    """A network's output for flattened records, in double precision."""
-    flat = np.ascontiguousarray(X.reshape(len(X), -1))
-    with torch.no_grad():
-        return np.concatenate([net(torch.from_numpy(flat[i : i + chunk])).numpy() for i in range(0, len(flat), chunk)])
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        learn = lambda part: NetworkOutput(self._train(part)[0], flat=True)  # noqa: E731
+        return release_by_folds(problem, learn, like=self.mechanism_.learned.code)

@@ -3,54 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from scipy.signal import resample
-from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InputError, check_number
-from tacit.filters.base import Filter, Knob
+from tacit.filters.base import Filter, Knob, Preparation, Problem, settle
+from tacit.filters.mechanism import Learned
+from tacit.labels import Labels
+from tacit.records.intake import Intake, check_records
 from tacit.records.windows import check_windows
 
 
 class CoarseWindows(Filter, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """A filter that treats every window alike: no labels are needed, and no window is "in-sample"."""
 
+    needs_target = False
+    refuse = check_windows
+
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, units: Any = None) -> Self:
         """Check the parameters and remember the windows' shape."""
-        windows = self._windows(X, reset=True)
-        self._n_features_out = int(np.prod(windows.shape[1:]))
-        self._rows = windows
+        windows: Any = check_records(self, X, None, check_windows)
+        intake = Intake(type(self).__name__, windows.shape[1:], None, None, as_given=True, refuse=check_windows)
+        learned = Learned(self._coarsening(windows.shape[2]), int(np.prod(windows.shape[1:])))
+        nobody = Labels((), (), np.empty((len(windows), 0), dtype=np.int64))
+        settle(self, Problem(windows, nobody, nobody, None, 0), learned, Preparation(intake, None))
         return self
 
-    def transform(self, X: Any, units: Any = None) -> np.ndarray:
-        """Release windows of the same shape and units of measure; there is no noise that `units` could name."""
-        check_is_fitted(self, "_n_features_out")
-        return self._coarsen(self._windows(X, reset=False))
-
-    def seen(self, X: Any, units: Any = None) -> np.ndarray:
-        """No window: nothing is learned from any."""
-        return np.zeros(len(X), dtype=bool)
-
-    def _release_out_of_fold(self) -> np.ndarray:
-        return self._coarsen(self._rows)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = False
-        return tags
-
-    def _windows(self, X: Any, reset: bool) -> np.ndarray:
-        check_windows(X)
-        windows: np.ndarray = self._check_records(X, reset)  # type: ignore[assignment]
-        self._check_parameters(windows.shape[2])
-        return windows
-
-    def _check_parameters(self, length: int) -> None:
+    def _coarsening(self, length: int) -> Coarsening:
+        """The change of windows of this length."""
         raise NotImplementedError
 
-    def _coarsen(self, X: np.ndarray) -> np.ndarray:
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        return self.mechanism_.learned.code(problem.X)
+
+
+class Coarsening:
+    """Windows to coarser ones. It runs where the data is: there is nothing learned to carry in a bundle."""
+
+    def graph(self, g: Any, x: str) -> str:
+        raise InputError(
+            f"{type(self).__name__} learns nothing, so there is nothing to carry in a bundle; run it where the data is"
+        )
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
         raise NotImplementedError
 
 
@@ -77,7 +75,7 @@ class Resample(CoarseWindows):
         self.from_rate = from_rate
         self.random_state = random_state
 
-    def _check_parameters(self, length: int) -> None:
+    def _coarsening(self, length: int) -> Coarsening:
         check_number("from_rate", self.from_rate, 1e-9)
         check_number("rate", self.rate, 1e-9, self.from_rate)
         if round(length * self.rate / self.from_rate) < 2:
@@ -85,10 +83,17 @@ class Resample(CoarseWindows):
                 f"rate={self.rate:g} leaves fewer than 2 of {length} samples at from_rate={self.from_rate:g}; "
                 f"pass a higher rate or longer windows"
             )
+        return Resampling(round(length * self.rate / self.from_rate))
 
-    def _coarsen(self, X: np.ndarray) -> np.ndarray:
-        length = X.shape[2]
-        return resample(resample(X, round(length * self.rate / self.from_rate), axis=2), length, axis=2)
+
+@dataclass(frozen=True)
+class Resampling(Coarsening):
+    """Windows resampled to so many samples and back."""
+
+    samples: int
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return resample(resample(X, self.samples, axis=2), X.shape[2], axis=2)
 
 
 class SingularSpectrum(CoarseWindows):
@@ -115,22 +120,29 @@ class SingularSpectrum(CoarseWindows):
         self.embedding = embedding
         self.random_state = random_state
 
-    def _check_parameters(self, length: int) -> None:
+    def _coarsening(self, length: int) -> Coarsening:
         check_number("embedding", self.embedding, 1, whole=True)
         if self.embedding >= length:
             raise InputError(
                 f"embedding={self.embedding} needs windows of more than {self.embedding} samples; found {length}"
             )
-        for c in self._chosen():
+        chosen = self.components
+        if not isinstance(chosen, (list, tuple, np.ndarray)):
+            check_number("components", chosen, 1, self.embedding, whole=True)
+            chosen = range(1, int(chosen) + 1)  # type: ignore[arg-type]
+        for c in chosen:
             check_number("components", c, 1, self.embedding, whole=True)
+        return SpectrumPart(tuple(int(c) for c in chosen), self.embedding)
 
-    def _chosen(self) -> list[Any]:
-        if isinstance(self.components, (list, tuple, np.ndarray)):
-            return list(self.components)
-        check_number("components", self.components, 1, self.embedding, whole=True)
-        return list(range(1, int(self.components) + 1))  # type: ignore[arg-type]
 
-    def _coarsen(self, X: np.ndarray, chunk: int = 2048) -> np.ndarray:
+@dataclass(frozen=True)
+class SpectrumPart(Coarsening):
+    """Channels rebuilt from these components of so many."""
+
+    chosen: tuple[int, ...]
+    embedding: int
+
+    def __call__(self, X: np.ndarray, chunk: int = 2048) -> np.ndarray:
         series = X.reshape(-1, X.shape[2])
         parts = [self._rebuild(series[i : i + chunk]) for i in range(0, len(series), chunk)]
         return np.concatenate(parts).reshape(X.shape)
@@ -140,7 +152,7 @@ class SingularSpectrum(CoarseWindows):
         w, length = self.embedding, series.shape[1]
         trajectory = np.lib.stride_tricks.sliding_window_view(series, length - w + 1, axis=1)  # (n, w, lags)
         vectors = np.linalg.eigh(trajectory @ trajectory.transpose(0, 2, 1))[1]
-        basis = vectors[:, :, [w - c for c in self._chosen()]]  # eigh sorts upwards
+        basis = vectors[:, :, [w - c for c in self.chosen]]  # eigh sorts upwards
         kept = basis @ (basis.transpose(0, 2, 1) @ trajectory)
         out = np.zeros_like(series)
         for row in range(w):

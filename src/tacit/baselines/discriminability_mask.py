@@ -13,6 +13,7 @@ divided out, so against a re-trained attacker only the inputs that reach (nearly
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from sklearn.utils import ClassifierTags
 from tacit.baselines.moments import moments_of
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.filters.out_of_fold import Release, release_by_folds
+from tacit.filters.mechanism import Learned
+from tacit.filters.notes import note
+from tacit.filters.out_of_fold import release_by_folds
 from tacit.labels import MISSING, Labels
 
 TINY = 1e-12
@@ -78,7 +81,7 @@ class DiscriminabilityMask(Filter):
         tags.classifier_tags = ClassifierTags(multi_class=False)  # binary labels alone
         return tags
 
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
         for name in ("privacy_weight", "fidelity", "ridge"):
             check_number(name, getattr(self, name), 0)
         check_number("cut", self.cut, 0, 1)
@@ -87,13 +90,13 @@ class DiscriminabilityMask(Filter):
         _refuse_many_classes(problem.sensitive, "sensitive_features")
         self.mask_, self.n_iter_ = self._mask(problem)
         if not self.mask_.any():
-            self._note(
+            note(
+                self,
                 f"collapsed: every input is masked, so the release carries nothing; lower privacy_weight "
                 f"(now {self.privacy_weight}) or cut (now {self.cut}), or raise fidelity (now {self.fidelity})",
                 CollapseWarning,
             )
-        self._n_features_out = self.mask_.size
-        self._problem = problem
+        return Learned(Dimmed(self.mask_), self.mask_.size)
 
     def _mask(self, problem: Problem) -> tuple[np.ndarray, int]:
         criteria = [_Fisher(problem.X, problem.targets.codes[:, 0], self.ridge)]
@@ -120,23 +123,21 @@ class DiscriminabilityMask(Filter):
         mask = np.where(found.x < self.cut, 0.0, found.x)
         return mask.reshape(problem.X.shape[1:]), max(1, found.nit)
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        return masked(X, self.mask_)
-
-    def _graph(self, g: Any, x: str) -> str:
-        return g.op("Mul", x, g.constant("mask", self.mask_[None]))
-
-    def _release_out_of_fold(self) -> np.ndarray:
-        def learn(part: Problem) -> Release:
-            mask, _ = self._mask(part)
-            return lambda X: masked(X, mask)
-
-        return release_by_folds(self._problem, learn)
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        return release_by_folds(problem, lambda part: Dimmed(self._mask(part)[0]))
 
 
-def masked(X: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The product without negative zeros: -2 * 0 is -0.0, whose sign would give away the input's."""
-    return X * mask + 0.0
+@dataclass(frozen=True, eq=False)
+class Dimmed:
+    """Records times a mask, without negative zeros: -2 * 0 is -0.0, whose sign would give away the input's."""
+
+    mask: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return X * self.mask + 0.0
+
+    def graph(self, g: Any, x: str) -> str:
+        return g.op("Mul", x, g.constant("mask", self.mask[None]))
 
 
 class _Fisher:

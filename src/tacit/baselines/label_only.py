@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ from sklearn.base import clone
 
 from tacit.errors import InputError
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.mechanism import Learned
 from tacit.filters.posterior import Posteriors
+from tacit.noise.support import Finite
 from tacit.training.trees import boosted_trees
 
 
@@ -45,7 +48,7 @@ class LabelOnly(Filter):
         self.n_folds = n_folds
         self.random_state = random_state
 
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
         if self.classifier is not None and not hasattr(self.classifier, "predict_proba"):
             raise InputError(f"classifier {self.classifier!r} has no predict_proba; wrap it in CalibratedClassifierCV")
         make = boosted_trees if self.classifier is None else _Cloner(self.classifier)
@@ -53,19 +56,28 @@ class LabelOnly(Filter):
             problem.X, problem.targets, problem.units, problem.seed, problem.crowd
         )
         self.classes_ = problem.targets.classes
-        self._n_features_out = len(problem.targets)
+        return Learned(PredictedLabels(self.posteriors_), len(problem.targets), support=Finite())
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        return np.column_stack([p.argmax(axis=1) for p in self.posteriors_.predict(X)]).astype(np.float64)
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        return _likeliest(self.posteriors_.out_of_fold)
 
-    _finite = True
 
-    def _graph(self, g: Any, x: str) -> str:
-        labels = [g.column_of_numbers(g.argmax(p)) for p in self.posteriors_.graph(g, x)]
+@dataclass(frozen=True, eq=False)
+class PredictedLabels:
+    """The likeliest class of every target, as its number."""
+
+    posteriors: Posteriors
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return _likeliest(self.posteriors.predict(X))
+
+    def graph(self, g: Any, x: str) -> str:
+        labels = [g.column_of_numbers(g.argmax(p)) for p in self.posteriors.graph(g, x)]
         return g.join(*labels) if len(labels) > 1 else labels[0]
 
-    def _release_out_of_fold(self) -> np.ndarray:
-        return np.column_stack([p.argmax(axis=1) for p in self.posteriors_.out_of_fold]).astype(np.float64)
+
+def _likeliest(posteriors: list[np.ndarray]) -> np.ndarray:
+    return np.column_stack([p.argmax(axis=1) for p in posteriors]).astype(np.float64)
 
 
 class _Cloner:

@@ -9,13 +9,16 @@ e^epsilon / (m - 1 + e^epsilon). No data are needed to say so.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.mechanism import Learned
 from tacit.noise.keyed import Noise, mechanism
+from tacit.noise.support import Bounded
 
 
 class LaplaceMechanism(Filter):
@@ -46,7 +49,6 @@ class LaplaceMechanism(Filter):
 
     knob = Knob("epsilon", utility_rises=True, values=(0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0))
     needs_target = False
-    certified_by = "local privacy"  # what `tacit.audit` certifies by, with `epsilon_`
 
     def __init__(self, epsilon: float = 1.0, clip: float = 1.0, *, random_state: Any = None) -> None:
         self.epsilon = epsilon
@@ -58,26 +60,33 @@ class LaplaceMechanism(Filter):
         tags.non_deterministic = True  # every object draws a key of its own
         return tags
 
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
         check_number("epsilon", self.epsilon, 1e-9)
         check_number("clip", self.clip, 1e-9)
-        self._n_features_out = int(np.prod(problem.X.shape[1:]))
-        self.radius_ = self.clip * self._n_features_out
+        width = int(np.prod(problem.X.shape[1:]))
+        self.radius_ = self.clip * width
         self.scale_ = 2 * self.radius_ / self.epsilon
         self.epsilon_ = float(self.epsilon)
-        self._set_noise(Noise("laplace", self.scale_, self._n_features_out, True, mechanism(self.scale_, self.radius_)))
-        self._problem = problem
+        noise = Noise("laplace", self.scale_, width, True, mechanism(self.scale_, self.radius_))
+        return Learned(InBall(self.radius_), width, noise, Bounded(self.radius_))
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        # nothing but the scaling of columns was learned from these rows
+        return self.mechanism_.learned.code(problem.X)
+
+
+@dataclass(frozen=True)
+class InBall:
+    """Records shrunk into an L1 ball."""
+
+    radius: float
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
         flat = X.reshape(len(X), -1)
         norm = np.abs(flat).sum(axis=1, keepdims=True)
-        return (flat * (self.radius_ / np.maximum(norm, self.radius_))).reshape(X.shape)
+        return (flat * (self.radius / np.maximum(norm, self.radius))).reshape(X.shape)
 
-    def _graph(self, g: Any, x: str) -> str:
+    def graph(self, g: Any, x: str) -> str:
         flat = g.flat(x)
-        norm = g.op("Max", g.sum(g.op("Abs", flat)), g.number(self.radius_))
-        return g.like(g.op("Mul", flat, g.op("Div", g.number(self.radius_), norm)), x)
-
-    def _release_out_of_fold(self) -> np.ndarray:
-        # nothing but the scaling of columns was learned from these rows
-        return self._with_noise(self._release(self._problem.X), self._problem.X, self._problem.units)
+        norm = g.op("Max", g.sum(g.op("Abs", flat)), g.number(self.radius))
+        return g.like(g.op("Mul", flat, g.op("Div", g.number(self.radius), norm)), x)

@@ -20,6 +20,8 @@ import numpy as np
 from tacit.baselines.moments import CHUNK, ClassMeans, Moments, moments_of, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.mechanism import Learned
+from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
 
 # Eigenvalues are squared canonical correlations, 0..1; nearer to zero than this they are rounding.
@@ -60,20 +62,19 @@ class LinearARL(Filter):
         self.lam = lam
         self.random_state = random_state
 
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
         check_number("lam", self.lam, 0, 1)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
-        self._take(*self._solve(problem))
-        self._problem: Problem | None = problem
+        return self.take(*self._solve(problem))
 
-    def _take(self, every: LinearCode, eigenvalues: np.ndarray) -> None:
+    def take(self, every: LinearCode, eigenvalues: np.ndarray) -> Learned:
         """Choose the useful ones of all directions."""
         self.eigenvalues_ = eigenvalues
         self.useful_rank_ = int((self.eigenvalues_ < -ZERO).sum())
         asked = self.n_components or max(1, self.useful_rank_)
         self._check_rank(asked, len(self.eigenvalues_), len(every.mean))
         self.code_ = every.first(self.n_components or self.useful_rank_, asked)
-        self._n_features_out = asked
+        return Learned(self.code_, asked)
 
     def _check_rank(self, asked: int, rank: int, width: int) -> None:
         if self.n_components is not None and asked > rank:
@@ -82,14 +83,16 @@ class LinearARL(Filter):
                 f"direction{'s' * (rank != 1)} (of {width} columns); pass at most {rank}, or None"
             )
         if self.useful_rank_ == 0:
-            self._note(
+            note(
+                self,
                 f"collapsed: no direction tells more of the targets than of the secrets at lam={self.lam}, so "
                 f"{'what is released serves no target' if self.n_components else 'the release is constant'}; "
                 f"lower lam",
                 CollapseWarning,
             )
         elif (extra := asked - self.useful_rank_) > 0:
-            self._note(
+            note(
+                self,
                 f"n_components is {asked}, but the number of directions that tell more of the targets than of the "
                 f"secrets (negative eigenvalues) is {self.useful_rank_}; the other {extra} help no linear analyst but "
                 f"can be read by attackers who are not linear. Pass n_components=None",
@@ -99,23 +102,14 @@ class LinearARL(Filter):
     def _solve(self, problem: Problem) -> tuple[LinearCode, np.ndarray]:
         return solve(problem, self.lam)
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        return self.code_(X)
-
-    def _graph(self, g: Any, x: str) -> str:
-        return self.code_.graph(g, x)
-
-    def _release_out_of_fold(self) -> np.ndarray:
-        if self._problem is None:
-            raise InputError(
-                "the training rows are at the nodes, not here; release rows there that took no part in training"
-            )
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        width = self.mechanism_.learned.width
 
         def learn(part: Problem) -> Release:
             code, _ = self._solve(part)
-            return code.first(self.n_components or self.useful_rank_, self._n_features_out)
+            return code.first(self.n_components or self.useful_rank_, width)
 
-        return release_by_folds(self._problem, learn, like=self.code_)
+        return release_by_folds(problem, learn, like=self.code_)
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,19 @@ secret of Adult almost as well as before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from tacit.baselines.moments import ClassMeans, Moments, moments_of, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.filters.base import Filter, Knob, Problem
-from tacit.filters.out_of_fold import Release, release_by_folds
+from tacit.filters.base import Filter, Knob, Problem, check_units, prepare, settle
+from tacit.filters.mechanism import Learned
+from tacit.filters.notes import note
+from tacit.filters.out_of_fold import release_by_folds
 from tacit.labels import encode_labels
-from tacit.records.dataset import unit_columns
 from tacit.records.encoding import TableEncoder
-from tacit.records.fingerprints import fingerprints
 
 # Singular values of the whitened cross-covariance are canonical correlations; below this they are rounding.
 UNCORRELATED = 1e-10
@@ -73,16 +73,12 @@ class LinearEraser(Filter):
         A chunk may lack classes of the secret. Rows are not kept, so `release_training_rows` needs `fit`.
         """
         if not hasattr(self, "_moments"):
-            self._start(self._prepare(X, None, None, units))
-            X_encoded = self._encode(X)
+            self._start(prepare(self, X, None, None, units).X)
         else:
-            checked = self._check_records(X, reset=False)
-            X_encoded = self.encoder_.transform(checked)
-            self._fingerprints = np.union1d(self._fingerprints, fingerprints(checked))
-            columns = unit_columns(units, len(X_encoded))
-            if columns is not None:
-                now = np.unique(next(iter(columns.values())).astype(str))
-                self._units = now if self._units is None else np.union1d(self._units, now)
+            checked = self.mechanism_.schema.check(X)
+            memory: Any = self._prepared.memory
+            self._prepared = replace(self._prepared, memory=memory.joined(checked, check_units(units, len(checked))))
+        X_encoded = self._prepared.intake.encode(X)
         labels = encode_labels(sensitive_features, "sensitive_features", len(X_encoded), min_classes=0)
         if self._moments.n and set(labels.names) != set(self._means.columns):
             raise InputError(
@@ -92,59 +88,74 @@ class LinearEraser(Filter):
         flat = X_encoded.reshape(len(X_encoded), -1)
         self._moments.update(flat)
         self._means.update(flat, labels)
-        self._finish()
+        settle(self, None, self.finish(self._prepared.intake.scaling))
         return self
 
-    def _start(self, problem: Problem) -> None:
+    def _start(self, X: np.ndarray) -> None:
         check_number("rare", self.rare, 0, 1)
         check_number("n_folds", self.n_folds, 2, whole=True)
-        width = int(np.prod(problem.X.shape[1:]))
+        width = int(np.prod(X.shape[1:]))
         self._moments, self._means = Moments(width), ClassMeans(width)
-        self._problem: Problem | None = None  # kept by `fit` alone
-        self._n_features_out = width
 
-    def _learn(self, problem: Problem) -> None:
-        self._start(problem)
+    def _learn(self, problem: Problem) -> Learned:
+        self._start(problem.X)
         self._moments, (self._means,) = moments_of(problem.X, problem.sensitive)
-        self._problem = problem
-        self._finish()
+        learned = self.finish(problem.scaling)
         if len(problem.sensitive) == 0:
-            self._note("there is nothing to erase: pass sensitive_features, or records are released as they are",
+            note(self, "there is nothing to erase: pass sensitive_features, or records are released as they are",
                        TacitWarning)  # fmt: skip
         elif self.eraser_.rank and self.eraser_.rank == self.eraser_.dimensions:
-            self._note(
+            note(
+                self,
                 f"collapsed: the sensitive attributes take up all {self.eraser_.rank} dimensions of the records, so "
                 f"every record is released alike; pass fewer sensitive attributes, or more columns",
                 CollapseWarning,
             )
 
-    def _finish(self) -> None:
+        return learned
+
+    def finish(self, scaling: Any, moments: Moments | None = None, means: ClassMeans | None = None) -> Learned:
+        """The eraser of these statistics (by default those of the records so far)."""
+        self._moments, self._means = moments or self._moments, means or self._means
         self.eraser_ = make_eraser(self._moments, self._means, self.rare)
+        return Learned(Erased(self.eraser_, *_units_of(scaling), self._means.fewest_classes()), len(self._moments.mean))
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        poorest = self._means.fewest_classes()
-        if poorest is not None and poorest[1] < 2:
-            raise InputError(
-                f"sensitive column {poorest[0]!r} had {poorest[1]} class so far, so that nothing is erased yet; "
-                f"pass chunks with other classes first"
-            )
-        return self._in_units(self.eraser_(X))
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        code: Any = self.mechanism_.learned.code
 
-    def _release_out_of_fold(self) -> np.ndarray:
-        if self._problem is None:
-            raise InputError(
-                "release_training_rows needs the training rows, but partial_fit keeps none; use fit, or transform "
-                "rows that no chunk had"
-            )
-
-        def learn(part: Problem) -> Release:
+        def learn(part: Problem) -> Any:
             moments, (means,) = moments_of(part.X, part.sensitive)
-            return make_eraser(moments, means, self.rare)
+            return replace(code, eraser=make_eraser(moments, means, self.rare))
 
-        return self._in_units(release_by_folds(self._problem, learn, self.n_folds))
+        return release_by_folds(problem, learn, self.n_folds)
 
-    def _graph(self, g: Any, x: str) -> str:
-        e, encoder, flat = self.eraser_, self.encoder_, g.flat(x)
+
+@dataclass(frozen=True, eq=False)
+class Erased:
+    """Records without what linear models find, in the units they came in.
+
+    Attributes
+    ----------
+    eraser : of encoded records
+    scale, mean : of each encoded column
+    poorest : the sensitive column with the fewest classes so far, and how many
+    """
+
+    eraser: Eraser
+    scale: np.ndarray
+    mean: np.ndarray
+    poorest: tuple[str, int] | None
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        if self.poorest is not None and self.poorest[1] < 2:
+            raise InputError(
+                f"sensitive column {self.poorest[0]!r} had {self.poorest[1]} class so far, so that nothing is erased "
+                f"yet; pass chunks with other classes first"
+            )
+        return self.eraser(X) * self.scale + self.mean
+
+    def graph(self, g: Any, x: str) -> str:
+        e, flat = self.eraser, g.flat(x)
         mean = g.constant("mean", e.mean[None])
         erased = flat
         if e.rank:
@@ -153,25 +164,17 @@ class LinearEraser(Filter):
         keep = g.constant("kept", 1.0 - e.constant[None])
         fixed = g.constant("fixed", np.where(e.constant, e.mean, 0.0)[None])
         out = g.like(g.op("Add", g.op("Mul", erased, keep), fixed), x)
-        if not isinstance(encoder, TableEncoder):
-            scale, mean = encoder.scale, encoder.mean
-        else:
-            one_hot = [[1.0] * c.width if c.kind != "number" else [c.scale, 1.0][: c.width] for c in encoder.columns]
-            zero = [[0.0] * c.width if c.kind != "number" else [c.mean, 0.0][: c.width] for c in encoder.columns]
-            scale, mean = np.concatenate(one_hot)[None], np.concatenate(zero)[None]
-        return g.op("Add", g.op("Mul", out, g.constant("unit", scale)), g.constant("origin", mean))
+        return g.op("Add", g.op("Mul", out, g.constant("unit", self.scale)), g.constant("origin", self.mean))
 
-    def _in_units(self, X: np.ndarray) -> np.ndarray:
-        """Encoded numbers in the units they came in."""
-        encoder = self.encoder_
-        if not isinstance(encoder, TableEncoder):
-            return X * encoder.scale + encoder.mean
-        first = np.cumsum([0, *(c.width for c in encoder.columns)])
-        out = X.copy()
-        for column, at in zip(encoder.columns, first, strict=False):
-            if column.kind == "number":
-                out[:, at] = X[:, at] * column.scale + column.mean
-        return out
+
+def _units_of(scaling: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Scale and origin of every encoded column: words stay zeros and ones."""
+    if not isinstance(scaling, TableEncoder):
+        return scaling.scale, scaling.mean
+    pairs = [(c.scale, c.mean, c.width) if c.kind == "number" else (1.0, 0.0, c.width) for c in scaling.columns]
+    scale = np.concatenate([[scale, *[1.0] * (width - 1)] for scale, _, width in pairs])
+    mean = np.concatenate([[mean, *[0.0] * (width - 1)] for _, mean, width in pairs])
+    return scale[None], mean[None]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from tacit.baselines.linear_arl import LinearCode
 from tacit.baselines.moments import moments_of, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.mechanism import Learned
+from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
 
 USUAL = 10
@@ -53,7 +55,7 @@ class PrivatePLS(Filter):
         self.lam = lam
         self.random_state = random_state
 
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
         check_number("lam", self.lam, 0)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
         code, rank = private_pls(problem, self.n_components or USUAL, self.lam)
@@ -64,33 +66,30 @@ class PrivatePLS(Filter):
             )
         found = code.directions.shape[1]
         if found == 0:
-            self._note(
+            note(
+                self,
                 f"collapsed: no direction covaries more with the targets than with the secrets at lam={self.lam}, so "
                 f"the release is constant; lower lam",
                 CollapseWarning,
             )
         elif self.n_components is not None and found < self.n_components:
-            self._note(
+            note(
+                self,
                 f"n_components is {self.n_components}, but after {found} no direction is left that covaries more with "
                 f"the targets than with the secrets; the other columns are zero",
                 TacitWarning,
             )
-        self._n_features_out = self.n_components or max(1, found)
-        self.code_ = code.first(found, self._n_features_out)
-        self._problem = problem
+        width = self.n_components or max(1, found)
+        self.code_ = code.first(found, width)
+        return Learned(self.code_, width)
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        return self.code_(X)
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        width = self.mechanism_.learned.width
 
-    def _graph(self, g: Any, x: str) -> str:
-        return self.code_.graph(g, x)
-
-    def _release_out_of_fold(self) -> np.ndarray:
         def learn(part: Problem) -> Release:
-            code, _ = private_pls(part, self._n_features_out, self.lam)
-            return code.first(self._n_features_out, self._n_features_out)
+            return private_pls(part, width, self.lam)[0].first(width, width)
 
-        return release_by_folds(self._problem, learn, like=self.code_)
+        return release_by_folds(problem, learn, like=self.code_)
 
 
 def private_pls(problem: Problem, n_components: int, lam: float) -> tuple[LinearCode, int]:

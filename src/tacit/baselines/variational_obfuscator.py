@@ -14,7 +14,7 @@ log-probabilities. (The comparison printed in the EIGAN paper fed raw logits to 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.baselines.autoencoder import encode
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.mechanism import Learned, NetworkOutput, network_output
 from tacit.filters.out_of_fold import release_by_folds
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
@@ -99,7 +99,7 @@ class VariationalObfuscator(Filter):
         tags.non_deterministic = bool(self.noise)  # every object draws a key of its own
         return tags
 
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
         for name in ("budget", "penalty"):
             check_number(name, getattr(self, name), 0)
         check_number("noise", self.noise, 0, optional=True)
@@ -110,38 +110,43 @@ class VariationalObfuscator(Filter):
             check_number(name, getattr(self, name), 1e-12)
         game = Game(self, problem).train()
         self.obfuscation_module_, self.history_ = game.result(), game.history
-        self._n_features_out = int(np.prod(problem.X.shape[1:]))
         of = mechanism(self.noise or 0.0, *(p.detach().numpy() for p in self.obfuscation_module_.parameters()))
-        self._set_noise(Noise("normal", float(self.noise), self.n_noise, False, of) if self.noise else None)
-        self._problem = problem
+        noise = Noise("normal", float(self.noise), self.n_noise, False, of) if self.noise else None
+        return Learned(Obfuscated(self.obfuscation_module_, self.n_noise), int(np.prod(problem.X.shape[1:])), noise)
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        return self._release_noisy(X, np.zeros((len(X), self.n_noise)))
-
-    def _release_noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        return encode(self.obfuscation_module_, np.column_stack([X.reshape(len(X), -1), drawn])).reshape(X.shape)
-
-    def _graph(self, g: Any, x: str) -> str:
-        flat = g.flat(x)
-        # without noise, zeros of the same shape: an input times zero would keep NaN, and none comes here
-        noise = g.noise or g.linear(
-            flat, g.constant("no_noise", np.zeros((self._n_features_out, self.n_noise))), self.n_noise
-        )
-        return g.like(g.torch(self.obfuscation_module_, g.join(flat, noise), "obfuscation"), x)
-
-    def _release_out_of_fold(self) -> np.ndarray:
-        X, drawn = self._problem.X, self._draw(self._problem.X, self._problem.units)
-        noise = np.zeros((len(X), self.n_noise)) if drawn is None else drawn
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        X, code = problem.X, self.mechanism_.learned.code
+        assert isinstance(code, Obfuscated)
+        noise = np.zeros((len(X), code.n_noise)) if drawn is None else drawn
         # rows travel through the folds with their noise beside them
-        beside = replace(self._problem, X=np.column_stack([X.reshape(len(X), -1), noise]))
+        beside = replace(problem, X=np.column_stack([X.reshape(len(X), -1), noise]))
 
         def learn(part: Problem) -> Any:
-            records = part.X[:, : -self.n_noise].reshape(-1, *X.shape[1:])
-            net = Game(self, replace(part, X=records)).train().result()
-            return lambda both: encode(net, both)
+            records = part.X[:, : -code.n_noise].reshape(-1, *X.shape[1:])
+            return NetworkOutput(Game(self, replace(part, X=records)).train().result())
 
-        like = lambda both: encode(self.obfuscation_module_, both)  # noqa: E731
-        return release_by_folds(beside, learn, like=like).reshape(X.shape)
+        return release_by_folds(beside, learn, like=NetworkOutput(code.net)).reshape(X.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Obfuscated:
+    """The network's change of a record, with noise beside it."""
+
+    net: nn.Module
+    n_noise: int
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return self.noisy(X, np.zeros((len(X), self.n_noise)))
+
+    def noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        return network_output(self.net, np.column_stack([X.reshape(len(X), -1), drawn])).reshape(X.shape)
+
+    def graph(self, g: Any, x: str) -> str:
+        flat = g.flat(x)
+        # without noise, zeros of the same shape: an input times zero would keep NaN, and none comes here
+        zeros = np.zeros((g.shapes[flat][0], self.n_noise))
+        noise = g.noise or g.linear(flat, g.constant("no_noise", zeros), self.n_noise)
+        return g.like(g.torch(self.net, g.join(flat, noise), "obfuscation"), x)
 
 
 class Game:

@@ -13,11 +13,12 @@ import numpy as np
 
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow, traffic
-from tacit.federated.schema import Misfit, admit, agree, agree_among, describe
-from tacit.filters.base import Filter
+from tacit.federated.schema import Misfit, admit, agree, agree_among, describe, make_common_encoder
+from tacit.filters.base import Filter, Preparation
 from tacit.labels import encode_labels
 from tacit.records.dataset import unit_columns
-from tacit.records.fingerprints import fingerprints
+from tacit.records.fingerprints import Memory, fingerprints
+from tacit.records.intake import Intake, check_records
 
 RETRIES = 2
 SCALING = "scaling/"
@@ -141,7 +142,7 @@ class AgreeingWorker:
     def __init__(self, f: Filter, node: Node) -> None:
         self.f, self.node, self.name, self.phase = f, node, str(node.name), "new"
         with naming(f"node {self.name!r}"):
-            self._records: Any = f._check_records(node.X, reset=True)
+            self._records: Any = check_records(f, node.X, None)
         self.fingerprints = fingerprints(self._records)
         units = unit_columns(node.units, len(node))
         self.units = None if units is None else np.unique(next(iter(units.values())).astype(str))
@@ -167,22 +168,26 @@ def scaling_of(arrays: Arrays) -> dict[str, np.ndarray]:
     return {k.removeprefix(SCALING): v for k, v in arrays.items() if k.startswith(SCALING)}
 
 
-def take_shape(f: Any, facts: Mapping[str, Any]) -> None:
+def agreed_preparation(
+    f: Any, agreed: tuple[Mapping[str, Any], Arrays], workers: Sequence[AgreeingWorker]
+) -> Preparation:
+    """How records of the agreed form come in, and the rows of these nodes; those elsewhere nobody knows here."""
+    facts = agreed[0]
+    found = [w.fingerprints for w in workers]
+    units = [w.units for w in workers if w.units is not None]
+    prints = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *found]))
+    return Preparation(
+        agreed_intake(f, facts, make_common_encoder(*agreed)),
+        Memory(prints, None, np.unique(np.concatenate(units)) if units else None),
+    )
+
+
+def agreed_intake(f: Any, facts: Mapping[str, Any], scaling: Any) -> Intake:
     """Let a filter expect records of the agreed form."""
     f.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-    if "shape" in facts:
-        f._record_shape = tuple(facts["shape"])
-        f.n_features_in_ = f._record_shape[0]
-        return
-    f.n_features_in_ = len(facts["columns"])
-    f._record_shape = (f.n_features_in_,)
-    if facts["named"]:
-        f.feature_names_in_ = np.array([c["name"] for c in facts["columns"]], dtype=object)
-
-
-def remember_rows(f: Any, workers: Sequence[AgreeingWorker]) -> None:
-    """Let a filter know the rows of these nodes again; those of nodes on other machines nobody knows here."""
-    found = [w.fingerprints for w in workers]
-    f._fingerprints = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *found]))
-    units = [w.units for w in workers if w.units is not None]
-    f._units = np.unique(np.concatenate(units)) if units else None
+    names = [c["name"] for c in facts["columns"]] if facts.get("named") and "shape" not in facts else None
+    shape = tuple(facts["shape"]) if "shape" in facts else (len(facts["columns"]),)
+    f.n_features_in_ = shape[0]
+    if names is not None:
+        f.feature_names_in_ = np.array(names, dtype=object)
+    return Intake(type(f).__name__, shape, None if names is None else tuple(names), scaling)

@@ -21,15 +21,17 @@ from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
 from tacit.federated.agreeing import (
     AgreeingCoordinator,
     AgreeingWorker,
-    remember_rows,
+    agreed_preparation,
     scaling_of,
-    take_shape,
 )
 from tacit.federated.node import Node
 from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow
 from tacit.federated.schema import make_common_encoder
 from tacit.federated.simulation import simulate
 from tacit.federated.sums import ROLES, coarsened, merged, sift_sums, sums
+from tacit.filters.base import settle
+from tacit.filters.mechanism import Learned
+from tacit.filters.notes import note
 
 
 def fit_closed_form(
@@ -84,16 +86,14 @@ class ClosedForm(BaseEstimator):
     def conclude(self, coordinator: SumsCoordinator, workers: Sequence[SumsWorker] = ()) -> Any:
         """The fitted filter. `workers` are those of this process: none between machines."""
         f = clone(self.estimator)
-        f.encoder_ = make_common_encoder(*coordinator.agreed)
-        take_shape(f, coordinator.agreed[0])
-        remember_rows(f, workers)
         f.rounds_ = copy.deepcopy(coordinator.log)
         f.nodes_ = {m.node: int(m.facts["records"]) for m in coordinator.sums}
-        f._problem, f.notes_ = None, []
-        _solve(f, coordinator.sums)
+        f.notes_ = []
+        known = agreed_preparation(f, coordinator.agreed, workers)
+        settle(f, None, _solve(f, coordinator.sums, known.intake.scaling), known)
         for line in f.rounds_:
             for node, why in line["rejected"].items():
-                f._note(f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)
+                note(f, f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)
         return f
 
     def _check_parameters(self) -> None:
@@ -184,7 +184,7 @@ class SumsWorker(AgreeingWorker):
         self.phase = facts["phase"]
 
 
-def _solve(f: Any, answers: Sequence[Message]) -> None:
+def _solve(f: Any, answers: Sequence[Message], scaling: Any) -> Learned:
     total, means = merged(answers)
     for role in ROLES if isinstance(f, LinearARL) else ROLES[1:]:
         poorest = means[role].fewest_classes()
@@ -193,7 +193,5 @@ def _solve(f: Any, answers: Sequence[Message]) -> None:
     if isinstance(f, LinearARL):
         if not means["targets"].columns:
             raise InputError("LinearARL needs a target (y) at the nodes: say what must keep working")
-        f._take(*solve_moments(total, means["targets"], means["sensitive"], f.lam))
-    else:
-        f._moments, f._means, f._n_features_out = total, means["sensitive"], len(total.mean)
-        f._finish()
+        return f.take(*solve_moments(total, means["targets"], means["sensitive"], f.lam))
+    return f.finish(scaling, total, means["sensitive"])

@@ -13,10 +13,11 @@ from tacit.errors import InputError
 from tacit.federated.node import Node, naming
 from tacit.federated.others import LeastSquares, WeightedSoftmax, made_samples, statistics_of, sums_of
 from tacit.federated.protocol import Arrays, Message, ProtocolError
-from tacit.filters.base import Filter
+from tacit.filters.base import Filter, Preparation, settle
+from tacit.filters.mechanism import Learned, NetworkOutput
 from tacit.filters.minimax import MinimaxFilter, linear_net
 from tacit.labels import MISSING, encode_labels
-from tacit.records.fingerprints import fingerprints
+from tacit.records.fingerprints import Memory
 from tacit.solvers.heads import Weighted
 from tacit.solvers.inner import LinearCode
 from tacit.solvers.kiwiel import kiwiel
@@ -31,7 +32,7 @@ class Contributor:
     def __init__(self, f: PersonalMinimax, node: Node) -> None:
         self.f, self.node, self.name = f, node, str(node.name)
         with naming(f"contributor {self.name!r}"):
-            self.X = np.ascontiguousarray(f.start._encode(node.X).reshape(len(node), -1))
+            self.X = np.ascontiguousarray(f.start.mechanism_.schema.encode(node.X).reshape(len(node), -1))
             labels = encode_labels(node.y, "y", len(node), min_classes=1)
             if len(labels) != 1:
                 raise InputError(f"y must be one target; found {len(labels)} columns")
@@ -53,12 +54,14 @@ class Contributor:
 
     def filter(self) -> MinimaxFilter:
         """This contributor's own filter; it knows the contributor's rows, and the public ones, again."""
+        common = self.f.start.mechanism_
         own = PersonalFilter(**self.f.start.get_params(deep=False))
-        own.__dict__.update(self.f.start.__dict__)
-        mine = fingerprints(own._check_records(self.node.X, reset=False))
-        own._fingerprints = np.union1d(own._fingerprints, mine)
+        own.__dict__.update({k: v for k, v in vars(self.f.start).items() if k.endswith("_") and k != "mechanism_"})
         G = self.u.view(own.n_components_, -1).numpy().T.copy()
         own.encoder_module_ = linear_net(G).eval()
+        memory = common.memory or Memory(np.empty(0, dtype=np.uint64))
+        known = Preparation(common.schema, memory.joined(common.schema.check(self.node.X), None))
+        settle(own, None, Learned(LinearProduct(own.encoder_module_), own.n_components_), known)
         return own
 
     def work(self, message: Message) -> Message:
@@ -163,13 +166,11 @@ class Contributor:
 class PersonalFilter(MinimaxFilter):
     """One contributor's filter: its samples cannot be told from the others' by a linear reader."""
 
-    def _graph(self, g: Any, x: str) -> str:
-        # one product, written by hand: a node writes it after every step, and torch's exporter takes seconds
-        (weight,) = self.encoder_module_.parameters()
-        return g.linear(g.flat(x), g.constant("encoder.weight", weight.detach().numpy().T), self.n_components_)
 
-    def _release_out_of_fold(self) -> np.ndarray:
-        raise InputError(
-            "a personal filter was fitted against the others' samples, which are not here; release rows that took no "
-            "part in its training"
-        )
+class LinearProduct(NetworkOutput):
+    """A linear network, written as one product: a node writes it after every step; torch's exporter takes seconds."""
+
+    def graph(self, g: Any, x: str) -> str:
+        (weight,) = self.net.parameters()
+        matrix = weight.detach().numpy().T
+        return g.linear(g.flat(x), g.constant("encoder.weight", matrix), matrix.shape[1])

@@ -17,18 +17,17 @@ import numpy as np
 from sklearn.base import clone
 
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.federated.agreeing import remember_rows, take_shape
+from tacit.federated.agreeing import agreed_preparation
 from tacit.federated.coordinator import EiganCoordinator
 from tacit.federated.local import set_parameters
 from tacit.federated.node import Node
 from tacit.federated.protocol import AGGREGATIONS
-from tacit.federated.schema import make_common_encoder
 from tacit.federated.simulation import simulate
 from tacit.federated.worker import EiganWorker
-from tacit.filters.base import check_units
-from tacit.filters.eigan import EIGAN, Factory
+from tacit.filters.base import check_units, settle
+from tacit.filters.eigan import EIGAN, Factory, learned_encoder, warn_if_collapsed
+from tacit.filters.notes import note
 from tacit.labels import encode_labels
-from tacit.noise.keyed import Noise, mechanism
 from tacit.records.dataset import cross_folds, unit_columns
 
 
@@ -133,21 +132,16 @@ class DistributedEIGAN(EIGAN):
 
     def conclude(self, coordinator: EiganCoordinator, workers: Sequence[EiganWorker] = ()) -> Self:
         """Become the filter that was learned. `workers` are those of this process: none between machines."""
-        self.encoder_ = make_common_encoder(*coordinator.agreed)
-        take_shape(self, coordinator.agreed[0])
         self.encoder_module_ = coordinator.new_encoder()
         set_parameters(self.encoder_module_, coordinator.current)
         self.encoder_module_ = self.encoder_module_.double().eval()
-        weights = [p.detach().cpu().numpy() for p in self.encoder_module_.parameters()]
-        name = mechanism(self.noise or 0.0, *weights)
-        self._set_noise(Noise("normal", float(self.noise), self.n_components, True, name) if self.noise else None)
-        self._n_features_out = self.n_components
+        learned = learned_encoder(self.encoder_module_, self.n_components, self.noise, [])
+        settle(self, None, learned, agreed_preparation(self, coordinator.agreed, workers))
         self.nodes_, self.rounds_ = dict(coordinator.members), copy.deepcopy(coordinator.log)
         self.node_history_ = {w.name: w.history for w in workers}
         self.history_ = _mean_history([(w.history, self.nodes_[w.name]) for w in workers if w.history])
-        remember_rows(self, workers)
         self._nodes, self._trained_seed = [w.node for w in workers], coordinator.seed
-        self.notes_ = []
+        self.notes_: list[str] = []
         self._tell_notes(workers)
         return self
 
@@ -165,17 +159,17 @@ class DistributedEIGAN(EIGAN):
                 probe.notes_ = []
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    probe._warn_if_collapsed(worker.problem, worker.history[-1])
+                    warn_if_collapsed(probe, worker.problem, worker.history[-1])
                 notes += [(text, CollapseWarning) for text in probe.notes_]
-            for note in notes:
-                about.setdefault(note, []).append(worker.name)
+            for remark in notes:
+                about.setdefault(remark, []).append(worker.name)
         for (text, kind), names in about.items():
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            self._note(f"{', '.join(names[:5])}{more}: {text}", kind)
+            note(self, f"{', '.join(names[:5])}{more}: {text}", kind)
 
     # -- the training rows ----------------------------------------------------------------------
 
-    def _release_out_of_fold(self) -> np.ndarray:
+    def release_training_rows(self) -> np.ndarray:
         """All nodes' rows, node after node in the order of `fit`, each by a federation that trained without it."""
         if not self._nodes:
             raise InputError(
@@ -189,7 +183,7 @@ class DistributedEIGAN(EIGAN):
             units = unit_columns(node.units, len(node))
             unit = None if units is None else next(iter(units.values()))
             folds.append(cross_folds(np.concatenate(labels, axis=1), 5, self._trained_seed, unit))
-        encoded = [self._before_noise(self._encode(node.X)) for node in self._nodes]
+        encoded = [self.noiseless(node.X) for node in self._nodes]
         code = np.empty((starts[-1], self.n_components))
         for f in range(max(int(fold.max()) for fold in folds) + 1):
             outside = [node.take(fold != f) for node, fold in zip(self._nodes, folds, strict=True)]
@@ -203,9 +197,10 @@ class DistributedEIGAN(EIGAN):
             back = np.linalg.lstsq(away, main, rcond=None)[0]
             for k, (t, fold) in enumerate(zip(there, folds, strict=True)):
                 code[starts[k] + np.flatnonzero(fold == f)] = np.clip(t[fold == f] @ back, -1, 1)
-        X = np.concatenate([self._encode(node.X) for node in self._nodes])
+        m, X = self.mechanism_, np.concatenate([self.mechanism_.schema.encode(node.X) for node in self._nodes])
         named = [u for node in self._nodes if (u := check_units(node.units, len(node))) is not None]
-        return self._with_noise(code, X, np.concatenate(named) if len(named) == len(self._nodes) else None)
+        drawn = m.draw(X, self.noise_key, np.concatenate(named) if len(named) == len(self._nodes) else None)
+        return m.leave(code if drawn is None or m.noise is None else m.noise.add(code, drawn))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError
-from tacit.federated.agreeing import take_shape
+from tacit.federated.agreeing import agreed_intake
 from tacit.federated.protocol import Arrays
-from tacit.filters.minimax import MinimaxFilter, linear_net
+from tacit.filters.base import Preparation, settle
+from tacit.filters.minimax import MinimaxFilter, learned_filter, linear_net
 from tacit.records.encoding import Column, TableEncoder
+from tacit.records.fingerprints import Memory
 
 
 def tell_start(f: MinimaxFilter) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -27,9 +29,9 @@ def tell_start(f: MinimaxFilter) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     >>> bool((start_of(*tell_start(f)).transform(X) == f.transform(X)).all())
     True
     """
-    if not isinstance(f.encoder_, TableEncoder):
+    if not isinstance(f.mechanism_.schema.encoder, TableEncoder):
         raise InputError("the common filter must be one of tables; fit it on a table of named columns")
-    columns = [dataclasses.asdict(c) for c in f.encoder_.columns]
+    columns = [dataclasses.asdict(c) for c in f.mechanism_.schema.encoder.columns]
     (weight,) = f.encoder_module_.parameters()
     facts = {"columns": columns, "named": hasattr(f, "feature_names_in_")}
     return facts, {"weight": weight.detach().numpy().copy()}
@@ -47,10 +49,8 @@ def start_of(facts: Mapping[str, Any], arrays: Arrays) -> MinimaxFilter:
             f"the common filter makes {len(weight)} numbers of {encoder.n_out}, which can be undone; it needs fewer"
         )
     f = MinimaxFilter(len(weight))
-    f.encoder_, f.encoder_module_ = encoder, linear_net(weight.T).eval()
-    take_shape(f, facts)
-    f.n_components_ = f._n_features_out = len(weight)
-    f._clipped, f.local_dp_, f.history_, f.notes_ = False, None, [], []
-    f._fingerprints, f._units = np.empty(0, dtype=np.uint64), None
-    f._set_noise(None)
+    f.encoder_module_ = linear_net(weight.T).eval()
+    f.n_components_, f.local_dp_, f.history_, f.notes_ = len(weight), None, [], []
+    known = Preparation(agreed_intake(f, facts, encoder), Memory(np.empty(0, dtype=np.uint64)))
+    settle(f, None, learned_filter(f, f.encoder_module_), known)
     return f

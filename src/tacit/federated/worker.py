@@ -17,6 +17,7 @@ from tacit.federated.protocol import NODE, Arrays, Message, ProtocolError, choos
 from tacit.federated.schema import make_common_encoder
 from tacit.filters.base import Problem
 from tacit.filters.eigan import Game
+from tacit.filters.notes import note_copies, note_dependence
 from tacit.labels import Labels, encode_labels
 
 if TYPE_CHECKING:
@@ -113,8 +114,8 @@ class EiganWorker(AgreeingWorker):
             self.game = Game(f, self.problem, [f.alpha], [self._seed])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            f._note_copies(self._records, sensitive)
-            f._note_dependence(targets, sensitive)
+            note_copies(f, self._records, sensitive)
+            note_dependence(f, targets, sensitive)
         self.notes = list(f.notes_)
 
 

@@ -13,20 +13,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.anonymizing import AnonymizingGame, Regularisers
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.filters.codebook import typical_records
+from tacit.filters.codebook import PrototypeOf, typical_records
 from tacit.filters.codes import NetworkCode
+from tacit.filters.mechanism import Learned
+from tacit.filters.notes import note
 from tacit.nets.windows import CLASSIFIERS, SHORTEST, Factory, code_classifier
 from tacit.noise.keyed import Noise, mechanism
+from tacit.noise.support import Finite
 from tacit.records.dataset import cross_folds
 from tacit.records.windows import check_windows
 from tacit.training.stack import choose_device
@@ -75,6 +81,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
     (60, 2, 32)
     """
 
+    refuse = partial(check_windows, shortest=SHORTEST)
     knob = Knob("beta_identity", utility_rises=False, values=(0.0, 0.1, 0.3, 1.0, 2.0, 4.0))
 
     def __init__(
@@ -124,24 +131,24 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
 
     # -- learning -------------------------------------------------------------------------------
 
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
         self._check_parameters()
         _check_classes(problem)
-        self._problem = problem
-        self._n_features_out = int(np.prod(problem.X.shape[1:]))
         if self.codes is not None:
-            self._learn_code(problem)
-            return
+            return self._learn_code(problem)
         self.autoencoder_, self.history_ = self._play(problem, self.checkpoint)
-        self._set_noise(self._noise_of(problem) if self.noise else None)
-        shown = problem.X[:2000]
-        out = self._rebuild(self.autoencoder_, shown, self._draw(shown, None))
+        scaling: Any = problem.scaling
+        code = Rebuilt(self.autoencoder_, scaling.scale, scaling.mean, self.device)
+        noise = _noise_inside(code, self.noise, problem.X[:2]) if self.noise else None
+        out = code.rebuild(problem.X[:2000], None)
         if out.std(axis=0).max() < 1e-3:
-            self._note(
+            note(
+                self,
                 f"collapsed: every window is rebuilt as (nearly) the same one, so the release carries nothing; lower "
                 f"beta_identity (now {self.beta_identity}) or raise epochs (now {self.epochs})",
                 CollapseWarning,
             )
+        return Learned(code, int(np.prod(problem.X.shape[1:])), noise)
 
     def _play(self, problem: Problem, checkpoint: str | Path | None) -> tuple[nn.Sequential, list[dict[str, Any]]]:
         regularisers = Regularisers(
@@ -166,9 +173,9 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         history = game.train(self.epochs, self.patience, checkpoint, self._identity(problem), self.verbose)
         return nn.Sequential(*game.average).cpu().eval(), history
 
-    def _learn_code(self, problem: Problem) -> None:
+    def _learn_code(self, problem: Problem) -> Learned:
         """Eq. 1 with a finite A(X): beta_i I(U;z) - beta_a I(T;z), counted; divided by beta_a."""
-        self._code = NetworkCode(
+        cells_of = NetworkCode(
             self.codes or 0,
             self.beta_identity / self.beta_activity,
             code_classifier,
@@ -181,17 +188,20 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             self.checkpoint,
             self._identity(problem),
         )
-        self._code.fit(problem, problem.sensitive)
-        self.history_ = self._code.history
-        cells = self._code.training_cells()
+        cells_of.fit(problem, problem.sensitive)
+        self.history_ = cells_of.history
+        cells = cells_of.training_cells()
         # the mean of a cell is its waveform of least distortion (eq. 6)
-        self.prototypes_ = typical_records(self.encoder_, problem.X, cells, self.codes or 0)
+        self.prototypes_ = typical_records(problem.scaling, problem.X, cells, self.codes or 0)
         if np.unique(cells).size == 1:
-            self._note(
+            note(
+                self,
                 f"collapsed: every window falls into one cell, so the release carries nothing; lower beta_identity "
                 f"(now {self.beta_identity})",
                 CollapseWarning,
             )
+        width = int(np.prod(problem.X.shape[1:]))
+        return Learned(PrototypeOf(cells_of, np.asarray(self.prototypes_)), width, support=Finite())
 
     def _identity(self, problem: Problem) -> str:
         """What a checkpoint belongs to: the settings that shape the training, and the data."""
@@ -226,59 +236,77 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         if self.regularise_output and not len(self.regularisers):
             raise InputError("regularisers is empty; name at least one, or pass regularise_output=False (REP)")
 
-    def _check_records(self, X: Any, reset: bool) -> Any:
-        check_windows(X, SHORTEST)
-        return super()._check_records(X, reset)
-
     # -- releasing ------------------------------------------------------------------------------
 
     def latent(self, X: Any) -> np.ndarray:
         """The code between encoder and decoder, (n, channels, length / 4): for figures, not a release."""
-        encoded = self._encode(X)
-        if self.codes is not None:
+        check_is_fitted(self)
+        code = self.mechanism_.learned.code
+        if not isinstance(code, Rebuilt):
             raise InputError("with codes= the latent is a cell; use transform, whose output is the cell's waveform")
-        return self._run(self.autoencoder_[0], encoded)
+        return code.run(code.autoencoder[0], self.mechanism_.schema.encode(X))
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        if self.codes is not None:
-            return self.prototypes_[self._code.cells(X)]
-        return self._in_units(self._rebuild(self.autoencoder_, X, None))
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        """Each training window by an autoencoder trained without it (nor its unit), three in all.
 
-    def _release_noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        return self._in_units(self._rebuild(self.autoencoder_, X, drawn))
+        Their outputs differ in form as they were trained apart, so each is mapped linearly onto the main
+        autoencoder's by ridge regression over its own training windows.
+        """
+        code = self.mechanism_.learned.code
+        if isinstance(code, PrototypeOf):
+            return code.shown(code.cells_of.out_of_fold())
+        assert isinstance(code, Rebuilt)
+        labels = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
+        folds = cross_folds(labels, 3, problem.seed, problem.units)
+        main = code.rebuild(problem.X, drawn).reshape(len(folds), -1)
+        out = np.empty_like(main)
+        for f in range(folds.max() + 1):
+            outside = folds != f
+            own = None if self.checkpoint is None else f"{self.checkpoint}.fold{f}"
+            net, _ = self._play(problem.take(outside), own)
+            rebuilt = replace(code, autoencoder=net).rebuild(problem.X, drawn).reshape(len(folds), -1)
+            there = np.column_stack([rebuilt, np.ones(len(folds))])
+            known = there[outside]
+            penalty = 1e-3 * np.trace(known.T @ known) / known.shape[1] * np.eye(known.shape[1])
+            back = np.linalg.solve(known.T @ known + penalty, known.T @ main[outside])
+            out[~outside] = there[~outside] @ back
+        return code.in_units(out.reshape(problem.X.shape))
 
-    def _rebuild(self, autoencoder: nn.Sequential, X: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
+
+@dataclass(frozen=True, eq=False)
+class Rebuilt:
+    """Windows through encoder and decoder, with noise in between, in their own units.
+
+    Attributes
+    ----------
+    autoencoder : encoder and decoder, in single precision
+    scale, mean : of each channel
+    device : where the network runs
+    """
+
+    autoencoder: nn.Sequential
+    scale: np.ndarray
+    mean: np.ndarray
+    device: str
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return self.in_units(self.rebuild(X, None))
+
+    def noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        return self.in_units(self.rebuild(X, drawn))
+
+    def rebuild(self, X: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
         """Encoder, noise, decoder."""
         if drawn is None:
-            return self._run(autoencoder, X)
-        code = self._run(autoencoder[0], X)
-        return self._run(autoencoder[1], code + drawn.reshape(code.shape))
+            return self.run(self.autoencoder, X)
+        code = self.run(self.autoencoder[0], X)
+        return self.run(self.autoencoder[1], code + drawn.reshape(code.shape))
 
-    def _noise_of(self, problem: Problem) -> Noise:
-        """Noise that goes in between encoder and decoder; another fit under the same key draws otherwise."""
-        width = int(np.prod(self._run(self.autoencoder_[0], problem.X[:2]).shape[1:]))
-        weights = [p.detach().numpy() for p in self.autoencoder_[0].parameters()]
-        return Noise("normal", float(self.noise or 0.0), width, False, mechanism(self.noise, *weights))
+    def in_units(self, X: np.ndarray) -> np.ndarray:
+        return X * self.scale + self.mean
 
-    @property
-    def _finite(self) -> bool:  # type: ignore[override]
-        return self.codes is not None
-
-    def _graph(self, g: Any, x: str) -> str:
-        if self.codes is not None:
-            return g.take(np.asarray(self.prototypes_), self._code.graph(g, x))
-        code = g.torch(self.autoencoder_[0], x, "encoder")
-        if g.noise is not None:
-            quiet, code = code, g.op("Add", code, g.like(g.noise, code))
-            g.shapes[code] = g.shapes[quiet]
-        rebuilt = g.torch(self.autoencoder_[1], code, "decoder")
-        scaled = g.op("Mul", rebuilt, g.constant("unit", self.encoder_.scale))
-        return g.op("Add", scaled, g.constant("origin", self.encoder_.mean))
-
-    def _in_units(self, X: np.ndarray) -> np.ndarray:
-        return X * self.encoder_.scale + self.encoder_.mean
-
-    def _run(self, net: nn.Module, X: np.ndarray, chunk: int = 2048) -> np.ndarray:
+    def run(self, net: nn.Module, X: np.ndarray, chunk: int = 2048) -> np.ndarray:
+        """A part of the network, on its device."""
         device = choose_device(self.device) if torch.cuda.is_available() else torch.device("cpu")
         net = net.to(device)
         with torch.no_grad():
@@ -289,38 +317,21 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         net.cpu()
         return torch.cat(parts).double().numpy()
 
-    def _release_out_of_fold(self) -> np.ndarray:
-        """Each training window by an autoencoder trained without it (nor its unit), three in all.
+    def graph(self, g: Any, x: str) -> str:
+        code = g.torch(self.autoencoder[0], x, "encoder")
+        if g.noise is not None:
+            quiet, code = code, g.op("Add", code, g.like(g.noise, code))
+            g.shapes[code] = g.shapes[quiet]
+        rebuilt = g.torch(self.autoencoder[1], code, "decoder")
+        scaled = g.op("Mul", rebuilt, g.constant("unit", self.scale))
+        return g.op("Add", scaled, g.constant("origin", self.mean))
 
-        Their outputs differ in form as they were trained apart, so each is mapped linearly onto the main
-        autoencoder's by ridge regression over its own training windows.
-        """
-        if self.codes is not None:
-            return self.prototypes_[self._code.out_of_fold()]
-        problem = self._problem
-        labels = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
-        folds = cross_folds(labels, 3, problem.seed, problem.units)
-        drawn = self._draw(problem.X, problem.units)
-        main = self._rebuild(self.autoencoder_, problem.X, drawn).reshape(len(folds), -1)
-        out = np.empty_like(main)
-        for f in range(folds.max() + 1):
-            outside = folds != f
-            part = Problem(
-                problem.X[outside],
-                problem.targets.take(outside),
-                problem.sensitive.take(outside),
-                None if problem.units is None else problem.units[outside],
-                problem.seed,
-            )
-            own = None if self.checkpoint is None else f"{self.checkpoint}.fold{f}"
-            net, _ = self._play(part, own)
-            rebuilt = self._rebuild(net, problem.X, drawn).reshape(len(folds), -1)
-            there = np.column_stack([rebuilt, np.ones(len(folds))])
-            known = there[outside]
-            penalty = 1e-3 * np.trace(known.T @ known) / known.shape[1] * np.eye(known.shape[1])
-            back = np.linalg.solve(known.T @ known + penalty, known.T @ main[outside])
-            out[~outside] = there[~outside] @ back
-        return self._in_units(out.reshape(problem.X.shape))
+
+def _noise_inside(code: Rebuilt, noise: float, some: np.ndarray) -> Noise:
+    """Noise that goes in between encoder and decoder; another fit under the same key draws otherwise."""
+    width = int(np.prod(code.run(code.autoencoder[0], some).shape[1:]))
+    weights = [p.detach().numpy() for p in code.autoencoder[0].parameters()]
+    return Noise("normal", float(noise), width, False, mechanism(noise, *weights))
 
 
 def _check_classes(problem: Problem) -> None:

@@ -1,30 +1,27 @@
-"""The contract of a filter: a scikit-learn transformer that keeps targets and withholds secrets."""
+"""The contract of a filter: a scikit-learn transformer that learns to keep targets and to withhold secrets."""
 
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from tacit.errors import DependenceWarning, InputError, InputTypeError, TacitError, TacitWarning
+from tacit.errors import InputError
+from tacit.filters.mechanism import Learned, Mechanism
+from tacit.filters.notes import note_copies, note_dependence
 from tacit.labels import MISSING, Labels, encode_labels
-from tacit.noise.keyed import Noise, new_key
+from tacit.noise.keyed import new_key
 from tacit.records.dataset import PRODUCT, unit_columns
-from tacit.records.encoding import array_to_frame, make_encoder
-from tacit.records.fingerprints import Looks, fingerprints, learn_looks
-from tacit.records.people import FURTHEST, MIN_PEOPLE, Crowd, coarse_ends
-
-# Above this share of the target's entropy explained, "keep the target" and "hide the secret" collide.
-NEARLY_A_FUNCTION = 0.9
+from tacit.records.encoding import ArrayEncoder, TableEncoder
+from tacit.records.fingerprints import Memory
+from tacit.records.intake import Intake, check_records, learn_intake
+from tacit.records.people import FURTHEST, MIN_PEOPLE, Crowd
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,10 @@ class Knob:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a filter learns from: encoded records, what to keep, what to withhold."""
+    """What a filter learns from: encoded records, what to keep, what to withhold.
+
+    `scaling` is how records were standardised, for filters that release in the records' own units.
+    """
 
     X: np.ndarray
     targets: Labels
@@ -46,6 +46,13 @@ class Problem:
     units: np.ndarray | None
     seed: int
     min_people: int = MIN_PEOPLE
+    scaling: TableEncoder | ArrayEncoder | None = None
+
+    def take(self, rows: np.ndarray) -> Problem:
+        """The same problem with some of the records."""
+        units = None if self.units is None else self.units[rows]
+        targets, sensitive = self.targets.take(rows), self.sensitive.take(rows)
+        return replace(self, X=self.X[rows], targets=targets, sensitive=sensitive, units=units)
 
     @property
     def crowd(self) -> Crowd:
@@ -57,8 +64,20 @@ class Problem:
         return self.X.shape[1] if self.X.ndim == 2 else self.X.shape[1:]
 
 
+@dataclass(frozen=True)
+class Preparation:
+    """What a fit knows before it learns: how records come in, the rows to know again, the sensitive classes."""
+
+    intake: Intake
+    memory: Memory | None
+    classes: Mapping[str, list[Any]] = field(default_factory=dict)
+
+
 class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of all filters. A subclass writes `_learn`, `_release` and `_release_out_of_fold`."""
+    """Base of all filters: learners whose `fit` leaves a `mechanism_`.
+
+    A subclass writes `_learn` and `_out_of_fold`.
+    """
 
     # so that Pipeline and GridSearchCV pass these on without further requests
     __metadata_request__fit = {"sensitive_features": True, "units": True}
@@ -70,7 +89,9 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     # set it on a filter or on its class before `fit` to change it; 1 coarsens nothing, for filters that never leave
     min_people: int = MIN_PEOPLE
     streams: ClassVar[bool] = False  # True: `_learn` reads its records batch by batch, so they may lie in a file
-    encoder_: Any  # set by fit
+    grouping: ClassVar[str] = "alone"  # which points of a frontier learn together: all of a "seed", any as a "stack"
+    refuse: ClassVar[Any] = None  # refuses records that are not windows, or not images
+    mechanism_: Mechanism  # set by fit: all that is released, and all that is claimed of it
     random_state: Any
 
     @property
@@ -89,9 +110,8 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         units : which records belong together (a person, a bout); parts that must not see
             a record see none of its unit
         """
-        self.__dict__.pop("report_", None)  # the audit of an earlier fit, left by `Frontier.choose`
-        problem = self._prepare(X, y, sensitive_features, units)
-        self._learn(problem)
+        problem = prepare(self, X, y, sensitive_features, units)
+        settle(self, problem, self._learn(problem))
         return self
 
     def transform(self, X: Any, units: Any = None) -> np.ndarray:
@@ -105,9 +125,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             call are told apart by their order, but share their draws with equal records of another call
         """
         check_is_fitted(self)
-        encoded = self._encode(X)
-        drawn = self._draw(encoded, check_units(units, len(encoded)))
-        return as_it_leaves(self._release(encoded) if drawn is None else self._release_noisy(encoded, drawn))
+        return self.mechanism_.release(X, self.noise_key, None if units is None else check_units(units, len(X)))
 
     def release_training_rows(self) -> np.ndarray:
         """Release the training rows, each by parts that were fitted without it (out of fold).
@@ -115,22 +133,35 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Use this, not ``transform``, to publish the very table the filter was fitted on.
         """
         check_is_fitted(self)
-        return as_it_leaves(self._release_out_of_fold())
+        problem: Problem | None = getattr(self, "_problem", None)
+        if problem is None:
+            raise InputError(
+                "release_training_rows needs the training rows, which this filter did not keep (it was learned from "
+                "chunks, or at other nodes); use fit, or transform rows that took no part in the fit"
+            )
+        noise = self.mechanism_.noise
+        drawn = self.mechanism_.draw(problem.X, self.noise_key, problem.units)
+        out = self._out_of_fold(problem, drawn)
+        if noise is not None and drawn is not None and noise.added:
+            out = noise.add(out, drawn)
+        return self.mechanism_.leave(out)
 
-    @property
-    def noise_(self) -> Noise | None:
-        """The noise that releases really carry; None where they carry none.
+    def with_noise(self, noise: float | None) -> Self:
+        """The same fitted filter with noise of another size, or none; what is claimed of it changes alike.
 
-        What is claimed of a release is read from here, never from a parameter, which may have been set after `fit`.
+        Setting the parameter after `fit` changes nothing: it is for the next fit.
         """
         check_is_fitted(self)
-        return self._noise
+        held = self.mechanism_.noise
+        if noise is not None and held is None:
+            raise InputError(f"{type(self).__name__} was fitted without noise; fit it with noise={noise:g}")
+        other = held.resized(float(noise)) if noise and held is not None else None
+        return _twin(self, self.mechanism_.with_noise(other))
 
-    def draw_names(self, X: Any, units: Any = None) -> list[bytes] | None:
-        """What names the noise of each record: two records of one name share their draw. None without noise."""
+    def noiseless(self, X: Any) -> np.ndarray:
+        """The code before its noise: for certificates and comparisons, never for release."""
         check_is_fitted(self)
-        encoded = self._encode(X)
-        return None if self._noise is None else self._noise.names(encoded, check_units(units, len(encoded)))
+        return self.mechanism_.noiseless(X)
 
     @property
     def noise_key(self) -> bytes | None:
@@ -140,7 +171,7 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         so that a record released by both tells nothing new.
         """
         check_is_fitted(self)
-        return self._key if self._noise is not None else None
+        return self._key if self.mechanism_.noise is not None else None
 
     @property
     def owner_key(self) -> bytes:
@@ -150,14 +181,13 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         it was fitted on, as `seen` does; without the key nobody can.
         """
         check_is_fitted(self)
-        self._owner = self._owner or new_key()
         return self._owner
 
-    def redraw(self) -> Self:
+    def redraw(self, key: bytes | None = None) -> Self:
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
         check_is_fitted(self)
-        twin = copy.copy(self)
-        twin._key = new_key()
+        twin = _twin(self, self.mechanism_)
+        twin._key = key or new_key()
         return twin
 
     def seen(self, X: Any, units: Any = None) -> np.ndarray:
@@ -167,11 +197,19 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         changed, counts as equal where the rest still tells the records of the fit apart.
         """
         check_is_fitted(self)
-        if units is not None and self._units is not None:
-            return np.isin(np.asarray(units).astype(str), self._units)
-        checked = self._check_records(X, reset=False)
-        seen = _among(fingerprints(checked), self._fingerprints)
-        return seen if self._looks is None else seen | self._looks.seen(checked)
+        return self.mechanism_.seen(X, units)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the released columns: a table's own, where the release is a row of it."""
+        check_is_fitted(self)
+        table = self.mechanism_.table
+        if table is not None:
+            return np.asarray(table.columns, dtype=object)
+        return super().get_feature_names_out(input_features)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.mechanism_.learned.width
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -180,234 +218,96 @@ class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # -- what subclasses write ------------------------------------------------------------------
 
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
+        """Learn the code that is released, its noise and its support."""
         raise NotImplementedError
 
-    def _release(self, X: np.ndarray) -> Any:
-        """Release encoded records, without noise."""
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        """The code of the training rows, each by parts fitted without it; noise that is added is added afterwards."""
         raise NotImplementedError
 
-    def _release_noisy(self, X: np.ndarray, drawn: np.ndarray) -> Any:
-        """Release encoded records with this noise; by default it is added to the code."""
-        assert self._noise is not None
-        return self._noise.add(self._before_noise(X), drawn)
-
-    def _release_out_of_fold(self) -> Any:
-        raise NotImplementedError
-
-    def _graph(self, g: Any, x: str) -> str:
-        """Write the release before its noise as a graph: `x` names the encoded records; returns the result's name.
-
-        `g` is a `tacit.release.onnx.GraphBuilder`. Noise that is not added at the end is its value `g.noise`.
-        """
-        raise InputError(f"{type(self).__name__} does not say how it is exported, so it cannot be saved as a bundle")
-
-    def _encoding(self) -> Any:
-        """The encoder that stands before the graph; None where records go in as they are."""
-        return self.encoder_
-
-    def _before_noise(self, X: np.ndarray) -> Any:
-        """What the graph gives for encoded records: the release, or the code that noise is added to."""
-        return self._release(X)
-
-    def cloud_half(self) -> Any:
-        """Where a filter has a cloud half: the network that answers from releases, and each target's classes."""
-        raise InputError(
-            f"{type(self).__name__} has no cloud half of its own; pass analyzer=tacit.serve.fit_analyzer(f, data)"
-        )
-
-    _n_codes: int | None = None  # how many code numbers there are, where each release is one
-
-    _finite: bool = False  # True: the release is one of a few things, so an export may differ in few records only
-
-    def _released_table(self) -> pd.DataFrame | None:
-        """Where cells are released as rows of a table that is no array: that table."""
-        return None
-
-    # -- many at once, for `tacit.frontier` ------------------------------------------------------
-
-    def _grouping(self) -> str:
-        """Which points of a frontier learn together: "alone", all knob values "per seed", or any as a "stack"."""
-        return "alone"
+    def _as_given(self, checked: Any) -> bool:
+        """Whether records go in as they come, not encoded."""
+        return False
 
     @staticmethod
-    def _learn_many(filters: Sequence[Any], problems: Sequence[Problem]) -> None:
+    def _learn_many(filters: Sequence[Any], problems: Sequence[Problem]) -> list[Learned]:
         """Learn filters that differ in knob and seed only; each ends as it would have alone."""
-        for f, problem in zip(filters, problems, strict=True):
-            f._learn(problem)
+        return [f._learn(problem) for f, problem in zip(filters, problems, strict=True)]
 
-    def _state(self) -> dict[str, np.ndarray] | None:
-        """What was learned, as named arrays; None where learning again is how it is got back."""
-        return None
-
-    def _adopt(self, problem: Problem, state: Mapping[str, np.ndarray]) -> None:
-        """Be the filter that gave `state`, without learning."""
+    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
+        """What `_learn` gave, from the arrays of its code."""
         raise NotImplementedError
 
-    # -- noise ----------------------------------------------------------------------------------
-
-    _looks: Looks | None = None  # None: learned on other machines
-    _owner: bytes | None = None
-    _learned_noise: Noise | None = None  # set by `_learn` of filters that add noise
     _key: bytes | None = None
-
-    @property
-    def _noise(self) -> Noise | None:
-        """The noise of a release; none while the parameter ``noise`` is off, also where it was turned off after fit."""
-        return self._learned_noise if getattr(self, "noise", True) else None
-
-    def _set_noise(self, noise: Noise | None) -> None:
-        self._learned_noise = noise
-        # refitted alike, the same object draws alike: two fits of a table cannot be averaged either
-        self._key = self._key or new_key()
-
-    def _draw(self, X: np.ndarray, units: Any) -> np.ndarray | None:
-        """The noise of encoded records, keyed by what they are and whose, never by random_state; None without noise."""
-        noise = self._noise
-        return None if noise is None or self._key is None else noise.draw(self._key, noise.names(X, units))
-
-    def _with_noise(self, code: np.ndarray, X: np.ndarray, units: Any) -> np.ndarray:
-        """A code that was made elsewhere, under the noise of these encoded records."""
-        drawn = self._draw(X, units)
-        return code if drawn is None or self._noise is None else self._noise.add(code, drawn)
-
-    # -- checking what comes in -----------------------------------------------------------------
-
-    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
-        checked = self._check_records(X, reset=True)
-        n = len(checked)
-        if y is None and self.needs_target:
-            raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: "
-                f"say what must keep working, or the best release is an empty one"
-            )
-        targets = encode_labels(y, "y", n)
-        if len(targets) == 0 and y is not None:
-            raise InputError("y has no column; say what must keep working")
-        sensitive = encode_labels(sensitive_features, "sensitive_features", n)
-        columns = unit_columns(units, n)
-        unit = None if columns is None else next(iter(columns.values()))
-        self.sensitive_classes_ = _classes_of(sensitive)
-        self.notes_: list[str] = []
-        self._note_copies(checked, sensitive)
-        self._note_dependence(targets, sensitive)
-        crowd = Crowd(n, unit, self.min_people)
-        self.encoder_ = make_encoder(checked, crowd)
-        if not self._fitted_on_table:  # of each column or channel, for the schema of a bundle
-            scaling = zip(self.encoder_.mean.ravel().tolist(), self.encoder_.scale.ravel().tolist(), strict=True)
-            self._ranges = [coarse_ends(np.asarray(checked)[:, i], crowd, *pair) for i, pair in enumerate(scaling)]
-        self._fingerprints, self._looks = np.sort(fingerprints(checked)), learn_looks(checked)
-        self._owner = self._owner or new_key()
-        self._units = None if unit is None else np.unique(unit.astype(str))
-        encoded = np.clip(self.encoder_.transform(checked), -FURTHEST, FURTHEST)
-        return Problem(encoded, targets, sensitive, unit, self._seed(), self.min_people)
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _encode(self, X: Any) -> np.ndarray:
-        return self.encoder_.transform(self._check_records(X, reset=False))
-
-    def _check_records(self, X: Any, reset: bool) -> pd.DataFrame | np.ndarray:
-        """A DataFrame or a float array whose shape, names and values are fit for use."""
-        try:
-            if isinstance(X, pd.DataFrame):
-                return self._check_frame(X, reset)
-            if not sparse.issparse(X):
-                plain = np.asarray(X)
-                if plain.ndim == 2 and plain.dtype.kind in "OUS" and plain.size:
-                    return self._check_objects(plain, reset)
-                _refuse_gaps(plain)
-            checked = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=np.float64,
-                allow_nd=True,
-                ensure_min_samples=2 if reset else 1,
-            )
-            if reset:
-                self._record_shape = checked.shape[1:]
-            elif checked.shape[1:] != self._record_shape:
-                raise InputError(f"a record has shape {checked.shape[1:]}, but the filter knows {self._record_shape}")
-            return checked if reset or not self._fitted_on_table else self._as_fitted_table(checked)
-        except TacitError:
-            raise
-        except TypeError as error:
-            raise InputTypeError(str(error)) from error
-        except ValueError as error:
-            raise InputError(str(error)) from error
-
-    def _check_frame(self, X: pd.DataFrame, reset: bool) -> pd.DataFrame | np.ndarray:
-        if len(X) < (2 if reset else 1) or X.shape[1] == 0:
-            validate_data(self, X.to_numpy(dtype=object), reset=reset, dtype=None, ensure_min_samples=2 if reset else 1)
-        try:
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        except ValueError as error:
-            raise InputError(
-                f"{str(error).rstrip()}\nPass the columns of the fit, with their names, in their order"
-            ) from error
-        if reset:
-            if X.columns.has_duplicates:
-                name = X.columns[X.columns.duplicated()][0]
-                raise InputError(f"X has two columns called {name!r}; rename one")
-            self._record_shape = (X.shape[1],)
-        if reset or self._fitted_on_table:
-            return X.reset_index(drop=True)
-        numbers = X.to_numpy(dtype=np.float64)
-        _refuse_gaps(numbers, names=list(X.columns))
-        return numbers
-
-    def _check_objects(self, X: np.ndarray, reset: bool) -> pd.DataFrame:
-        validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=2 if reset else 1)
-        if reset:
-            self._record_shape = X.shape[1:]
-        return array_to_frame(X, [f"x{i}" for i in range(X.shape[1])])
-
-    def _as_fitted_table(self, X: np.ndarray) -> pd.DataFrame:
-        return pd.DataFrame(X, columns=[c.name for c in self.encoder_.columns])
-
-    @property
-    def _fitted_on_table(self) -> bool:
-        return hasattr(self, "encoder_") and hasattr(self.encoder_, "columns")
-
-    # -- what the user should know --------------------------------------------------------------
-
-    def _note_copies(self, X: pd.DataFrame | np.ndarray, sensitive: Labels) -> None:
-        for i, name in enumerate(sensitive.names):
-            copies = _copies(X, sensitive.codes[:, i])
-            if copies:
-                self._note(
-                    f"sensitive column {name!r} is also among the inputs (as {', '.join(copies)}); that is allowed, "
-                    f"but the filter then has to unlearn what dropping the column would withhold for free",
-                    TacitWarning,
-                )
-
-    def _note_dependence(self, targets: Labels, sensitive: Labels) -> None:
-        for i, target in enumerate(targets.names):
-            for j, secret in enumerate(sensitive.names):
-                share, reverse = dependence(targets.codes[:, i], sensitive.codes[:, j])
-                if share >= NEARLY_A_FUNCTION:
-                    self._note(
-                        f"target {target!r} is (nearly) a function of sensitive {secret!r}: knowing {secret!r} "
-                        f"removes {share:.0%} of the uncertainty about {target!r}, so any useful release gives part "
-                        f"of {secret!r} away; compare with the label-only release",
-                        DependenceWarning,
-                    )
-                elif reverse >= NEARLY_A_FUNCTION:
-                    self._note(
-                        f"sensitive {secret!r} is (nearly) a function of target {target!r}: knowing {target!r} "
-                        f"removes {reverse:.0%} of the uncertainty about {secret!r}, so keeping {target!r} means "
-                        f"giving {secret!r} away; choose another target or accept the leak",
-                        DependenceWarning,
-                    )
-
-    def _note(self, text: str, kind: type[Warning]) -> None:
-        self.notes_.append(text)
-        warnings.warn(text, kind, stacklevel=5)
+    _owner: bytes = b""
+    _prepared: Preparation
 
 
-def _classes_of(labels: Labels) -> dict[str, list[Any]]:
+def prepare(f: Filter, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+    """Check and encode what a filter is to learn from; the filter remembers what was checked for `settle`."""
+    refuse = type(f).refuse
+    checked: Any = check_records(f, X, None, refuse)
+    n = len(checked)
+    if y is None and f.needs_target:
+        raise InputError(
+            f"{type(f).__name__} requires y to be passed, but the target y is None: "
+            f"say what must keep working, or the best release is an empty one"
+        )
+    targets = encode_labels(y, "y", n)
+    if len(targets) == 0 and y is not None:
+        raise InputError("y has no column; say what must keep working")
+    sensitive = encode_labels(sensitive_features, "sensitive_features", n)
+    unit = check_units(units, n)
+    f.notes_ = []
+    note_copies(f, checked, sensitive)
+    note_dependence(f, targets, sensitive)
+    intake = learn_intake(f, checked, Crowd(n, unit, f.min_people), f._as_given(checked), refuse)
+    encoded = np.asarray(checked) if intake.encoder is None else intake.encoder.transform(checked)
+    if intake.encoder is not None:
+        encoded = np.clip(encoded, -FURTHEST, FURTHEST)
+    problem = Problem(encoded, targets, sensitive, unit, draw_seed(f), f.min_people, intake.scaling)
+    return prepared(f, problem, Preparation(intake, Memory.of(checked, unit), classes_of(sensitive)))
+
+
+def prepared(f: Filter, problem: Problem, preparation: Preparation) -> Problem:
+    """Let a filter learn from a problem that was prepared elsewhere."""
+    f._prepared = preparation
+    return problem
+
+
+def settle(f: Filter, problem: Problem | None, learned: Learned, preparation: Preparation | None = None) -> None:
+    """End a fit: freeze what was learned. Refitted alike, the same object draws alike: fits cannot be averaged."""
+    known = preparation or f._prepared
+    f.__dict__.pop("report_", None)  # the audit of an earlier fit, left by `Frontier.choose`
+    f._problem, f._key, f._owner = problem, f._key or new_key(), f._owner or new_key()
+    f.encoder_, f.sensitive_classes_ = known.intake.scaling, dict(known.classes)
+    f.mechanism_ = Mechanism(type(f).__name__, known.intake, learned, known.memory, known.classes)
+
+
+def learn_many(filters: Sequence[Filter], problems: Sequence[Problem]) -> None:
+    """Fit filters of one class on problems that were prepared for them."""
+    for f, problem, learned in zip(filters, problems, type(filters[0])._learn_many(filters, problems), strict=True):
+        settle(f, problem, learned)
+
+
+def relearn(f: Filter, problem: Problem, arrays: Mapping[str, np.ndarray]) -> None:
+    """Be the filter whose mechanism gave these arrays, without learning."""
+    settle(f, problem, f._relearn(problem, arrays))
+
+
+def draw_seed(f: Filter) -> int:
+    """A seed by the filter's random_state."""
+    return int(check_random_state(f.random_state).randint(2**31 - 1))
+
+
+def _twin(f: Any, mechanism: Mechanism) -> Any:
+    twin = copy.copy(f)
+    twin.mechanism_ = mechanism
+    return twin
+
+
+def classes_of(labels: Labels) -> dict[str, list[Any]]:
     """The classes of every sensitive column of the fit, and the combinations of all of them that occur."""
     classes = {name: known.tolist() for name, known in zip(labels.names, labels.classes, strict=True)}
     known = np.unique(labels.codes[(labels.codes != MISSING).all(axis=1)], axis=0)
@@ -419,76 +319,3 @@ def check_units(units: Any, n: int) -> np.ndarray | None:
     """One unit per record, by name; None where the caller has none."""
     columns = unit_columns(units, n)
     return None if columns is None else next(iter(columns.values()))
-
-
-def as_it_leaves(Z: Any) -> Any:
-    """A release in its one form: no index, no name but the columns', and 0.0 for -0.0, which a receiver can tell apart.
-
-    Whatever a release could say beside its values it would say about a person.
-    """
-    if isinstance(Z, pd.DataFrame):
-        Z = Z.reset_index(drop=True)
-        Z.attrs.clear()
-        floats = [c for c in Z.columns if pd.api.types.is_float_dtype(Z[c])]
-        return Z.assign(**{c: Z[c] + 0.0 for c in floats}) if floats else Z
-    array = np.ascontiguousarray(Z)
-    return array + 0.0 if array.dtype.kind == "f" else array
-
-
-def _among(found: np.ndarray, known: np.ndarray) -> np.ndarray:
-    if not len(known):  # a filter that was learned on other machines
-        return np.zeros(len(found), dtype=bool)
-    return known[np.minimum(np.searchsorted(known, found), len(known) - 1)] == found
-
-
-def dependence(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """Share of a's entropy that b explains, and of b's that a explains (both 0..1, bias removed)."""
-    both = (a != MISSING) & (b != MISSING)
-    n = int(both.sum())
-    if n == 0:
-        return 0.0, 0.0
-    table = np.zeros((a.max() + 1, b.max() + 1))
-    np.add.at(table, (a[both], b[both]), 1 / n)
-    entropies = [_entropy(table.sum(1)), _entropy(table.sum(0)), _entropy(table.ravel())]
-    bias = (np.count_nonzero(table.sum(1)) - 1) * (np.count_nonzero(table.sum(0)) - 1) / (2 * n)
-    shared = max(0.0, entropies[0] + entropies[1] - entropies[2] - bias)
-    return tuple(min(1.0, (shared + bias * (shared > 0)) / h) if h > 0 and bias < h / 4 else 0.0 for h in entropies[:2])  # type: ignore[return-value]
-
-
-def _entropy(p: np.ndarray) -> float:
-    p = p[p > 0]
-    return float(-(p * np.log(p)).sum())
-
-
-def _copies(X: pd.DataFrame | np.ndarray, codes: np.ndarray) -> list[str]:
-    """Inputs that are one-to-one with a label: constant within each class, different between classes."""
-    if not isinstance(X, pd.DataFrame) and X.ndim != 2:
-        return []
-    known = codes != MISSING
-    if isinstance(X, pd.DataFrame):
-        values = np.column_stack(
-            [pd.factorize(X[c].astype(str) if X[c].dtype == object else X[c])[0] for c in X.columns]
-        )[known]
-        names = [repr(str(c)) for c in X.columns]
-    else:
-        values, names = X[known], [f"column {i}" for i in range(X.shape[1])]
-    levels, constant = [], np.ones(values.shape[1], dtype=bool)
-    for c in np.unique(codes[known]):
-        part = values[codes[known] == c]
-        constant &= (part == part[0]).all(axis=0)
-        levels.append(part[0])
-    table = np.array(levels)
-    return [names[j] for j in np.flatnonzero(constant) if len(np.unique(table[:, j])) == len(table)]
-
-
-def _refuse_gaps(X: np.ndarray, names: list[Any] | None = None) -> None:
-    """NaN and infinity in an array are an error that says where (in a DataFrame NaN means unknown)."""
-    if X.dtype.kind != "f" or X.ndim < 2 or np.isfinite(X).all():
-        return
-    where = np.argwhere(~np.isfinite(X))[0]
-    word = "NaN" if np.isnan(X[tuple(where)]) else "inf"
-    column = repr(names[where[1]]) if names else str(where[1])
-    raise InputError(
-        f"X contains {word} in row {where[0]}, column {column}; replace it by a number, or fit on a DataFrame, "
-        f"where NaN means unknown"
-    )

@@ -7,6 +7,7 @@ and the leak can be certified for *any* attacker (see `tacit.solvers.exact`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codes import NetworkCode, PosteriorCode
+from tacit.filters.mechanism import Learned
+from tacit.filters.notes import note
 from tacit.filters.posterior import Posteriors
 from tacit.labels import MISSING, Labels, joint_codes
-from tacit.records.encoding import ArrayEncoder, TableEncoder
+from tacit.noise.support import Finite
+from tacit.records.encoding import ArrayEncoder
 from tacit.records.people import Crowd, supported
 
 WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's typical record
@@ -99,11 +103,13 @@ class CodebookFilter(Filter):
 
     # -- learning -------------------------------------------------------------------------------
 
-    def _grouping(self) -> str:
-        return "stack" if self.features == "raw" else "per seed"
+    @property
+    def grouping(self) -> str:  # type: ignore[override]
+        """Which points of a frontier learn together: posteriors serve all weights of a seed, networks are stacked."""
+        return "stack" if self.features == "raw" else "seed"
 
     @staticmethod
-    def _learn_many(filters: Sequence[CodebookFilter], problems: Sequence[Problem]) -> None:
+    def _learn_many(filters: Sequence[CodebookFilter], problems: Sequence[Problem]) -> list[Learned]:
         codes, posteriors = [], dict[int, Posteriors]()
         for f, problem in zip(filters, problems, strict=True):
             f._check_parameters(problem)
@@ -112,16 +118,18 @@ class CodebookFilter(Filter):
         networks = [code for code in codes if isinstance(code, NetworkCode)]
         if networks:
             NetworkCode.fit_many(networks, problems, secrets)
+        learned = []
         for f, problem, code in zip(filters, problems, codes, strict=True):
             if isinstance(code, PosteriorCode):
                 # posteriors do not depend on the weight: one fit serves all codes of a seed
                 code.adopt(posteriors.get(problem.seed))
                 code.fit(problem, secrets)
                 posteriors[problem.seed] = code.posteriors
-            f._become(problem, code)
+            learned.append(f._become(problem, code))
+        return learned
 
-    def _learn(self, problem: Problem) -> None:
-        self._learn_many([self], [problem])
+    def _learn(self, problem: Problem) -> Learned:
+        return self._learn_many([self], [problem])[0]
 
     def _secrets(self, problem: Problem) -> Labels:
         return _with_product(problem.sensitive) if self.joint else problem.sensitive
@@ -143,39 +151,38 @@ class CodebookFilter(Filter):
             self.verbose,
         )
 
-    def _state(self) -> dict[str, np.ndarray] | None:
-        if not isinstance(self._code, NetworkCode):
-            return None  # boosted trees are fitted again
-        history = [[line["epoch"], line["loss"], line.get("score", np.nan)] for line in self.history_]
-        return {"history": np.array(history), **{k: v.numpy() for k, v in self._code.net.state_dict().items()}}
-
-    def _adopt(self, problem: Problem, state: Mapping[str, np.ndarray]) -> None:
+    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
         code = self._make_code(problem)
         assert isinstance(code, NetworkCode)
         code.problem, code.secrets = problem, self._secrets(problem)
         code.net = code.make(problem.n_in, code.n_codes).double().eval()
-        code.net.load_state_dict({k: torch.as_tensor(v) for k, v in state.items() if k != "history"})
-        lines = [{"epoch": int(e), "loss": loss, "score": score} for e, loss, score in state["history"].tolist()]
+        code.net.load_state_dict({k: torch.as_tensor(v) for k, v in arrays.items() if k != "history"})
+        lines = [{"epoch": int(e), "loss": loss, "score": score} for e, loss, score in arrays["history"].tolist()]
         code.history = [{k: v for k, v in line.items() if v == v} for line in lines]
-        self._become(problem, code)
+        return self._become(problem, code)
 
-    def _become(self, problem: Problem, code: PosteriorCode | NetworkCode) -> None:
-        self._code = code
+    def _become(self, problem: Problem, code: PosteriorCode | NetworkCode) -> Learned:
         self.n_codes_ = code.n_codes
         self.start_, self.history_ = code.start, code.history
         cells = code.training_cells()
-        self._set_prototypes(problem, cells)
-        self._n_features_out = int(np.prod(np.shape(self.prototypes_)[1:])) if self.output != "code" else 1
+        self.prototypes_ = self._prototypes(problem, code, cells)
         if np.unique(cells).size == 1:
             remedy = (
                 f"lower leakage_weight (now {self.leakage_weight})"
                 if len(problem.sensitive)
                 else "check that X tells anything about y, or pass more rows"
             )
-            self._note(
+            note(
+                self,
                 f"collapsed: every record falls into one cell, so the release carries nothing; {remedy}",
                 CollapseWarning,
             )
+        if self.output == "code":
+            return Learned(PrototypeOf(code, None), 1, support=Finite(self.n_codes_))
+        width = int(np.prod(np.shape(self.prototypes_)[1:]))
+        if isinstance(self.prototypes_, pd.DataFrame):  # the code gives the cell, the mechanism its row
+            return Learned(PrototypeOf(code, None), width, support=Finite(self.n_codes_), table=self.prototypes_)
+        return Learned(PrototypeOf(code, np.asarray(self.prototypes_)), width, support=Finite())
 
     def _check_parameters(self, problem: Problem) -> None:
         for name, allowed in {
@@ -208,57 +215,51 @@ class CodebookFilter(Filter):
     def codes(self, X: Any) -> np.ndarray:
         """The cell of each record, 0 .. n_codes_ - 1."""
         check_is_fitted(self)
-        return self._code.cells(self._encode(X))
+        code: Any = self.mechanism_.learned.code
+        return code.cells_of.cells(self.mechanism_.schema.encode(X))
 
-    def _release(self, X: np.ndarray) -> Any:
-        return self._dress(self._code.cells(X))
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        code: Any = self.mechanism_.learned.code
+        return code.shown(code.cells_of.out_of_fold())
 
-    def _release_out_of_fold(self) -> Any:
-        return self._dress(self._code.out_of_fold())
-
-    _finite = True
-
-    @property
-    def _n_codes(self) -> int | None:  # type: ignore[override]
-        return self.n_codes_ if self.output == "code" else None
-
-    def _graph(self, g: Any, x: str) -> str:
-        cells = self._code.graph(g, x)
-        if self.output == "code" or self._released_table() is not None:
-            return g.column_of_numbers(cells)
-        return g.take(np.asarray(self.prototypes_), cells)
-
-    def _before_noise(self, X: np.ndarray) -> np.ndarray:
-        # where cells are released as rows of a table, the graph gives the cell
-        return self._code.cells(X)[:, None] if self._released_table() is not None else self._release(X)
-
-    def _released_table(self) -> pd.DataFrame | None:
-        return self.prototypes_ if isinstance(self.prototypes_, pd.DataFrame) else None
-
-    def _dress(self, cells: np.ndarray) -> Any:
-        if self.output == "code":
-            return cells[:, None].astype(np.float64)
-        if self.output == "onehot":
-            return np.eye(self.n_codes_)[cells]
-        if isinstance(self.prototypes_, pd.DataFrame):
-            return self.prototypes_.iloc[cells].reset_index(drop=True)
-        return self.prototypes_[cells]
-
-    def _set_prototypes(self, problem: Problem, cells: np.ndarray) -> None:
+    def _prototypes(self, problem: Problem, code: PosteriorCode | NetworkCode, cells: np.ndarray) -> Any:
         """What each cell looks like, from the training rows that fall into it."""
         if self.decode:
-            self.prototypes_ = typical_records(self.encoder_, problem.X, cells, self.n_codes_, problem.crowd)
-        elif self.output == "prototype":
-            blocks = [class_shares(p, cells, self.n_codes_, problem.crowd) for p in self._code.expected()]
-            self.prototypes_ = np.concatenate(blocks, axis=1)
-        else:
-            self.prototypes_ = np.eye(self.n_codes_)
+            return typical_records(problem.scaling, problem.X, cells, self.n_codes_, problem.crowd)
+        if self.output == "prototype":
+            blocks = [class_shares(p, cells, self.n_codes_, problem.crowd) for p in code.expected()]
+            return np.concatenate(blocks, axis=1)
+        return np.eye(self.n_codes_)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the released columns: the inputs' own when records are decoded."""
-        if self.decode and isinstance(self.prototypes_, pd.DataFrame):
-            return np.asarray(self.prototypes_.columns, dtype=object)
-        return super().get_feature_names_out(input_features)
+
+@dataclass(frozen=True, eq=False)
+class PrototypeOf:
+    """The prototype of each record's cell, or the cell's number.
+
+    Attributes
+    ----------
+    cells_of : encoded records to cells
+    prototypes : by cell what is released; None releases the cell's number
+    """
+
+    cells_of: PosteriorCode | NetworkCode
+    prototypes: np.ndarray | None
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return self.shown(self.cells_of.cells(X))
+
+    def shown(self, cells: np.ndarray) -> np.ndarray:
+        return cells[:, None].astype(np.float64) if self.prototypes is None else self.prototypes[cells]
+
+    def graph(self, g: Any, x: str) -> str:
+        cells = self.cells_of.graph(g, x)
+        return g.column_of_numbers(cells) if self.prototypes is None else g.take(self.prototypes, cells)
+
+    def arrays(self) -> dict[str, np.ndarray] | None:
+        if not isinstance(self.cells_of, NetworkCode):
+            return None  # boosted trees are fitted again
+        history = [[line["epoch"], line["loss"], line.get("score", np.nan)] for line in self.cells_of.history]
+        return {"history": np.array(history), **{k: v.numpy() for k, v in self.cells_of.net.state_dict().items()}}
 
 
 def _with_product(labels: Labels) -> Labels:
@@ -291,9 +292,7 @@ def class_shares(p: np.ndarray, cells: np.ndarray, n_codes: int, crowd: Crowd) -
     return np.where(total > 0, shares / np.maximum(total, 1e-9), 1 / shares.shape[1])
 
 
-def typical_records(
-    encoder: TableEncoder | ArrayEncoder, X: np.ndarray, cells: np.ndarray, n_codes: int, crowd: Crowd | None = None
-) -> Any:
+def typical_records(encoder: Any, X: np.ndarray, cells: np.ndarray, n_codes: int, crowd: Crowd | None = None) -> Any:
     """Each cell's typical record in the original format: means of numbers, commonest categories.
 
     Means are rounded to what the number of people in the cell supports; a cell of too few has the overall mean.

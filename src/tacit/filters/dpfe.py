@@ -11,9 +11,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -23,12 +24,14 @@ from torch import Tensor, nn
 
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.mechanism import Learned
+from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.labels import MISSING, Labels
 from tacit.nets.backbone import backbone
 from tacit.nets.code import LinearCode, output_in_chunks
 from tacit.nets.cut import Halves, check_takes, cut_network, default_cut
-from tacit.noise.keyed import Noise, mechanism, new_key
+from tacit.noise.keyed import Noise, mechanism
 from tacit.training.loop import Training
 from tacit.training.stack import choose_batch_size, choose_device
 
@@ -83,6 +86,7 @@ class DPFE(Filter):
     ((400, 2), ['colour'])
     """
 
+    grouping = "seed"
     knob = Knob("noise_ratio", utility_rises=False, values=RATIOS)
 
     def __init__(
@@ -127,40 +131,21 @@ class DPFE(Filter):
 
     # -- the client: records -> code + noise ------------------------------------------------------------
 
-    def noiseless(self, X: Any) -> np.ndarray:
-        """The code before its noise: never for release."""
+    def with_noise(self, noise_ratio: float | None) -> Self:
+        """The same fitted filter at another noise ratio (0 or None: no noise); training never reads the ratio."""
         check_is_fitted(self)
-        return output_in_chunks(self.client_, self._encode(X))
+        twin = copy.copy(self)
+        twin.mechanism_ = self.mechanism_.with_noise(self._noise_at(noise_ratio))
+        return twin
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        return output_in_chunks(self.client_, X)
-
-    def _release_noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        return self._scatter(self._release(X), drawn)
-
-    def _scatter(self, code: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
-        """Noise of covariance r times the code's own."""
-        return code if drawn is None else code + np.sqrt(self.noise_ratio) * drawn @ self._root.T
-
-    @property
-    def _noise(self) -> Noise | None:
-        check_number("noise_ratio", self.noise_ratio, 0)
-        if not self.noise_ratio:
+    def _noise_at(self, ratio: float | None) -> Noise | None:
+        check_number("noise_ratio", ratio, 0, optional=True)
+        if not ratio:
             return None
         # keyed by the record, never by random_state: asking again gives the same draw; another ratio or another fit
         # gets another, for the same draw at two sizes could be solved for the code
-        name = mechanism(self.noise_ratio, self.covariance_)
-        return Noise("normal", 1.0, self._n_features_out, False, name)
-
-    def _graph(self, g: Any, x: str) -> str:
-        code = g.torch(self.client_, x, "client")
-        if g.noise is None:
-            return code
-        root = g.constant("noise_root", np.sqrt(self.noise_ratio) * self._root.T)
-        return g.op("Add", code, g.op("MatMul", g.noise, root))
-
-    def _encoding(self) -> Any:
-        return None if isinstance(self.encoder_, AsGiven) else self.encoder_
+        width = len(self.covariance_)
+        return Noise("normal", math.sqrt(ratio), width, False, mechanism(ratio, self.covariance_))
 
     # -- the cloud: code -> answers ---------------------------------------------------------------------
 
@@ -173,51 +158,48 @@ class DPFE(Filter):
         """The same as probabilities: per target (n, classes)."""
         check_is_fitted(self)
         codes = np.asarray(Z, dtype=np.float64)
-        if codes.ndim != 2 or codes.shape[1] != self._n_features_out:
-            raise InputError(f"a code has {self._n_features_out} numbers; found an array of shape {codes.shape}")
+        if codes.ndim != 2 or codes.shape[1] != len(self.covariance_):
+            raise InputError(f"a code has {len(self.covariance_)} numbers; found an array of shape {codes.shape}")
         logits = torch.from_numpy(output_in_chunks(self.head_, codes))
         parts = torch.split(logits, [len(c) for c in self.classes_], dim=1)
         return {n: torch.softmax(p, 1).numpy() for n, p in zip(self._target_names, parts, strict=True)}
 
-    def cloud_half(self) -> tuple[nn.Module, dict[str, np.ndarray]]:
-        """The network that answers from codes, and the classes of each target: `tacit.save(f, path, analyzer=True)`."""
-        check_is_fitted(self)
-        return self.head_, dict(zip(self._target_names, self.classes_, strict=True))
-
     # -- learning: procedure 1 --------------------------------------------------------------------------
 
-    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
-        problem = super()._prepare(X, y, sensitive_features, units)
-        if isinstance(self.network, nn.Module) and not self._fitted_on_table:
-            self.encoder_ = AsGiven()  # a trained network expects the scale it was trained on
-            problem = replace(problem, X=self._encode(X))
-        return problem
+    def _as_given(self, checked: Any) -> bool:
+        # a trained network expects the scale it was trained on
+        return isinstance(self.network, nn.Module) and not isinstance(checked, pd.DataFrame)
 
-    def _learn(self, problem: Problem) -> None:
-        self._check_parameters()
-        check_pairs(problem.sensitive)
-        found = learn(self, problem, self.checkpoint)
-        self.network_, self.client_, self.head_ = found.network, found.client, found.head
-        self.cut_, self.history_ = found.cut, found.history
-        for text in found.notes:
-            self._note(text, TacitWarning)
-        self.classes_, self._target_names = problem.targets.classes, problem.targets.names
-        self._n_features_out = self.n_components
-        code = output_in_chunks(self.client_, problem.X)
-        self.covariance_ = np.atleast_2d(np.cov(code, rowvar=False))
-        values, vectors = np.linalg.eigh(self.covariance_)
-        self._root = vectors * np.sqrt(np.clip(values, 0, None))
-        # refitted alike, the same object draws alike: two fits of a table cannot be averaged either
-        self._key = getattr(self, "_key", None) or new_key()
-        self._problem = problem
+    def _learn(self, problem: Problem) -> Learned:
+        return self._learn_many([self], [problem])[0]
 
-    def _release_out_of_fold(self) -> np.ndarray:
+    @staticmethod
+    def _learn_many(filters: Sequence[DPFE], problems: Sequence[Problem]) -> list[Learned]:
+        """Filters of one seed that differ in their noise ratio share one training."""
+        first, learned = filters[0], list[Learned]()
+        first._check_parameters()
+        check_pairs(problems[0].sensitive)
+        found = learn(first, problems[0], first.checkpoint)
+        for f, problem in zip(filters, problems, strict=True):
+            f.network_, f.client_, f.head_ = found.network, found.client, found.head
+            f.cut_, f.history_ = found.cut, found.history
+            for text in found.notes:
+                note(f, text, TacitWarning)
+            f.classes_, f._target_names = problem.targets.classes, problem.targets.names
+            f.covariance_ = np.atleast_2d(np.cov(output_in_chunks(f.client_, problem.X), rowvar=False))
+            values, vectors = np.linalg.eigh(f.covariance_)
+            code = ClientCode(f.client_, vectors * np.sqrt(np.clip(values, 0, None)))
+            cloud = f.head_, dict(zip(f._target_names, f.classes_, strict=True))
+            learned.append(Learned(code, f.n_components, f._noise_at(f.noise_ratio), cloud=cloud))
+        return learned
+
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         def learn_part(part: Problem) -> Release:
             client = learn(self, part, None).client
             return lambda X: output_in_chunks(client, X)
 
-        code = release_by_folds(self._problem, learn_part, n_folds=3, like=self._release)
-        return self._scatter(code, self._draw(self._problem.X, self._problem.units))
+        code: Any = self.mechanism_.learned.code
+        return code.scattered(release_by_folds(problem, learn_part, n_folds=3, like=code), drawn)
 
     def _check_parameters(self) -> None:
         for name in ("n_components", "epochs", "backbone_epochs"):
@@ -233,14 +215,36 @@ class DPFE(Filter):
             )
 
 
-class AsGiven:
-    """Leaves records as they are."""
+@dataclass(frozen=True, eq=False)
+class ClientCode:
+    """The client half's output; noise of covariance r times the code's own goes in beside it.
 
-    def transform(self, X: np.ndarray) -> np.ndarray:
-        return X
+    Attributes
+    ----------
+    net : encoded records to the code
+    root : of the code's covariance
+    """
+
+    net: nn.Module
+    root: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return output_in_chunks(self.net, X)
+
+    def noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        return self.scattered(self(X), drawn)
+
+    def scattered(self, code: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
+        return code if drawn is None else code + drawn @ self.root.T
+
+    def graph(self, g: Any, x: str) -> str:
+        code = g.torch(self.net, x, "client")
+        if g.noise is None:
+            return code
+        return g.op("Add", code, g.op("MatMul", g.noise, g.constant("noise_root", self.root.T)))
 
 
-class Learned:
+class Trained:
     """What came of a training: the original network, the two halves around the code, and what was noted."""
 
     def __init__(self, network: nn.Module, client: nn.Module, head: nn.Module, cut: str) -> None:
@@ -250,7 +254,7 @@ class Learned:
         self.notes: list[str] = []
 
 
-def learn(f: DPFE, problem: Problem, checkpoint: str | None) -> Learned:
+def learn(f: DPFE, problem: Problem, checkpoint: str | None) -> Trained:
     """Procedure 1: original network, PCA on the cut layer's output, then fine-tuning; in the filter's settings."""
     device = choose_device(f.device)
     data = Records(problem, device, choose_batch_size(f.batch_size, len(problem.X)))
@@ -279,7 +283,7 @@ def learn(f: DPFE, problem: Problem, checkpoint: str | None) -> Learned:
     if not notes:
         history += _fine_tune(f, problem, data, halves, code, identity, checkpoint)
     client, head = nn.Sequential(halves.client, code.encoder), nn.Sequential(code.decoder, halves.cloud)
-    found = Learned(network, client, head, cut)
+    found = Trained(network, client, head, cut)
     found.history, found.notes = history, notes
     return found
 

@@ -9,20 +9,23 @@ that lags protects nobody), a class-balanced adversary loss, noise on the bounde
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.mechanism import Learned, network_output
+from tacit.filters.notes import note
+from tacit.filters.out_of_fold import release_by_folds
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
 from tacit.nets.pieces import cut_into_pieces
 from tacit.noise.keyed import Noise, mechanism
-from tacit.records.dataset import cross_folds
+from tacit.noise.support import Bounded
 from tacit.training.replay import replayed
 from tacit.training.stack import Batches, Stack, can_stack, choose_batch_size, choose_device, games_that_fit
 
@@ -63,6 +66,7 @@ class EIGAN(Filter):
     (400, 2)
     """
 
+    grouping = "stack"
     streams = True  # learns from records that lie in a mapped file
     knob = Knob("alpha", utility_rises=True, values=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9))
 
@@ -105,91 +109,50 @@ class EIGAN(Filter):
         self.device = device
         self.verbose = verbose
 
-    def _learn(self, problem: Problem) -> None:
-        self._learn_many([self], [problem])
-
-    def _grouping(self) -> str:
-        return "stack"
+    def _learn(self, problem: Problem) -> Learned:
+        return self._learn_many([self], [problem])[0]
 
     @staticmethod
-    def _learn_many(filters: Sequence[EIGAN], problems: Sequence[Problem]) -> None:
-        first = filters[0]
+    def _learn_many(filters: Sequence[EIGAN], problems: Sequence[Problem]) -> list[Learned]:
+        first, learned = filters[0], list[Learned]()
         for f in filters:
             f._check_parameters()
         if len(filters) > 1 and not can_stack((first.encoder or one_hidden)(problems[0].n_in, first.n_components)):
-            for f, problem in zip(filters, problems, strict=True):
-                f._learn(problem)
-            return
-        most = len(filters) if len(filters) == 1 else first._games_that_fit(problems[0])
+            return [f._learn(problem) for f, problem in zip(filters, problems, strict=True)]
+        most = len(filters) if len(filters) == 1 else stacked_games(first, problems[0])
         for i in range(0, len(filters), most):
             some, their = filters[i : i + most], problems[i : i + most]
             game = play(first, their[0], [f.alpha for f in some], [p.seed for p in their])
-            for g, (f, problem) in enumerate(zip(some, their, strict=True)):
+            learned += [
                 f._become(problem, game.encoders.module(g).double(), game.history[g])
+                for g, (f, problem) in enumerate(zip(some, their, strict=True))
+            ]
+        return learned
 
-    def _games_that_fit(self, problem: Problem) -> int:
-        shape = (problem.n_in,) if isinstance(problem.n_in, int) else problem.n_in
-        nets, inputs = [encoder_maker(self, problem)()], [torch.zeros(2, *shape)]
-        for make, labels in ((self.target_head, problem.targets), (self.sensitive_head, problem.sensitive)):
-            nets += [(make or head)(self.n_components, labels.n_classes(i)) for i in range(len(labels))]
-            inputs += [torch.zeros(2, self.n_components)] * len(labels)
-        return games_that_fit(
-            nets, inputs, choose_batch_size(self.batch_size, len(problem.X)), choose_device(self.device)
-        )
-
-    def _state(self) -> dict[str, np.ndarray]:
-        history = np.array([list(line.values()) for line in self.history_])
-        return {"history": history, **{k: v.numpy() for k, v in self.encoder_module_.state_dict().items()}}
-
-    def _adopt(self, problem: Problem, state: Mapping[str, np.ndarray]) -> None:
+    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
         encoder = encoder_maker(self, problem)().double()
-        encoder.load_state_dict({k: torch.as_tensor(v) for k, v in state.items() if k != "history"})
+        encoder.load_state_dict({k: torch.as_tensor(v) for k, v in arrays.items() if k != "history"})
         heads = [f"target {n}" for n in problem.targets.names] + [f"adversary {n}" for n in problem.sensitive.names]
         names = ["epoch", "encoder", *heads]
-        history = [dict(zip(names, line.tolist(), strict=True)) for line in state["history"]]
-        self._become(problem, encoder.eval(), [{**line, "epoch": int(line["epoch"])} for line in history])
+        history = [dict(zip(names, line.tolist(), strict=True)) for line in arrays["history"]]
+        return self._become(problem, encoder.eval(), [{**line, "epoch": int(line["epoch"])} for line in history])
 
-    def _become(self, problem: Problem, encoder: nn.Module, history: list[dict[str, float]]) -> None:
+    def _become(self, problem: Problem, encoder: nn.Module, history: list[dict[str, float]]) -> Learned:
         self.encoder_module_, self.history_ = encoder, history
-        self._n_features_out = self.n_components
-        self._problem = problem
-        weights = [p.detach().cpu().numpy() for p in self.encoder_module_.parameters()]
-        name = mechanism(self.noise or 0.0, *weights)
-        self._set_noise(Noise("normal", float(self.noise), self.n_components, True, name) if self.noise else None)
-        self._warn_if_collapsed(problem, self.history_[-1])
+        warn_if_collapsed(self, problem, history[-1])
+        return learned_encoder(encoder, self.n_components, self.noise, history)
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        return _encode(self.encoder_module_, X)
-
-    def _graph(self, g: Any, x: str) -> str:
-        return g.torch(nn.Sequential(self.encoder_module_, nn.Tanh()), x, "encoder")
-
-    def noiseless(self, X: Any) -> np.ndarray:
-        """The code before its noise, -1..1 in every column: for certificates, never for release."""
-        check_is_fitted(self)
-        return self._before_noise(self._encode(X))
-
-    def _release_out_of_fold(self) -> np.ndarray:
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         """Each training row encoded by an encoder that was trained without it (nor its unit).
 
         The encoders of the folds start alike but end in different coordinates; each is mapped back
         linearly onto the main encoder's by least squares over its own training rows.
         """
-        problem = self._problem
-        codes = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
-        folds = cross_folds(codes, 5, problem.seed, problem.units)
-        X = problem.X
-        main, code = _encode(self.encoder_module_, X), np.empty((len(X), self.n_components))
-        for f in range(folds.max() + 1):
-            inside, outside = folds == f, folds != f
-            part = Problem(
-                X[outside], problem.targets.take(outside), problem.sensitive.take(outside), None, problem.seed
-            )
-            encoder = play(self, part, [self.alpha], [problem.seed]).encoders.module(0).double()
-            there = np.column_stack([_encode(encoder, X), np.ones(len(X))])
-            back = np.linalg.lstsq(there[outside], main[outside], rcond=None)[0]
-            code[inside] = np.clip(there[inside] @ back, -1, 1)
-        return self._with_noise(code, X, problem.units)
+
+        def learn(part: Problem) -> Any:
+            return Encoder(play(self, part, [self.alpha], [problem.seed]).encoders.module(0).double())
+
+        return np.clip(release_by_folds(problem, learn, like=self.mechanism_.learned.code), -1, 1)
 
     def _check_parameters(self) -> None:
         check_number("alpha", self.alpha, 0, 1)
@@ -201,26 +164,65 @@ class EIGAN(Filter):
         for name in ("learning_rate", "head_speed"):
             check_number(name, getattr(self, name), 1e-12)
 
-    def _warn_if_collapsed(self, problem: Problem, last: Mapping[str, float]) -> None:
-        code = _encode(self.encoder_module_, problem.X[:5000])
-        if code.std(axis=0).max() < 1e-3:
-            self._note(
-                f"collapsed: the code is (nearly) the same for every record, so the release carries nothing; "
-                f"raise alpha (now {self.alpha}) or epochs (now {self.epochs})",
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """EIGAN's code: the encoder's output through tanh, -1..1 in every column."""
+
+    net: nn.Module
+    history: Sequence[Mapping[str, float]] = ()
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return network_output(nn.Sequential(self.net, nn.Tanh()), X)
+
+    def graph(self, g: Any, x: str) -> str:
+        return g.torch(nn.Sequential(self.net, nn.Tanh()), x, "encoder")
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        history = np.array([list(line.values()) for line in self.history])
+        return {"history": history, **{k: v.numpy() for k, v in self.net.state_dict().items()}}
+
+
+def learned_encoder(net: nn.Module, width: int, noise: float | None, history: Sequence[Mapping[str, float]]) -> Learned:
+    """What a trained encoder releases, and under which noise."""
+    name = mechanism(noise or 0.0, *(p.detach().cpu().numpy() for p in net.parameters()))
+    drawn = Noise("normal", float(noise), width, True, name) if noise else None
+    return Learned(Encoder(net, history), width, drawn, Bounded() if noise else None)
+
+
+def stacked_games(f: EIGAN, problem: Problem) -> int:
+    """How many games of this size fit into memory beside each other."""
+    shape = (problem.n_in,) if isinstance(problem.n_in, int) else problem.n_in
+    nets, inputs = [encoder_maker(f, problem)()], [torch.zeros(2, *shape)]
+    for make, labels in ((f.target_head, problem.targets), (f.sensitive_head, problem.sensitive)):
+        nets += [(make or head)(f.n_components, labels.n_classes(i)) for i in range(len(labels))]
+        inputs += [torch.zeros(2, f.n_components)] * len(labels)
+    return games_that_fit(nets, inputs, choose_batch_size(f.batch_size, len(problem.X)), choose_device(f.device))
+
+
+def warn_if_collapsed(f: EIGAN, problem: Problem, last: Mapping[str, float]) -> None:
+    """Say so where the code tells nothing, or nothing of a target."""
+    code = Encoder(f.encoder_module_)(problem.X[:5000])
+    if code.std(axis=0).max() < 1e-3:
+        note(
+            f,
+            f"collapsed: the code is (nearly) the same for every record, so the release carries nothing; "
+            f"raise alpha (now {f.alpha}) or epochs (now {f.epochs})",
+            CollapseWarning,
+        )
+        return
+    for name, codes in zip(problem.targets.names, problem.targets.codes.T, strict=True):
+        known = codes[codes != MISSING]
+        shares = np.bincount(known) / len(known)
+        guess = -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
+        if last[f"target {name}"] > 0.98 * guess and len(known) >= 100:
+            note(
+                f,
+                f"collapsed: target {name!r} is predicted no better than by its class frequencies "
+                f"(loss {last[f'target {name}']:.3f}, guessing {guess:.3f}); raise alpha (now {f.alpha}) "
+                f"or epochs (now {f.epochs}), or check that X tells anything about {name!r}",
                 CollapseWarning,
             )
-            return
-        for name, codes in zip(problem.targets.names, problem.targets.codes.T, strict=True):
-            known = codes[codes != MISSING]
-            shares = np.bincount(known) / len(known)
-            guess = -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
-            if last[f"target {name}"] > 0.98 * guess and len(known) >= 100:
-                self._note(
-                    f"collapsed: target {name!r} is predicted no better than by its class frequencies "
-                    f"(loss {last[f'target {name}']:.3f}, guessing {guess:.3f}); raise alpha (now {self.alpha}) "
-                    f"or epochs (now {self.epochs}), or check that X tells anything about {name!r}",
-                    CollapseWarning,
-                )
 
 
 class Game:
@@ -421,10 +423,3 @@ def one_hidden(n_in: Any, n_out: int) -> nn.Module:
 
 def head(n_in: Any, n_out: int) -> nn.Module:
     return mlp(n_in, n_out, hidden=(64, 64))
-
-
-def _encode(encoder: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
-    with torch.no_grad():
-        rows = (np.asarray(X[i : i + chunk], dtype=np.float64) for i in range(0, len(X), chunk))
-        parts = [torch.tanh(encoder(torch.from_numpy(part))).numpy() for part in rows]
-    return np.concatenate(parts)

@@ -12,7 +12,7 @@ each class of the task.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,11 @@ from torch import Tensor, nn
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.masking import AT_ONCE, MaskGame, top_k
+from tacit.filters.mechanism import Learned
+from tacit.filters.notes import note
+from tacit.filters.out_of_fold import release_by_folds
 from tacit.labels import MISSING
-from tacit.records.dataset import cross_folds
+from tacit.noise.support import Finite
 from tacit.records.pixels import check_images, check_region
 from tacit.training.stack import choose_device
 
@@ -74,6 +77,7 @@ class TaskMask(Filter):
     ((200, 1, 8, 8), {16})
     """
 
+    refuse = staticmethod(check_images)
     knob = Knob("keep", utility_rises=True, values=(0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5))
 
     def __init__(
@@ -118,82 +122,41 @@ class TaskMask(Filter):
     def mask(self, X: Any) -> np.ndarray:
         """The bare masks, (n, 1, height, width): True where a pixel is revealed. Their shape is information too."""
         check_is_fitted(self)
-        return self._masks(self.masker_, self._encode(X))
+        code: Any = self.mechanism_.learned.code
+        return code.masks(self.mechanism_.schema.encode(X))
 
-    # -- the contract ---------------------------------------------------------------------------
-
-    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
-        problem = super()._prepare(X, y, sensitive_features, units)
+    def _as_given(self, checked: Any) -> bool:
         # revealed pixels leave as they came, to the last bit: the networks scale them, the release does not
-        return replace(problem, X=self._check_records(X, reset=False))
+        return True
 
-    def _encode(self, X: Any) -> np.ndarray:
-        return np.asarray(self._check_records(X, reset=False))
-
-    def _check_records(self, X: Any, reset: bool) -> Any:
-        return super()._check_records(check_images(X), reset)
-
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
         self._check_parameters()
         size = problem.X.shape[2:]
         self._always = check_region(self.always, size, "always")
         self._never = check_region(self.never, size, "never")
         self.n_revealed_ = self._count_revealed(size)
-        self.scale_ = self.encoder_.scale
-        self.fill_ = self.encoder_.mean if self.fill is None else np.full_like(self.encoder_.mean, self.fill)
+        scaling: Any = problem.scaling
+        self.scale_ = scaling.scale
+        self.fill_ = scaling.mean if self.fill is None else np.full_like(scaling.mean, self.fill)
         game = MaskGame(self, problem)
         self.history_ = game.train(self.checkpoint)
         self.masker_, self.predictor_ = game.masker.cpu(), game.predictor.cpu()
-        self._n_features_out = int(np.prod(problem.X.shape[1:]))
-        self._problem = problem
         self._warn_if_collapsed(problem)
+        # two pixels of nearly one score may change places; the others are equal to the last bit
+        return Learned(self._revealed(self.masker_), int(np.prod(problem.X.shape[1:])), support=Finite())
 
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        return np.where(self._masks(self.masker_, X), X, self.fill_)
+    def _revealed(self, masker: nn.Module) -> Revealed:
+        return Revealed(masker, self.n_revealed_, self._always, self._never, self.fill_, self.scale_, self.device)
 
-    _finite = True  # two pixels of nearly one score may change places; the others are equal to the last bit
-
-    def _encoding(self) -> Any:
-        return None  # revealed pixels leave as they came
-
-    def _graph(self, g: Any, x: str) -> str:
-        fill = g.constant("fill", self.fill_)
-        scaled = g.op("Div", g.op("Sub", x, fill), g.constant("scale", self.scale_))
-        masks = g.torch(_HardMask(self.masker_, self.n_revealed_, self._always, self._never), scaled, "masker")
-        return g.op("Where", g.op("Greater", masks, g.number(0.5)), x, fill)
-
-    def _release_out_of_fold(self) -> np.ndarray:
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         """Each training image masked by a masker that was trained without it (nor its unit)."""
-        problem = self._problem
-        codes = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
-        folds = cross_folds(codes, FOLDS, problem.seed, problem.units)
-        out = np.empty_like(problem.X)
-        for f in range(folds.max() + 1):
-            inside, outside = folds == f, folds != f
-            units = None if problem.units is None else problem.units[outside]
-            part = Problem(
-                problem.X[outside],
-                problem.targets.take(outside),
-                problem.sensitive.take(outside),
-                units,
-                problem.seed,
-            )
+
+        def learn(part: Problem) -> Any:
             game = MaskGame(self, part)
             game.train(None)
-            out[inside] = np.where(self._masks(game.masker, problem.X[inside]), problem.X[inside], self.fill_)
-        return out
+            return self._revealed(game.masker)
 
-    def _masks(self, masker: nn.Module, X: np.ndarray) -> np.ndarray:
-        device = choose_device(self.device)
-        masker = masker.to(device).eval()
-        fixed = torch.as_tensor(self._always, device=device), torch.as_tensor(self._never, device=device)
-        parts = []
-        with torch.no_grad():
-            for i in range(0, len(X), AT_ONCE):
-                x = torch.as_tensor((X[i : i + AT_ONCE] - self.fill_) / self.scale_, dtype=torch.float32)
-                parts.append(top_k(masker(x.to(device)), self.n_revealed_, *fixed).cpu().numpy())
-        masker.cpu()
-        return np.concatenate(parts)
+        return release_by_folds(problem, learn, FOLDS)
 
     def _check_parameters(self) -> None:
         check_number("keep", self.keep, 0, 1)
@@ -236,12 +199,57 @@ class TaskMask(Filter):
         codes = problem.targets.codes
         guesses = [np.bincount(c[c != MISSING]).max() / (c != MISSING).sum() for c in codes.T]
         if best <= np.mean(guesses) and len(problem.X) >= 100:
-            self._note(
+            note(
+                self,
                 f"collapsed: through the mask the task is predicted no better than by its commonest class (held-out "
                 f"accuracy {best:.3f}, guessing {np.mean(guesses):.3f}); raise keep (now {self.keep:g}) or "
                 f"epochs (now {self.epochs}), or check that the images tell anything about y",
                 CollapseWarning,
             )
+
+
+@dataclass(frozen=True, eq=False)
+class Revealed:
+    """Images of which the mask shows k pixels, and the rest is filled.
+
+    Attributes
+    ----------
+    masker : scaled images to scores
+    k : pixels that are shown
+    always, never : regions that are, and are not
+    fill, scale : of each channel
+    device : where the masker runs
+    """
+
+    masker: nn.Module
+    k: int
+    always: np.ndarray
+    never: np.ndarray
+    fill: np.ndarray
+    scale: np.ndarray
+    device: str
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return np.where(self.masks(X), X, self.fill)
+
+    def masks(self, X: np.ndarray) -> np.ndarray:
+        """True where a pixel is shown."""
+        device = choose_device(self.device)
+        masker = self.masker.to(device).eval()
+        fixed = torch.as_tensor(self.always, device=device), torch.as_tensor(self.never, device=device)
+        parts = []
+        with torch.no_grad():
+            for i in range(0, len(X), AT_ONCE):
+                x = torch.as_tensor((X[i : i + AT_ONCE] - self.fill) / self.scale, dtype=torch.float32)
+                parts.append(top_k(masker(x.to(device)), self.k, *fixed).cpu().numpy())
+        masker.cpu()
+        return np.concatenate(parts)
+
+    def graph(self, g: Any, x: str) -> str:
+        fill = g.constant("fill", self.fill)
+        scaled = g.op("Div", g.op("Sub", x, fill), g.constant("scale", self.scale))
+        masks = g.torch(_HardMask(self.masker, self.k, self.always, self.never), scaled, "masker")
+        return g.op("Where", g.op("Greater", masks, g.number(0.5)), x, fill)
 
 
 class _HardMask(nn.Module):

@@ -9,21 +9,24 @@ filter that defeats every linear attacker can be read by the first kernel machin
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.mechanism import Learned, NetworkOutput, network_output
+from tacit.filters.notes import note
+from tacit.filters.out_of_fold import release_by_folds
 from tacit.labels import Labels, encode_labels
 from tacit.nets.denoising import pretrain_denoising, sigmoid_net
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.local_privacy import local_dp
-from tacit.records.dataset import cross_folds
+from tacit.noise.support import Bounded, Finite
 from tacit.solvers.alternating import alternating
 from tacit.solvers.heads import CountingHeads, FourierFeatures, Head, MlpHeads, Reconstruction, SoftmaxHeads, Weighted
 from tacit.solvers.inner import LinearCode, MinimaxResult, by_autograd, lbfgs
@@ -125,10 +128,9 @@ class MinimaxFilter(Filter):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, problem: Problem) -> None:
+    def _learn(self, problem: Problem) -> Learned:
         self._check_parameters()
         self.n_components_ = self._choose_width(problem)
-        self._clipped = bool(self.noise)
         self.local_dp_ = local_dp(self.noise) if self.noise else None
         self.encoder_module_, stages = self._play(problem, self.verbose)
         self.history_ = [
@@ -136,11 +138,15 @@ class MinimaxFilter(Filter):
         ]
         self.stopped_ = stages[-1].stopped
         self.n_iter_ = max(1, sum(len(stage.history) - 1 for stage in stages))
-        self._n_features_out = self.n_components_
-        self._problem = problem
-        name = mechanism(self.noise or 0.0, *(p.detach().numpy() for p in self.encoder_module_.parameters()))
-        self._set_noise(Noise("normal", float(self.noise), self.n_components_, True, name) if self.noise else None)
-        self._warn_if_collapsed(problem)
+        learned = learned_filter(self, self.encoder_module_)
+        if np.ptp(learned.code(problem.X[:5000]), axis=0).max() < 1e-6:
+            note(
+                self,
+                f"collapsed: the code is the same for every record, so the release carries nothing; "
+                f"raise rho (now {self.rho})",
+                CollapseWarning,
+            )
+        return learned
 
     @property
     def needs_target(self) -> bool:  # type: ignore[override]
@@ -250,62 +256,16 @@ class MinimaxFilter(Filter):
             return CountingHeads(targets, balanced=False)
         return SoftmaxHeads(targets, self.n_components_, ridge=self.ridge)
 
-    # -- the release ----------------------------------------------------------------------------
-
-    def _release(self, X: np.ndarray) -> np.ndarray:
-        return self._settle(self._scores(self.encoder_module_, X))
-
-    @property
-    def _finite(self) -> bool:  # type: ignore[override]
-        return self.adversary == "exact"
-
-    def _graph(self, g: Any, x: str) -> str:
-        scores = g.torch(self.encoder_module_, x, "encoder", exact=self.network == "linear")
-        if self.adversary == "exact":
-            return g.take(np.eye(self.n_components_), g.argmax(scores))
-        if not self._clipped:
-            return scores
-        norm = g.op("Sqrt", g.op("Max", g.sum(g.op("Mul", scores, scores)), g.number(1.0)))
-        return g.op("Div", scores, norm)
-
-    def noiseless(self, X: Any) -> np.ndarray:
-        """The code before its noise, inside the unit ball: for certificates, never for release."""
-        check_is_fitted(self)
-        return self._before_noise(self._encode(X))
-
-    def _release_out_of_fold(self) -> np.ndarray:
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         """Each training row by a filter that was fitted without it (nor its unit).
 
         The filters of the folds end in different coordinates; each is mapped back linearly onto the main
         one by least squares over its own training rows.
         """
-        problem = self._problem
-        codes = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
-        folds = cross_folds(codes, 5, problem.seed, problem.units)
-        X = problem.X
-        main, scores = self._scores(self.encoder_module_, X), np.empty((len(X), self.n_components_))
-        for f in range(folds.max() + 1):
-            inside, outside = folds == f, folds != f
-            part = Problem(
-                X[outside], problem.targets.take(outside), problem.sensitive.take(outside), None, problem.seed
-            )
-            there = np.column_stack([self._scores(self._play(part)[0], X), np.ones(len(X))])
-            back = np.linalg.lstsq(there[outside], main[outside], rcond=None)[0]
-            scores[inside] = there[inside] @ back
-        return self._with_noise(self._settle(scores), X, problem.units)
-
-    @staticmethod
-    def _scores(net: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
-        with torch.no_grad():
-            parts = [
-                net(torch.from_numpy(np.ascontiguousarray(X[i : i + chunk]))).numpy() for i in range(0, len(X), chunk)
-            ]
-        return np.concatenate(parts)
-
-    def _settle(self, scores: np.ndarray) -> np.ndarray:
-        if self.adversary == "exact":
-            return np.eye(self.n_components_)[scores.argmax(axis=1)]
-        return clip_to_ball(torch.from_numpy(scores)).numpy() if self._clipped else scores
+        code: Any = self.mechanism_.learned.code
+        return code.settled(
+            release_by_folds(problem, lambda part: NetworkOutput(self._play(part)[0]), like=code.scores)
+        )
 
     # -- checks ---------------------------------------------------------------------------------
 
@@ -344,21 +304,62 @@ class MinimaxFilter(Filter):
                 f"{most}: a linear filter with more columns only repeats itself; pass at most {most}"
             )
         if self.n_components == most and most > 1 and self.adversary != "exact" and not self.noise:
-            self._note(
+            note(
+                self,
                 f"n_components is {most}, the rank of the encoded records: a linear code that wide can be undone, so "
                 f"it withholds nothing from an attacker who is not linear; pass fewer",
                 TacitWarning,
             )
         return self.n_components
 
-    def _warn_if_collapsed(self, problem: Problem) -> None:
-        code = self._settle(self._scores(self.encoder_module_, problem.X[:5000]))
-        if np.ptp(code, axis=0).max() < 1e-6:
-            self._note(
-                f"collapsed: the code is the same for every record, so the release carries nothing; "
-                f"raise rho (now {self.rho})",
-                CollapseWarning,
-            )
+
+@dataclass(frozen=True, eq=False)
+class MinimaxCode:
+    """A network's scores as they are, clipped to the unit ball, or as the cell of the largest.
+
+    Attributes
+    ----------
+    net : encoded records to scores
+    width : of the code
+    form : "plain", "ball" (under noise) or "cell"
+    exact : exported in double precision
+    """
+
+    net: nn.Module
+    width: int
+    form: str
+    exact: bool
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return self.settled(self.scores(X))
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        """The network's output."""
+        return network_output(self.net, X)
+
+    def settled(self, scores: np.ndarray) -> np.ndarray:
+        """Scores in the form of the release."""
+        if self.form == "cell":
+            return np.eye(self.width)[scores.argmax(axis=1)]
+        return clip_to_ball(torch.from_numpy(scores)).numpy() if self.form == "ball" else scores
+
+    def graph(self, g: Any, x: str) -> str:
+        scores = g.torch(self.net, x, "encoder", exact=self.exact)
+        if self.form == "cell":
+            return g.take(np.eye(self.width), g.argmax(scores))
+        if self.form == "plain":
+            return scores
+        norm = g.op("Sqrt", g.op("Max", g.sum(g.op("Mul", scores, scores)), g.number(1.0)))
+        return g.op("Div", scores, norm)
+
+
+def learned_filter(f: MinimaxFilter, net: nn.Module) -> Learned:
+    """What a trained network releases, and under which noise."""
+    form = "cell" if f.adversary == "exact" else "ball" if f.noise else "plain"
+    code = MinimaxCode(net, f.n_components_, form, f.network == "linear")
+    name = mechanism(f.noise or 0.0, *(p.detach().numpy() for p in net.parameters()))
+    noise = Noise("normal", float(f.noise), f.n_components_, True, name) if f.noise else None
+    return Learned(code, f.n_components_, noise, Finite() if form == "cell" else Bounded() if noise else None)
 
 
 def linear_net(G: np.ndarray, offsets: np.ndarray | None = None) -> nn.Module:

@@ -28,13 +28,7 @@ def release_by_folds(
     X, out = problem.X, np.empty(0)
     for f in range(int(folds.max()) + 1):
         inside, outside = folds == f, folds != f
-        part = Problem(
-            X[outside],
-            problem.targets.take(outside),
-            problem.sensitive.take(outside),
-            None if problem.units is None else problem.units[outside],
-            problem.seed,
-        )
+        part = problem.take(outside)
         release = learn(part)
         Z = release(X[inside])
         if like is not None:

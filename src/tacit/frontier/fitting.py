@@ -17,7 +17,7 @@ from tacit.audit.certification import Certified, Terms, certify_release
 from tacit.audit.received import receiver_cells
 from tacit.audit.released import can_tell, crossing, plain, released, seen, take_rows
 from tacit.errors import InputError
-from tacit.filters.base import Filter
+from tacit.filters.base import Filter, draw_seed, learn_many, prepare, relearn
 from tacit.frontier.checkpoint import Folder
 from tacit.frontier.points import Point
 from tacit.frontier.streaming import StreamedTable
@@ -32,7 +32,7 @@ def fit_points(template: Any, points: Sequence[Point], train: Rows) -> list[Any]
         assert isinstance(train, Dataset)
         return [_fit_other(template, p, train) for p in points]
     filters, problems = _prepared(template, points, train)
-    type(template)._learn_many(filters, problems)
+    learn_many(filters, problems)
     return filters
 
 
@@ -63,7 +63,7 @@ def restore(template: Any, point: Point, train: Rows, attack: Dataset, test: Dat
         warnings.simplefilter("ignore")
         if state and isinstance(template, Filter):
             [f], [problem] = _prepared(template, [point], train)
-            f._adopt(problem, state)
+            relearn(f, problem, state)
         else:
             [f] = fit_points(template, [point], train)
     again = _releases(f, point, attack, test)
@@ -85,13 +85,13 @@ def _prepared(template: Filter, points: Sequence[Point], train: Rows) -> tuple[l
     if isinstance(train, StreamedTable):
         problem = train.prepare(first)
     else:
-        problem = first._prepare(train.X, train.y if len(train.y.columns) else None, train.sensitive, train.units_of())
+        problem = prepare(first, train.X, train.y if len(train.y.columns) else None, train.sensitive, train.units_of())
     filters = []
     for p in points:
         twin = copy.copy(first).set_params(**_setting(first, p))
         twin.notes_ = list(first.notes_)
         filters.append(twin)
-    return filters, [dataclasses.replace(problem, seed=f._seed()) for f in filters]
+    return filters, [dataclasses.replace(problem, seed=draw_seed(f)) for f in filters]
 
 
 def _fit_other(template: Any, point: Point, train: Dataset) -> Any:
@@ -111,7 +111,7 @@ def _halves(
     f: Any, point: Point, attack: Dataset, test: Dataset, terms: Terms
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """What the folder keeps of a fitted point: weights, releases, which rows are fresh; certificates and notes."""
-    state = f._state() if isinstance(f, Filter) else None
+    state = f.mechanism_.arrays() if isinstance(f, Filter) else None
     arrays = {f"state/{k}": v for k, v in (state or {}).items()}
     arrays |= _releases(f, point, attack, test)
     fresh = ~seen(f, attack), ~seen(f, test)
@@ -144,11 +144,7 @@ def _audited(f: Any, point: Point) -> Any:
 
     The filter that is handed out has its own secret key, as every fitted filter.
     """
-    if not isinstance(f, Filter) or f._noise is None:
-        return f
-    twin = copy.copy(f)
-    twin._key = hashlib.sha256(f"audit of {point}".encode()).digest()
-    return twin
+    return f.redraw(hashlib.sha256(f"audit of {point}".encode()).digest()) if isinstance(f, Filter) else f
 
 
 def _certify(

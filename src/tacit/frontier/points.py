@@ -91,8 +91,8 @@ def groups(filters: Mapping[str, Any], points: Sequence[Point], most: int) -> li
     out: list[list[Point]] = []
     for name, f in filters.items():
         own = [p for p in points if p.filter == name]
-        kind = f._grouping() if hasattr(f, "_grouping") and own[0].knob == f.frontier_parameter else "alone"
-        if kind == "per seed":
+        kind = f.grouping if hasattr(f, "grouping") and own[0].knob == f.frontier_parameter else "alone"
+        if kind == "seed":
             out += [[p for p in own if p.seed == seed] for seed in dict.fromkeys(p.seed for p in own)]
         else:
             size = most if kind == "stack" else 1

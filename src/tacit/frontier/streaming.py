@@ -17,11 +17,13 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
-from tacit.filters.base import Filter, Problem
+from tacit.filters.base import Filter, Preparation, Problem, classes_of, draw_seed, prepared
+from tacit.filters.notes import note_dependence
 from tacit.labels import Labels, encode_labels
 from tacit.records.dataset import Dataset
 from tacit.records.encoding import make_encoder
-from tacit.records.fingerprints import fingerprints
+from tacit.records.fingerprints import Memory, fingerprints
+from tacit.records.intake import check_records, learn_intake
 from tacit.records.people import Crowd
 
 AT_ONCE = 50_000  # rows in memory
@@ -43,15 +45,15 @@ class StreamedTable:
         return len(self.known)
 
     def prepare(self, f: Filter) -> Problem:
-        """What `Filter._prepare` does, with the records left in their file."""
+        """What `prepare` does, with the records left in their file."""
+        checked = check_records(f, self.sample.X, None)
         f.notes_ = []
-        checked = f._check_records(self.sample.X, reset=True)
-        f._note_dependence(self.targets, self.sensitive)
-        f.encoder_ = make_encoder(checked, Crowd(len(checked)))
-        f._fingerprints, f._looks, f._units = self.known, None, None
+        note_dependence(f, self.targets, self.sensitive)
+        intake = learn_intake(f, checked, Crowd(len(checked)), False, None)
         # "c": pages are read when asked for, and never written back
         X = np.load(self.numbers, mmap_mode="c")
-        return Problem(X, self.targets, self.sensitive, None, f._seed())
+        problem = Problem(X, self.targets, self.sensitive, None, draw_seed(f), scaling=intake.scaling)
+        return prepared(f, problem, Preparation(intake, Memory(self.known), classes_of(self.sensitive)))
 
 
 def stream(path: str | Path, like: Dataset, folder: Path) -> StreamedTable:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,6 +72,11 @@ class Noise:
     mechanism: bytes
     grid: float = GRID
     resolution: float | None = RESOLUTION
+
+    def resized(self, scale: float) -> Noise:
+        """The same noise at another size, under another name: one draw at two sizes could be solved for the record."""
+        name = hashlib.blake2b(np.float64(scale).tobytes(), key=self.mechanism, digest_size=32).digest()
+        return self if scale == self.scale else replace(self, scale=scale, mechanism=name)
 
     def names(self, records: np.ndarray, units: Any = None, file: Numbers | None = None) -> list[bytes]:
         """What each record's draw is a function of, beside the key: two records of one name share their noise.

@@ -52,6 +52,49 @@ class Looks:
         return found
 
 
+@dataclass(frozen=True)
+class Memory:
+    """The rows of a fit, as the owner's copy of a filter knows them again. It never travels as it is.
+
+    Attributes
+    ----------
+    prints : fingerprints of the rows, sorted
+    looks : the same under looks that forgive a change; None where the rows are on other machines
+    units : names of the units, where they are known
+    """
+
+    prints: np.ndarray
+    looks: Looks | None = None
+    units: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, X: Any, units: np.ndarray | None) -> Memory:
+        """The memory of checked records."""
+        known = None if units is None else np.unique(units.astype(str))
+        return cls(np.sort(fingerprints(X)), learn_looks(X), known)
+
+    def joined(self, X: Any, units: np.ndarray | None) -> Memory:
+        """The same with more rows. (Looks that forgive a change stay those of the first.)"""
+        more = [] if units is None else [np.unique(units.astype(str))]
+        known = [*([] if self.units is None else [self.units]), *more]
+        prints = np.union1d(self.prints, fingerprints(X))
+        return Memory(prints, self.looks, np.unique(np.concatenate(known)) if known else None)
+
+    def seen(self, X: Any, units: Any = None) -> np.ndarray:
+        """Which of these checked records belong to a unit of the fit, or look like one of its rows."""
+        if units is not None and self.units is not None:
+            return np.isin(np.asarray(units).astype(str), self.units)
+        found = np.isin(fingerprints(X), self.prints)
+        return found if self.looks is None else found | self.looks.seen(X)
+
+    def sketch(self, key: bytes) -> tuple[list[list[int]], bytes] | None:
+        """The looks, and all fingerprints under the owner's key; None where no row is known, or under no look."""
+        if self.looks is None or not len(self.prints):
+            return None
+        prints = np.concatenate([self.prints, self.looks.prints])
+        return [list(kind) for kind in self.looks.kinds], sketch(prints, self.units, key)
+
+
 def fingerprints(X: Any, names: Sequence[str] | None = None) -> np.ndarray:
     """A 64-bit hash per record, equal for equal records, to notice rows that were seen before.
 

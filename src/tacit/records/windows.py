@@ -186,8 +186,8 @@ def cut_out(samples: np.ndarray, start: np.ndarray, length: int) -> np.ndarray:
     return X
 
 
-def check_windows(X: Any, shortest: int = 1) -> None:
-    """Refuse what is no array of whole windows (n, channels, length), and say where."""
+def check_windows(X: Any, shortest: int = 1) -> Any:
+    """The windows (n, channels, length); what is not an array of whole windows is refused, and where is said."""
     shape = np.shape(X)
     if len(shape) != 3:
         raise InputError(
@@ -209,6 +209,7 @@ def check_windows(X: Any, shortest: int = 1) -> None:
             f"window {window}, channel {channel}, sample {sample}: found {values[window, channel, sample]}, and "
             f"{bad.sum()} such samples in all; interpolate them, or leave the windows out"
         )
+    return X
 
 
 def _stretches(count: int) -> str:

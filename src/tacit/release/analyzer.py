@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tacit.errors import InputError, check_number
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.nets.mlp import mlp
+from tacit.noise.support import Finite
 from tacit.records.dataset import Dataset
 from tacit.training.loop import Training
 
@@ -155,10 +156,9 @@ def _numbers(release: Any, X: Any) -> tuple[np.ndarray, int | None]:
     """Releases as a service gets them, and how many code numbers there are where each is one."""
     if hasattr(release, "numbers"):
         return release.numbers(X), release.manifest["output"].get("codes")
-    table = release._released_table()
-    if table is not None:
-        return np.asarray(release._before_noise(release._encode(X)), dtype=np.float64), len(table)
-    return np.asarray(release.transform(X), dtype=np.float64), release._n_codes
+    m = release.mechanism_
+    codes = m.support.codes if isinstance(m.support, Finite) else None
+    return (m.noiseless(X) if m.table is not None else np.asarray(release.transform(X), dtype=np.float64)), codes
 
 
 def _numbered(data: Dataset) -> Dataset:

@@ -98,7 +98,7 @@ def apply(
     try:
         if release.manifest["noise"] is not None and given is None:
             release = release.with_key(journal.own_key())
-        file = Occurrences() if release.noise_ is not None and unit is None else None
+        file = Occurrences() if release.noise is not None and unit is None else None
         done = _release_parts(journal, release, reader, on_error, finish is None, jobs, file, tell)
         if finish is None:
             _finish_pictures(journal, target)

@@ -25,19 +25,18 @@ from tacit.release.tree_graph import posterior_graph, student_graph
 OPSET, ML_OPSET, IR = 20, 3, 9
 
 
-def export(f: Any, shape: tuple[int, ...]) -> tuple[bytes, dict[str, np.ndarray]]:
-    """The graph of a fitted filter, and its weights by name. `shape` is that of one raw record.
+def export(m: Any) -> tuple[bytes, dict[str, np.ndarray]]:
+    """The graph of a fitted filter's mechanism, and its weights by name.
 
     Inputs are ``numbers`` and ``texts`` (tables) or ``X`` (arrays), and ``noise`` where the filter takes noise in;
     outputs are ``release`` (``before_noise`` where noise is added afterwards) and ``encoded``, by which noise is keyed.
     """
     g = GraphBuilder()
-    encoder = f._encoding()
-    encoded = g.table(encoder.columns) if isinstance(encoder, TableEncoder) else g.array(encoder, shape)
-    noise = f._noise
+    encoder, noise = m.schema.encoder, m.noise
+    encoded = g.table(encoder.columns) if isinstance(encoder, TableEncoder) else g.array(encoder, m.schema.shape)
     if noise is not None and not noise.added:
         g.noise = g.input("noise", TensorProto.DOUBLE, (noise.columns,))
-    out = f._graph(g, encoded)
+    out = m.graph(g, encoded)
     # a negative zero can be told from zero, and tells the sign of what was masked (runtimes drop "add zero")
     out = g.op("Where", g.op("Equal", out, g.number(0.0)), g.number(0.0), out)
     g.output(out, "before_noise" if noise is not None and noise.added else "release")

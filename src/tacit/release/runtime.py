@@ -22,6 +22,7 @@ import onnxruntime
 
 from tacit.errors import BundleError, InputError, TacitWarning
 from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key
+from tacit.noise.support import Bounded, Finite, Support
 from tacit.records.schema import Problem, schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
 from tacit.release.weights import read_weights
@@ -220,21 +221,22 @@ class Release:
         )
 
     @property
-    def noise_(self) -> Noise | None:
+    def noise(self) -> Noise | None:
         """The noise that releases carry; None where they carry none."""
         return self._noise
 
     @property
-    def certified_by(self) -> str | None:
-        """What `tacit.audit` certifies by: local privacy where codes are clipped before Laplace noise."""
-        return "local privacy" if self._radius is not None else None
+    def support(self) -> Support:
+        """What a release can be: finite, bounded under noise, or neither; certificates are chosen by it."""
+        if self._noise is not None:
+            return Bounded(self._radius) if self._noise.added else None
+        codes = self.manifest["output"].get("codes")
+        return None if codes is None else Finite(codes)
 
     @property
-    def epsilon_(self) -> float:
+    def epsilon(self) -> float | None:
         """The local privacy of every release; its clipping is checked whenever a record is released."""
-        assert self._radius is not None
-        assert self._noise is not None
-        return float(2 * self._radius / self._noise.scale)
+        return None if self._radius is None or self._noise is None else 2 * self._radius / self._noise.scale
 
     @property
     def noise_key(self) -> bytes | None:

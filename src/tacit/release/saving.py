@@ -20,8 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 from tacit import __version__
 from tacit.errors import InputError, TacitWarning
 from tacit.filters.base import Filter
+from tacit.noise.support import Bounded, Finite
 from tacit.records.encoding import Column, TableEncoder
-from tacit.records.fingerprints import sketch
+from tacit.records.intake import Intake
 from tacit.records.people import round_range
 from tacit.release.analyzer import Analyzer
 from tacit.release.answer import Answerer
@@ -71,12 +72,8 @@ def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = Non
     if not isinstance(f, Filter):
         raise InputError(f"only Tacit's filters can be saved as a bundle; found a {type(f).__name__}")
     check_is_fitted(f)
-    if not hasattr(f, "encoder_"):
-        raise InputError(
-            f"{type(f).__name__} learns nothing, so there is nothing to carry in a bundle; run it where the data is"
-        )
     report = getattr(f, "report_", None) if report is None else report
-    model, weights = export(f, f._record_shape)
+    model, weights = export(f.mechanism_)
     manifest = _manifest(f)
     members = {
         "model.onnx": model,
@@ -84,7 +81,7 @@ def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = Non
         "audit.json": json.dumps(None if report is None else report.to_dict()).encode(),
         "card.md": _card(f, path, report).encode(),
     }
-    answers = Analyzer(*f.cloud_half()) if analyzer is True else analyzer
+    answers = _own_analyzer(f) if analyzer is True else analyzer
     if answers is not None:
         members[ANALYZER] = export_analyzer(answers.module, tuple(manifest["output"]["shape"]), answers.sizes)
         manifest["analyzer"] = answers.describe()
@@ -97,18 +94,28 @@ def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = Non
         release = load(made, noise_key=f.noise_key)
         compare(f, release)
         if answers is not None:
-            compare_analyzer(answers, release, made_records(f, 200))
+            compare_analyzer(answers, release, made_records(f.mechanism_.schema, 200))
         os.replace(made, path)
     finally:
         Path(made).unlink(missing_ok=True)
     return path
 
 
+def _own_analyzer(f: Filter) -> Analyzer:
+    cloud = f.mechanism_.learned.cloud
+    if cloud is None:
+        raise InputError(
+            f"{type(f).__name__} has no cloud half of its own; pass analyzer=tacit.serve.fit_analyzer(f, data)"
+        )
+    return Analyzer(*cloud)
+
+
 def compare(f: Filter, release: Release, X: Any = None) -> float:
     """Raise unless the bundle releases what the filter does; returns the largest difference, relative to the scale."""
-    X = made_records(f) if X is None else X
-    expected, found = f._before_noise(f._encode(X)), release.noiseless(X)
-    if f._noise is not None and not f._noise.added:
+    m = f.mechanism_
+    X = made_records(m.schema) if X is None else X
+    expected, found = m.noiseless(X), release.noiseless(X)
+    if m.noise is not None and not m.noise.added:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)  # made-up records are unlike anybody's
             expected, found = f.transform(X), release.transform(X)
@@ -117,7 +124,7 @@ def compare(f: Filter, release: Release, X: Any = None) -> float:
         raise InputError(
             f"the exported graph gives shape {found.shape}, the filter {expected.shape}; nothing was saved"
         )
-    if f._finite:
+    if isinstance(m.support, Finite):
         close = np.abs(expected - found) <= CLOSE
         # a mask is many choices, a code is one: two pixels of nearly one score may change places in single precision
         what = "pixels" if close.ndim == 4 else "records"
@@ -145,17 +152,14 @@ def compare_analyzer(analyzer: Any, release: Release, X: Any) -> None:
                          f"nothing was saved")  # fmt: skip
 
 
-def made_records(f: Filter, n: int = MADE_ROWS, seed: int = 0) -> Any:
+def made_records(schema: Intake, n: int = MADE_ROWS, seed: int = 0) -> Any:
     """Records that fit the schema but are nobody's: numbers around the mean, all categories, gaps, unknown text."""
     rng = np.random.default_rng(seed)
-    encoder = f.encoder_
-    if not isinstance(encoder, TableEncoder):
-        n = max(8, min(n, 2**22 // math.prod(f._record_shape)))
-        # a filter that takes records as they are knows of no mean
-        return getattr(encoder, "mean", 0.0) + getattr(encoder, "scale", 1.0) * rng.standard_normal(
-            (n, *f._record_shape)
-        )
-    return pd.DataFrame({c.name: _made_column(c, n, rng) for c in encoder.columns})
+    encoder = schema.encoder
+    if isinstance(encoder, TableEncoder):
+        return pd.DataFrame({c.name: _made_column(c, n, rng) for c in encoder.columns})
+    drawn = rng.standard_normal((max(8, min(n, 2**22 // math.prod(schema.shape))), *schema.shape))
+    return drawn if encoder is None else encoder.mean + encoder.scale * drawn
 
 
 def _made_column(c: Column, n: int, rng: np.random.Generator) -> Any:
@@ -169,20 +173,19 @@ def _made_column(c: Column, n: int, rng: np.random.Generator) -> Any:
 
 
 def _manifest(f: Filter) -> dict[str, Any]:
-    names = [str(n) for n in f.get_feature_names_out()]
-    table = f._released_table()
-    shape = [1] if table is not None else list(np.shape(f._before_noise(f._encode(made_records(f, 8))))[1:])
-    noise = f._noise
+    m, names = f.mechanism_, [str(n) for n in f.get_feature_names_out()]
+    table, noise = m.table, m.noise
+    shape = [1] if table is not None else list(m.noiseless(made_records(m.schema, 8)).shape[1:])
     return {
         "filter": type(f).__name__,
         "parameters": {k: _plain(v) for k, v in f.get_params(deep=False).items()},
-        "input": describe_input(f),
+        "input": describe_input(m.schema),
         "output": {
             "shape": shape,
             "names": names,
-            "meaning": _meaning(f, shape),
+            "meaning": _meaning(f, shape, table),
             "table": None if table is None else [_listed(table.iloc[:, i]) for i in range(table.shape[1])],
-            "codes": len(table) if table is not None else f._n_codes,
+            "codes": m.support.codes if isinstance(m.support, Finite) else None,
         },
         "noise": None
         if noise is None
@@ -194,7 +197,7 @@ def _manifest(f: Filter) -> dict[str, Any]:
             "mechanism": noise.mechanism.hex(),
             "grid": noise.grid,
             "resolution": noise.resolution,
-            "radius": float(f.radius_) if getattr(f, "certified_by", None) == "local privacy" else None,
+            "radius": m.support.radius if isinstance(m.support, Bounded) else None,
         },
         "sketch": _sketch(f),
         "min_people": f.min_people,
@@ -209,22 +212,21 @@ def _manifest(f: Filter) -> dict[str, Any]:
 
 def _sketch(f: Filter) -> dict[str, Any] | None:
     """The fit's rows under the owner's key; None where the filter knows of no row, or not under which looks."""
-    if f._looks is None or not len(f._fingerprints):
-        return None
-    prints = np.concatenate([f._fingerprints, f._looks.prints])
-    entries = base64.b64encode(sketch(prints, f._units, f.owner_key)).decode()
-    return {"looks": [list(kind) for kind in f._looks.kinds], "entries": entries}
+    memory = f.mechanism_.memory
+    found = None if memory is None else memory.sketch(f.owner_key)
+    return None if found is None else {"looks": found[0], "entries": base64.b64encode(found[1]).decode()}
 
 
-def describe_input(f: Filter) -> dict[str, Any]:
-    encoder = f.encoder_
+def describe_input(schema: Intake) -> dict[str, Any]:
+    """What goes in, as a manifest tells it."""
+    encoder = schema.scaling
     if isinstance(encoder, TableEncoder):
         return {"kind": "table", "columns": [_column(c) for c in encoder.columns]}
-    ends = getattr(f, "_ranges", None)
-    if ends is None:  # fitted across nodes, which keep their extremes: what is agreed is where the middle lies
+    ends: Any = schema.ranges
+    if ends is None and encoder is not None:  # fitted across nodes, which keep their extremes: where the middle lies
         mean, reach = encoder.mean.ravel(), USUAL_REACH * encoder.scale.ravel()
         ends = zip((mean - reach).tolist(), (mean + reach).tolist(), strict=True)
-    return {"kind": "array", "shape": list(f._record_shape), "ranges": [list(round_range(*pair)) for pair in ends]}
+    return {"kind": "array", "shape": list(schema.shape), "ranges": [list(round_range(*pair)) for pair in ends or []]}
 
 
 def _column(c: Column) -> dict[str, Any]:
@@ -234,10 +236,9 @@ def _column(c: Column) -> dict[str, Any]:
     return {"name": c.name, "kind": c.kind, "type": c.type, "gaps": c.has_missing, "range": ends}
 
 
-def _meaning(f: Filter, shape: list[int]) -> str:
+def _meaning(f: Filter, shape: list[int], table: pd.DataFrame | None) -> str:
     doc = (type(f).__doc__ or "").strip().splitlines()
     what = doc[0] if doc else type(f).__name__
-    table = f._released_table()
     if table is not None:
         return f"{what} Each record is released as one of {len(table)} typical records."
     return f"{what} {math.prod(shape)} numbers for each record, shape {tuple(shape)}."
