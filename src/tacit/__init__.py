@@ -5,7 +5,7 @@ Names are imported when first used, so that ``import tacit`` stays quick.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.lazy import import_name
 
@@ -39,8 +39,33 @@ _HOME = {
 __all__ = ["__version__", *sorted(_HOME)]
 
 
-def __getattr__(name: str) -> Any:
-    return import_name(__name__, _HOME, name)
+if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
+    from tacit import baselines as baselines
+    from tacit import federated as federated
+    from tacit import release as release
+    from tacit import serve as serve
+    from tacit.audit.audit import audit as audit
+    from tacit.datasets import load_dataset as load_dataset
+    from tacit.errors import TacitError as TacitError
+    from tacit.errors import TacitWarning as TacitWarning
+    from tacit.filters.aae import AnonymizingAutoencoder as AnonymizingAutoencoder
+    from tacit.filters.codebook import CodebookFilter as CodebookFilter
+    from tacit.filters.dpfe import DPFE as DPFE
+    from tacit.filters.eigan import EIGAN as EIGAN
+    from tacit.filters.mask import TaskMask as TaskMask
+    from tacit.filters.minimax import MinimaxFilter as MinimaxFilter
+    from tacit.frontier.trace import frontier as frontier
+    from tacit.records.dataset import Dataset as Dataset
+    from tacit.records.dataset import read_table as read_table
+    from tacit.records.images import read_images as read_images
+    from tacit.records.windows import read_windows as read_windows
+    from tacit.release.profiling import profile as profile
+    from tacit.release.runtime import load as load
+    from tacit.release.saving import save as save
+else:
+
+    def __getattr__(name: str) -> Any:
+        return import_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ Names are imported when first used: some need torch, and `tacit.audit` needs `La
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.lazy import import_name
 
@@ -30,8 +30,26 @@ _HOME = {
 __all__ = sorted(_HOME)
 
 
-def __getattr__(name: str) -> Any:
-    return import_name(__name__, _HOME, name)
+if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
+    from tacit.baselines.autoencoder import Autoencoder as Autoencoder
+    from tacit.baselines.coarse import Resample as Resample
+    from tacit.baselines.coarse import SingularSpectrum as SingularSpectrum
+    from tacit.baselines.covers import BlockMask as BlockMask
+    from tacit.baselines.covers import BlurMask as BlurMask
+    from tacit.baselines.covers import Pixelate as Pixelate
+    from tacit.baselines.covers import RandomMask as RandomMask
+    from tacit.baselines.discriminability_mask import DiscriminabilityMask as DiscriminabilityMask
+    from tacit.baselines.kernel_arl import KernelARL as KernelARL
+    from tacit.baselines.label_only import LabelOnly as LabelOnly
+    from tacit.baselines.laplace import LaplaceMechanism as LaplaceMechanism
+    from tacit.baselines.linear_arl import LinearARL as LinearARL
+    from tacit.baselines.linear_eraser import LinearEraser as LinearEraser
+    from tacit.baselines.private_pls import PrivatePLS as PrivatePLS
+    from tacit.baselines.variational_obfuscator import VariationalObfuscator as VariationalObfuscator
+else:
+
+    def __getattr__(name: str) -> Any:
+        return import_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

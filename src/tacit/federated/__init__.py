@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.lazy import import_name
 
@@ -20,8 +20,19 @@ _HOME = {
 __all__ = sorted(_HOME)
 
 
-def __getattr__(name: str) -> Any:
-    return import_name(__name__, _HOME, name)
+if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
+    from tacit.federated.audit import FederatedReport as FederatedReport
+    from tacit.federated.audit import audit_nodes as audit_nodes
+    from tacit.federated.closed_form import fit_closed_form as fit_closed_form
+    from tacit.federated.eigan import DistributedEIGAN as DistributedEIGAN
+    from tacit.federated.node import Node as Node
+    from tacit.federated.personal import PersonalMinimax as PersonalMinimax
+    from tacit.federated.protocol import ProtocolError as ProtocolError
+    from tacit.federated.simulation import simulate as simulate
+else:
+
+    def __getattr__(name: str) -> Any:
+        return import_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.lazy import import_name
 
@@ -18,8 +18,17 @@ _HOME = {
 __all__ = sorted(_HOME)
 
 
-def __getattr__(name: str) -> Any:
-    return import_name(__name__, _HOME, name)
+if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
+    from tacit.noise.keyed import Occurrences as Occurrences
+    from tacit.release.bulk import apply as apply
+    from tacit.release.columns import arrow_udf as arrow_udf
+    from tacit.release.runtime import Quarantined as Quarantined
+    from tacit.release.runtime import Release as Release
+    from tacit.release.signing import sign as sign
+else:
+
+    def __getattr__(name: str) -> Any:
+        return import_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

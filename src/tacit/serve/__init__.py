@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.lazy import import_name
 
@@ -16,8 +16,15 @@ _HOME = {
 __all__ = sorted(_HOME)
 
 
-def __getattr__(name: str) -> Any:
-    return import_name(__name__, _HOME, name)
+if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
+    from tacit.release.analyzer import Analyzer as Analyzer
+    from tacit.release.analyzer import fit_analyzer as fit_analyzer
+    from tacit.serve.app import make_app as make_app
+    from tacit.serve.client import Client as Client
+else:
+
+    def __getattr__(name: str) -> Any:
+        return import_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:
