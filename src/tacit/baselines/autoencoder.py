@@ -12,10 +12,12 @@ from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned, NetworkOutput
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.registry import register_filter
 from tacit.nets.mlp import mlp
 from tacit.training.stack import Batches, Stack, choose_batch_size, choose_device
 
 
+@register_filter("autoencoder", examples=[{"n_components": 2, "epochs": 1}])
 class Autoencoder(Filter):
     """A bottleneck trained to rebuild the record. It knows of no target and of no secret.
 

@@ -12,6 +12,7 @@ from scipy.signal import resample
 from tacit.errors import InputError, check_number
 from tacit.filters.base import Filter, Knob, Preparation, Problem, settle
 from tacit.filters.mechanism import Learned
+from tacit.filters.registry import register_filter
 from tacit.labels import Labels
 from tacit.records.intake import Intake, check_records
 from tacit.records.windows import check_windows
@@ -52,6 +53,7 @@ class Coarsening:
         raise NotImplementedError
 
 
+@register_filter("resample", modality="windows", offered=False, examples=[{"rate": 5, "from_rate": 50}])
 class Resample(CoarseWindows):
     """Windows as if sampled at a lower rate (Fourier method), brought back to their own length.
 
@@ -96,6 +98,7 @@ class Resampling(Coarsening):
         return resample(resample(X, self.samples, axis=2), X.shape[2], axis=2)
 
 
+@register_filter("singular-spectrum", modality="windows", offered=False, examples=[{"components": 2, "embedding": 8}])
 class SingularSpectrum(CoarseWindows):
     """Each channel rebuilt from the strongest components of its singular spectrum (eq. 14 of the AAE paper).
 

@@ -26,11 +26,13 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
 
 TINY = 1e-12
 
 
+@register_filter("discriminability-mask", offered=False)
 class DiscriminabilityMask(Filter):
     """A weight for every input that keeps one binary target discernible and one binary secret not.
 

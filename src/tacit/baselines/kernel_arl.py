@@ -19,8 +19,10 @@ from tacit.baselines.linear_arl import Features, LinearARL, LinearCode, solve
 from tacit.baselines.moments import CHUNK, moments_of
 from tacit.errors import InputError, check_number
 from tacit.filters.base import Knob, Problem
+from tacit.filters.registry import register_filter
 
 
+@register_filter("kernel-arl", examples=[{"n_features": 50}])
 class KernelARL(LinearARL):
     """A code in closed form, linear in the features of a Gaussian kernel: targets kept, secrets withheld.
 

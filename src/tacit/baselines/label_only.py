@@ -12,10 +12,12 @@ from tacit.errors import InputError
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.posterior import Posteriors
+from tacit.filters.registry import register_filter
 from tacit.noise.support import Finite
 from tacit.training.trees import boosted_trees
 
 
+@register_filter("label-only", examples=[{"n_folds": 2}])
 class LabelOnly(Filter):
     """Predict each target and release the prediction, one column per target.
 

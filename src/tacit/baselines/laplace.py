@@ -17,10 +17,12 @@ import numpy as np
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned
+from tacit.filters.registry import register_filter
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.support import Bounded
 
 
+@register_filter("laplace", examples=[{"epsilon": 5.0}])
 class LaplaceMechanism(Filter):
     """Records with noise, locally differentially private: certified against any attacker, and seldom useful.
 

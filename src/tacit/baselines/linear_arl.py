@@ -23,12 +23,14 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
+from tacit.filters.registry import register_filter
 
 # Eigenvalues are squared canonical correlations, 0..1; nearer to zero than this they are rounding.
 ZERO = 1e-10
 Features = Callable[[np.ndarray], np.ndarray]
 
 
+@register_filter("linear-arl")
 class LinearARL(Filter):
     """A linear code, in closed form, that linear regression can use for the targets but not for the secrets.
 

@@ -22,6 +22,7 @@ from tacit.filters.base import Filter, Knob, Problem, check_units, prepare, sett
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.registry import register_filter
 from tacit.labels import encode_labels
 from tacit.records.encoding import TableEncoder
 
@@ -29,6 +30,7 @@ from tacit.records.encoding import TableEncoder
 UNCORRELATED = 1e-10
 
 
+@register_filter("linear-eraser")
 class LinearEraser(Filter):
     """Remove everything that linear models can use to find the sensitive attributes, and nothing else.
 

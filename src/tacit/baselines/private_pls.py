@@ -21,11 +21,13 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
+from tacit.filters.registry import register_filter
 
 USUAL = 10
 WORTHLESS = 1e-12  # of the largest squared covariance: no direction is left that covaries more with the target
 
 
+@register_filter("private-pls")
 class PrivatePLS(Filter):
     """Directions that covary with the targets and not with the secrets, one after the other.
 

@@ -26,12 +26,14 @@ from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned, NetworkOutput, network_output
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
 from tacit.noise.keyed import Noise, mechanism
 from tacit.training.stack import Batches, Stack, choose_batch_size, choose_device
 
 
+@register_filter("obfuscator", examples=[{"epochs": 1}, {"epochs": 1, "noise": None}])
 class VariationalObfuscator(Filter):
     """A stochastic change of the records that keeps the targets and holds the secrets to an information budget.
 

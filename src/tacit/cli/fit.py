@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import warnings
 from pathlib import Path
@@ -17,8 +16,9 @@ import tacit
 from tacit.audit.attackers import resolve
 from tacit.audit.attacks import Parts, row_order
 from tacit.audit.bench import Bench
+from tacit.audit.report import Report
 from tacit.cli.tables import print_comparison, progress, rows_as_people
-from tacit.errors import InputError
+from tacit.filters.registry import make_filter
 from tacit.release.signing import write_secret
 from tacit.report import write_page
 
@@ -41,7 +41,7 @@ def run(
     data = rows_as_people(console, tacit.read_table(path, target, sensitive, unit, drop, bins))
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
-    chosen = _filter(filter_name, weight, seed)
+    chosen = chosen_filter(filter_name, weight, seed)
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
         task = bar.add_task(f"fitting {filter_name} on {len(train):,} rows", total=5)
@@ -49,7 +49,7 @@ def run(
         for f in (chosen, label):
             f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
             bar.advance(task)
-        reports: list[tacit.audit.Report] = []
+        reports: list[Report] = []
         # what is handed over comes first: its certificate then pays for no look at the others
         for name, release in ((filter_name, chosen), ("label-only", label), ("raw data", None)):
             bar.update(task, description=f"attacking {name}")
@@ -74,14 +74,14 @@ def run(
     if answers is not None:
         console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
     bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers)
-    _write_key(out / "owner.key", chosen.owner_key)
+    write_key(out / "owner.key", chosen.owner_key)
     console.print(
         f"Owner's key: [bold]{out / 'owner.key'}[/bold] (keep it: with it the bundle knows the rows it was fitted on; "
         f"tacit audit --owner-key)",
         highlight=False,
     )
     if chosen.noise_key is not None:
-        _write_key(out / "noise.key", chosen.noise_key)
+        write_key(out / "noise.key", chosen.noise_key)
         console.print(
             f"Noise key: [bold]{out / 'noise.key'}[/bold] (secret: whoever has it can take the noise off; with it the "
             f"bundle draws as this release did)",
@@ -96,27 +96,11 @@ def run(
 
 
 ORDER_TELLS = 0.01  # above guessing, by the lower end: then the order of rows gives something away
-FILTERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "codebook": ("CodebookFilter", {}),
-    "eigan": ("EIGAN", {"noise": 0.3}),
-    "minimax": ("MinimaxFilter", {}),
-    "label-only": ("baselines.LabelOnly", {}),
-    "linear-arl": ("baselines.LinearARL", {}),
-    "kernel-arl": ("baselines.KernelARL", {}),
-    "linear-eraser": ("baselines.LinearEraser", {}),
-    "private-pls": ("baselines.PrivatePLS", {}),
-    "obfuscator": ("baselines.VariationalObfuscator", {}),
-    "autoencoder": ("baselines.Autoencoder", {}),
-    "laplace": ("baselines.LaplaceMechanism", {}),
-}
 
 
-def _filter(name: str, weight: float | None, seed: int) -> Any:
+def chosen_filter(name: str, weight: float | None, seed: int) -> Any:
     """The filter of that name, its knob turned to `weight`."""
-    if name not in FILTERS:
-        raise InputError(f"no filter is called {name!r}; the names are {', '.join(FILTERS)}")
-    home, settings = FILTERS[name]
-    chosen = operator.attrgetter(home)(tacit)(random_state=seed, **settings)
+    chosen = make_filter(name, random_state=seed)
     return chosen if weight is None else chosen.set_params(**{chosen.frontier_parameter: weight})
 
 
@@ -134,7 +118,7 @@ def _told_by_order(attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> lis
     return [] if found is None else [n for n, r in found.results.items() if r.low > r.guessing + ORDER_TELLS]
 
 
-def _write_key(path: Path, key: bytes) -> None:
+def write_key(path: Path, key: bytes) -> None:
     """Readable by its owner alone. An earlier run's key is replaced, as its release and bundle are."""
     partial = path.with_name(path.name + ".part")
     partial.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import tacit
-from tacit.cli.fit import _filter, _write_key
+from tacit.cli.fit import chosen_filter, write_key
 from tacit.cli.tables import progress, rows_as_people
 from tacit.errors import InputError
 
@@ -47,7 +47,7 @@ def run(
         known = sensitive if sign == "<=" else target
         if name not in known:
             raise InputError(f"--choose {name}{sign}...: {name!r} is not among {', '.join(known)}")
-    filters = {name: _filter(name, None, seed) for name in dict.fromkeys(filter_names)}
+    filters = {name: chosen_filter(name, None, seed) for name in dict.fromkeys(filter_names)}
     train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
@@ -89,7 +89,7 @@ def _choose(
     console.print(f"Bundle: {tacit.save(best, save)}", highlight=False, markup=False, soft_wrap=True)
     if best.noise_key is not None:
         key = save.with_suffix(".key")
-        _write_key(key, best.noise_key)
+        write_key(key, best.noise_key)
         console.print(f"Noise key: {key} (secret: whoever has it can take the noise off)", highlight=False)
 
 

@@ -30,6 +30,7 @@ from tacit.filters.codebook import PrototypeOf, typical_records
 from tacit.filters.codes import NetworkCode
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
+from tacit.filters.registry import register_filter
 from tacit.nets.windows import CLASSIFIERS, SHORTEST, Factory, code_classifier
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.support import Finite
@@ -40,6 +41,12 @@ from tacit.training.stack import choose_device
 FAMILIES = ("deep", "wide")  # those whose fresh kin learn most from a release
 
 
+@register_filter(
+    "autoencoding",
+    modality="windows",
+    offered=False,
+    examples=[{"epochs": 1, "n_maps": 4}, {"epochs": 1, "n_maps": 4, "noise": None}, {"epochs": 2, "codes": 4}],
+)
 class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Rebuild sensor windows so that the activity stays and the person does not.
 

@@ -21,6 +21,7 @@ from tacit.filters.codes import NetworkCode, PosteriorCode
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.posterior import Posteriors
+from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels, joint_codes
 from tacit.noise.support import Finite
 from tacit.records.encoding import ArrayEncoder
@@ -29,6 +30,17 @@ from tacit.records.people import Crowd, supported
 WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's typical record
 
 
+@register_filter(
+    "codebook",
+    examples=[
+        {"n_codes": 4},
+        {"n_codes": 4, "features": "raw", "epochs": 3},
+        {"solver": "closed", "leakage_weight": 0.1},
+        {"n_codes": 4, "n_folds": 2, "decode": True},
+        {"n_codes": 6, "n_folds": 2, "output": "onehot"},
+        {"n_codes": 4, "features": "raw", "output": "code", "epochs": 3},
+    ],
+)
 class CodebookFilter(Filter):
     """Send every record to one of `n_codes` cells; release the cell.
 

@@ -27,6 +27,7 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
+from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
 from tacit.nets.backbone import backbone
 from tacit.nets.code import LinearCode, output_in_chunks
@@ -39,6 +40,11 @@ from tacit.training.stack import choose_batch_size, choose_device
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 4.0, 6.0, 8.0)
 
 
+@register_filter(
+    "dpfe",
+    offered=False,  # it needs its cloud half: see docs/how-to/split.md
+    examples=[{"n_components": 2, "epochs": 4, "backbone_epochs": 3, "noise_ratio": r} for r in (0.0, 0.3)],
+)
 class DPFE(Filter):
     """A code between the client's and the cloud's half of a classifier, trained to lose who it is from.
 

@@ -21,6 +21,7 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned, network_output
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
 from tacit.nets.mlp import mlp
 from tacit.nets.pieces import cut_into_pieces
@@ -32,6 +33,11 @@ from tacit.training.stack import Batches, Stack, can_stack, choose_batch_size, c
 Factory = Callable[[Any, int], nn.Module]
 
 
+@register_filter(
+    "eigan",
+    settings={"noise": 0.3},
+    examples=[{"n_components": 2, "epochs": 2, **more} for more in ({}, {"noise": 0.2}, {"pieces": 6})],
+)
 class EIGAN(Filter):
     """Adversarially learned code: predictive of the targets, uninformative of the sensitive attributes.
 

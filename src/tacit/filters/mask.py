@@ -27,6 +27,7 @@ from tacit.filters.masking import AT_ONCE, MaskGame, top_k
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.registry import register_filter
 from tacit.labels import MISSING
 from tacit.noise.support import Finite
 from tacit.records.pixels import check_images, check_region
@@ -37,6 +38,7 @@ FOLDS = 3  # trainings that release_training_rows costs
 Factory = Callable[[Any, int], nn.Module]
 
 
+@register_filter("mask", modality="images", offered=False, examples=[{"keep": 0.25, "epochs": 2}])
 class TaskMask(Filter):
     """Images in, images out: the same size and units, with all but a share `keep` of the pixels hidden.
 

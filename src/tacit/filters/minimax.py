@@ -22,6 +22,7 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned, NetworkOutput, network_output
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.registry import register_filter
 from tacit.labels import Labels, encode_labels
 from tacit.nets.denoising import pretrain_denoising, sigmoid_net
 from tacit.noise.keyed import Noise, mechanism
@@ -45,6 +46,14 @@ FINETUNE_STEPS = 20  # few: chosen by validation on the Genki training images (s
 DECAY = 1e-4  # ridge on a network while it is fitted to the target
 
 
+@register_filter(
+    "minimax",
+    examples=[
+        {"n_components": 1, "init": "random", "max_iter": 3},
+        {"n_components": 2, "max_iter": 3, "noise": 0.3},
+        {"n_components": 4, "max_iter": 3, "adversary": "exact"},
+    ],
+)
 class MinimaxFilter(Filter):
     """Minimise over the filter: the worst adversary's gain plus rho times the best ally's loss (eq. 9).
 

@@ -1,0 +1,80 @@
+"""The one list of filters. A filter registers itself; the command line and the suites of tests find it here.
+
+@register_filter("codebook", examples=[{"n_codes": 4}])
+class CodebookFilter(Filter): ...
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tacit.errors import InputError
+
+Kind = TypeVar("Kind", bound=type)
+HOMES = ("tacit.filters", "tacit.baselines")  # packages whose modules register filters
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A filter and how it is used.
+
+    Attributes
+    ----------
+    name : on the command line
+    make : the class
+    modality : what it takes: "table" (any records), "windows" or "images"
+    settings : with which the command line makes it; None: it is not offered there
+    examples : quick settings, with which the suites of tests fit it
+    """
+
+    name: str
+    make: Any
+    modality: str = "table"
+    settings: Mapping[str, Any] | None = field(default_factory=dict)
+    examples: tuple[Mapping[str, Any], ...] = ({},)
+
+    def example_filters(self, **more: Any) -> list[Any]:
+        """One filter for each of the quick settings."""
+        return [self.make(**{**example, **more}) for example in self.examples]
+
+
+_FILTERS: dict[str, Registered] = {}
+
+
+def register_filter(
+    name: str,
+    *,
+    modality: str = "table",
+    settings: Mapping[str, Any] | None = None,
+    examples: Sequence[Mapping[str, Any]] = ({},),
+    offered: bool = True,
+) -> Callable[[Kind], Kind]:
+    """Decorate a filter's class: `tacit fit --filter NAME` knows it, and every suite of tests runs over it."""
+
+    def register(make: Kind) -> Kind:
+        known = dict(settings or {}) if offered else None
+        _FILTERS[name] = Registered(name, make, modality, known, tuple(examples))
+        return make
+
+    return register
+
+
+def registered_filters(modality: str | None = None) -> dict[str, Registered]:
+    """Every filter by name, or those that take one kind of records."""
+    for home in HOMES:
+        package = importlib.import_module(home)
+        for module in pkgutil.iter_modules(package.__path__, f"{home}."):
+            importlib.import_module(module.name)
+    return {n: r for n, r in sorted(_FILTERS.items()) if modality is None or r.modality == modality}
+
+
+def make_filter(name: str, **parameters: Any) -> Any:
+    """The filter that the command line calls by this name."""
+    offered = {n: r for n, r in registered_filters().items() if r.settings is not None}
+    if name not in offered:
+        raise InputError(f"no filter is called {name!r}; the names are {', '.join(offered)}")
+    return offered[name].make(**{**(offered[name].settings or {}), **parameters})
