@@ -5,10 +5,11 @@
 Official split, sex not an input; everybody gets the same encoded columns and the same attackers (`quick`; codes
 are counted), which learn from one half of the test rows and are measured on the other. Every method tries its
 settings in the order given and stops at the first whose *audited* release has income >= .83 and sex <= .57; the
-seconds are those of all its fits so far (the processor's, in brackets the clock's). Each method runs in a process
-of its own, whose peak memory is printed. What is released: Tacit's code; fairlearn's predicted label (its
-classifier has no representation to release); LEACE's erased columns. The published minimax code's figures are
-quoted as printed in the project's notes; they are on HAR, not on Adult. Writes benchmarks/peers.json.
+seconds are those of all its fits so far (the processor's, in brackets the clock's). Each method is a project and a
+process of its own: its settings count as looks at the same rows, and its peak memory is printed. What is released:
+Tacit's code; fairlearn's predicted label (its classifier has no representation to release); LEACE's erased columns.
+The published minimax code's figures are quoted as printed in the project's notes; they are on HAR, not on Adult.
+Writes benchmarks/peers.json.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 import tacit
+from tacit.audit.looks import new_project
 from tacit.records.encoding import make_encoder
 
 LEAST, MOST = 0.83, 0.57
@@ -99,7 +101,8 @@ def main() -> None:
     chosen = arguments.parse_args()
     warnings.simplefilter("ignore")
     if chosen.run:
-        print(json.dumps(run(chosen.run, chosen.rows)))
+        with new_project():
+            print(json.dumps(run(chosen.run, chosen.rows)))
         return
     out = Path(__file__).with_suffix(".json")
     results = json.loads(out.read_text()) if out.exists() else {}

@@ -42,6 +42,7 @@ SETS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "uci_har": ("uci_har", 2000, {}),
     "motionsense": ("motionsense", 2000, {}),
     "orl_faces": ("orl_faces", 400, {}),
+    "cmu_faces": ("cmu_faces", 700, {}),
 }
 
 
