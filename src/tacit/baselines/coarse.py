@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.signal import resample
@@ -44,9 +44,11 @@ class CoarseWindows(Filter, auto_wrap_output_keys=None):  # type: ignore[call-ar
 class Coarsening:
     """Windows to coarser ones. It runs where the data is: there is nothing learned to carry in a bundle."""
 
+    of: ClassVar[str]  # the filter's name
+
     def graph(self, g: Any, x: str) -> str:
         raise InputError(
-            f"{type(self).__name__} learns nothing, so there is nothing to carry in a bundle; run it where the data is"
+            f"{self.of} learns nothing, so there is nothing to carry in a bundle; run it where the data is"
         )
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
@@ -91,6 +93,8 @@ class Resample(CoarseWindows):
 @dataclass(frozen=True)
 class Resampling(Coarsening):
     """Windows resampled to so many samples and back."""
+
+    of = "Resample"
 
     samples: int
 
@@ -141,6 +145,8 @@ class SingularSpectrum(CoarseWindows):
 @dataclass(frozen=True)
 class SpectrumPart(Coarsening):
     """Channels rebuilt from these components of so many."""
+
+    of = "SingularSpectrum"
 
     chosen: tuple[int, ...]
     embedding: int
