@@ -219,14 +219,15 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="With --quick: folder for its figures.")] = None,
 ) -> None:
     """Run a paper's table or figure and set it beside the printed numbers. Interrupted full runs go on."""
-    from tacit.cli.reproduce import list_experiments, rewrite, run
+    from tacit.cli.reproduce import command
 
+    papers = command()
     if show:
-        list_experiments(console)
+        papers.list_experiments(console)
     elif readme:
-        rewrite(console, experiment)
+        papers.rewrite(console, experiment)
     else:
-        run(console, experiment, everything, quick, seeds, out, again)
+        papers.run(console, experiment, everything, quick, seeds, out, again)
 
 
 @data_app.command("list")
