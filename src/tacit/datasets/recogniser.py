@@ -14,10 +14,7 @@ FILE = "face_recogniser/face_recogniser.safetensors"
 
 
 def face_embedding(
-    centre: np.ndarray | None = None,
-    *,
-    crop: tuple[float, float, float, float] | None = None,
-    device: str = "auto",
+    centre: np.ndarray | None = None, *, crop: tuple[float, float, float, float] | None = None, device: str = "auto"
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Load a function from face images to 128 numbers, for ``tacit.audit(..., embed=face_embedding())``.
 

@@ -10,7 +10,8 @@ out mean "all". An engine has to do three things:
 3. call the coordinator's ``requests()`` and ``receive(answers)`` in turn until ``finished``.
 
 An algorithm has three methods for it: ``coordinator(names, min_nodes)``, ``worker(node)`` and ``conclude(coordinator,
-workers)``.
+workers)``. A worker also has a ``digest()`` of its data and an ``own_filter()``, None where one filter is for all; a
+coordinator's ``log`` has a line about every exchange: round, nodes, rejected and failed ones with the reason, bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -57,47 +58,6 @@ class Message:
     def nbytes(self) -> int:
         """Bytes of the arrays and the facts; an engine's envelope (names, signatures, TLS) comes on top."""
         return sum(a.nbytes for a in self.arrays.values()) + len(json.dumps(dict(self.facts)))
-
-
-class Worker(Protocol):
-    """A node's side of an algorithm. `work` answers a message; `state` is all that must survive the process.
-
-    `digest` is of the node's data, to know a state of other data; `own_filter` is what stays at the node and is used
-    there, None where there is one filter for all.
-    """
-
-    name: str
-
-    def work(self, message: Message) -> Message: ...
-
-    def digest(self) -> str: ...
-
-    def own_filter(self) -> Any: ...
-
-    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
-
-    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None: ...
-
-
-class Coordinator(Protocol):
-    """The server's side: `requests` says what to send now, `receive` takes the answers that came.
-
-    `available` are the nodes that can be reached (all by default), `failures` says of nodes why they gave no answer.
-    `log` has a line about every exchange: round, nodes, rejected and failed ones with the reason, bytes up and down.
-    """
-
-    log: list[dict[str, Any]]
-
-    @property
-    def finished(self) -> bool: ...
-
-    def requests(self, available: Sequence[str] | None = None) -> list[Message]: ...
-
-    def receive(self, answers: Sequence[Message], failures: Mapping[str, str] | None = None) -> None: ...
-
-    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
-
-    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None: ...
 
 
 # -- states: what may follow what -------------------------------------------------------------------
