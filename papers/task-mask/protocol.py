@@ -30,11 +30,11 @@ import torch
 from torch import Tensor, nn
 
 import tacit
+from papers.common.recogniser import face_embedding
 from tacit.audit.floor import labels_alone
 from tacit.audit.likeness import similarity
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
-from tacit.datasets import face_embedding
 from tacit.datasets.faces import winners
 from tacit.datasets.store import require
 from tacit.nets.convolutional import image_classifier

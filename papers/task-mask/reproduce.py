@@ -15,11 +15,11 @@ import torch
 import tacit
 from papers.common.mask_figures import draw_masks
 from papers.common.pictures import packed, unpacked
+from papers.common.recogniser import face_embedding
 from papers.common.run import Run
 from tacit.audit.likeness import similarity
 from tacit.audit.stats import accuracy, balanced_accuracy
 from tacit.baselines import BlockMask, BlurMask
-from tacit.datasets import face_embedding
 
 from . import protocol
 
