@@ -28,6 +28,7 @@ from tacit.errors import InputError, TacitError
 Arrays = Mapping[str, np.ndarray]
 AGGREGATIONS = ("unbiased", "paper")
 INDICES, VALUES = "indices/", "values/"
+MOST_RECORDS = 10**12  # of a node
 LARGEST = 1e6  # of a parameter: inputs are scaled, so that training comes nowhere near; averaged in, more ends in NaN
 
 
@@ -95,6 +96,11 @@ def follow(machine: Mapping[tuple[str, str], str], state: str, event: str) -> st
             f"{event!r} is not allowed while {state!r}; allowed: {', '.join(map(repr, allowed)) or 'nothing'}"
         )
     return machine[state, event]
+
+
+def under(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
 
 # -- sparse messages ------------------------------------------------------------------------------
@@ -195,11 +201,9 @@ def sift(answers: Sequence[Message], like: Arrays, kind: str, round_: int) -> tu
 
 def fault_of(message: Message, like: Arrays, kind: str, round_: int) -> str | None:
     """What is wrong with an answer that should hold (part of) arrays like these; None if nothing is."""
-    if message.kind != kind or message.round != round_:
-        return f"answered {message.kind!r} of round {message.round}, expected {kind!r} of round {round_}"
-    records = message.facts.get("records")
-    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= 10**12:
-        return f"says it has {records!r} records; at least 1 is needed, at most 1e12"
+    fault = fault_of_head(message, kind, round_)
+    if fault is not None:
+        return fault
     wanted = {VALUES + name for name in like}
     found = set(message.arrays) - {INDICES + name for name in like}
     if found != wanted:
@@ -209,6 +213,16 @@ def fault_of(message: Message, like: Arrays, kind: str, round_: int) -> str | No
         fault = _fault_of_array(name, array, message.arrays[VALUES + name], message.arrays.get(INDICES + name))
         if fault is not None:
             return fault
+    return None
+
+
+def fault_of_head(message: Message, kind: str, round_: int) -> str | None:
+    """What is wrong with an answer's kind, round or number of records; None if nothing is."""
+    if message.kind != kind or message.round != round_:
+        return f"answered {message.kind!r} of round {message.round}, expected {kind!r} of round {round_}"
+    records = message.facts.get("records")
+    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= MOST_RECORDS:
+        return f"says it has {records!r} records; at least 1 is needed, at most {MOST_RECORDS:g}"
     return None
 
 
