@@ -38,19 +38,19 @@ test-all: lint browser
 bench: .venv/dev
 	$(BIN)/python benchmarks/adult.py
 	$(BIN)/python benchmarks/floor.py
-	$(BIN)/python benchmarks/training_rows.py
+	$(BIN)/python -m papers.codebook.training_rows
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/closed_form.py
 	$(BIN)/python benchmarks/arl_scale.py
-	$(BIN)/python benchmarks/minimax.py
-	$(BIN)/python benchmarks/minimax_adversaries.py
+	$(BIN)/python -m papers.minimax-filter.protocol
+	$(BIN)/python -m papers.minimax-filter.adversaries
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/frontier.py
 	$(BIN)/python benchmarks/stack.py
-	$(BIN)/python benchmarks/federated.py
-	$(BIN)/python benchmarks/personal_minimax.py
+	$(BIN)/python -m papers.eigan.federated
+	$(BIN)/python -m papers.minimax-filter.personal
 
 # The figure of the README.
 figures: .venv/demo

@@ -17,11 +17,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import tacit
+from papers.common.window_figures import latent_figure, spectrogram_figure, waveform_figure
 from tacit.errors import InputError, TacitWarning
 from tacit.filters.anonymizing import Heads
 from tacit.labels import encode_labels
 from tacit.nets.windows import CLASSIFIERS, Decoder, Encoder
-from tacit.report.figures import latent_figure, spectrogram_figure, waveform_figure
 from tacit.training.loop import Training
 
 AAE = tacit.AnonymizingAutoencoder

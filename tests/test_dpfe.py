@@ -13,13 +13,12 @@ from torch import nn
 
 import tacit
 from killed import train_and_kill
-from tacit.audit.noise_curve import noise_curve
+from papers.common.feature_figures import draw_curves, draw_reconstructions
+from papers.common.noise_curve import noise_curve
 from tacit.audit.superiority import superiority
 from tacit.filters.dpfe import Partners, contrastive
 from tacit.nets.backbone import backbone
 from tacit.nets.code import LinearCode
-from tacit.nets.cut import cost_of_cuts
-from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
 from tacit.training.loop import Training
 
 SMALL = {"epochs": 4, "backbone_epochs": 3, "random_state": 0, "device": "cpu"}
@@ -348,5 +347,3 @@ def test_figures():
     assert len(draw_reconstructions(images[:, 0], {"DPFE": images[:, 0]}).axes) == 10
     with pytest.raises(tacit.TacitError, match="'DPFE' has shape"):
         draw_reconstructions(images, {"DPFE": images[:3]})
-    costs = cost_of_cuts(backbone((1, 6, 6), 2), torch.zeros(1, 1, 6, 6), repeats=1)
-    assert len(draw_costs(costs).axes) == 4

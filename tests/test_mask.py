@@ -11,13 +11,13 @@ from torch import nn
 
 import tacit
 from killed import train_and_kill
+from papers.common.mask_figures import draw_masks
+from papers.common.recogniser import face_embedding
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
-from tacit.datasets import face_embedding
 from tacit.datasets.store import locate
 from tacit.filters.masking import Masker, MaskGame, top_k, uniform_loss
 from tacit.nets.convolutional import image_classifier
 from tacit.nets.unet import UNet
-from tacit.report.masks import draw_masks
 from tacit.training.loop import Training
 
 # a single epoch learns nothing, and says so

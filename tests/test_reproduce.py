@@ -7,12 +7,13 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from papers.common.papers import PAPERS as FOLDER
+from papers.common.papers import all_papers, choose, load_paper
+from papers.common.run import Run, run_experiment
+from papers.common.tables import SOON, grid, readme, scripts, summary, write_readme
 from tacit.cli import app
+from tacit.cli.reproduce import command
 from tacit.errors import InputError
-from tacit.reproduce import Run, find_papers, load_paper
-from tacit.reproduce.papers import all_papers, choose
-from tacit.reproduce.run import run_experiment
-from tacit.reproduce.tables import SOON, grid, readme, scripts, summary, write_readme
 
 SCRIPT = """
 WORKED, BREAK = [], []
@@ -144,13 +145,14 @@ def test_what_cannot_be_run_is_said(toy):
     assert [e for _, e in choose("toy/fig2", False, folder)] == ["fig1"]
     with pytest.raises(InputError, match="--all"):
         choose(None, False, folder)
-    with pytest.raises(InputError, match="checkout"):
-        find_papers(folder / "elsewhere")
+    with pytest.raises(InputError, match="comes with a checkout"):
+        command([folder / "elsewhere"])
+    assert command([FOLDER.parent]).PAPERS == FOLDER
 
 
 # -- the papers of this checkout ------------------------------------------------------------------
 
-PAPERS = all_papers(find_papers())
+PAPERS = all_papers()
 EVERY = [(name, experiment) for name in PAPERS for experiment in load_paper(name).experiments]
 SMOKE = [(name, load_paper(name).settings["smoke"]) for name in PAPERS]
 
@@ -213,8 +215,8 @@ def test_readmes_say_what_the_results_say(name):
 
 
 def test_the_summary_says_what_the_results_say():
-    text = (find_papers() / "README.md").read_text(encoding="utf-8")
-    assert summary(find_papers(), text) == text, "run: tacit reproduce --readme"
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert summary(FOLDER, text) == text, "run: tacit reproduce --readme"
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -253,7 +255,7 @@ def test_list_tells_each_experiment_in_two_lines_of_a_narrow_terminal():
         if entry is None:
             assert first.endswith(" not run yet")
         elif entry["measured_by"] and entry["seconds"] < SOON:  # those of drawing: the script's name is told instead
-            assert first.endswith(f" {scripts(entry)[0]}")
+            assert first.endswith(f" {scripts(entry)[0].name}")
         else:
             assert first.endswith((" min", " s"))
             assert " 0.0 min" not in first
@@ -323,6 +325,6 @@ def test_the_grid_marks_what_label_only_dominates():
 
 
 def test_compared_lines_are_in_the_grid_and_not_in_the_list():
-    text = summary(find_papers(), (find_papers() / "README.md").read_text(encoding="utf-8"))
+    text = summary(FOLDER, (FOLDER / "README.md").read_text(encoding="utf-8"))
     assert "codebook/everywhere |" not in text
     assert "| codebook, closed | " in text.partition("results: summary")[0]

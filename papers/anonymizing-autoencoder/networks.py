@@ -12,9 +12,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor, nn
 
 import tacit
+from papers.common.run import Run
+from papers.common.window_figures import latent_figure, spectrogram_figure, waveform_figure
 from tacit.nets.windows import wide_classifier
-from tacit.report.figures import latent_figure, spectrogram_figure, waveform_figure
-from tacit.reproduce import Run
 
 from .protocol import GUESSED_F1, RATE, measured, network, some_windows
 

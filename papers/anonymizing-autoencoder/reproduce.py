@@ -1,6 +1,6 @@
 """Sections 3.6 and 4 of Malekzadeh et al. (2019), "Mobile sensor data anonymization", on the paper's own data.
 
-Table 2 tells the full runs of `benchmarks/motionsense.py` (its protocols are described there); the figures run here,
+Table 2 tells the full runs of `motionsense.py` (its protocols are described there); the figures run here,
 those that need a trained network at reduced size on a CPU.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tacit.reproduce import Run
+from papers.common.run import Run
 
 from .networks import fig7, fig12, fig15
 from .signals import fig10, fig11, fig13, fig14

@@ -13,10 +13,10 @@ from scipy.stats import spearmanr
 from sklearn.ensemble import RandomForestClassifier
 
 import tacit
+from papers.common.run import Run
 from tacit.datasets.motion import PEOPLE, SOURCE
 from tacit.datasets.store import require
 from tacit.records.dataset import Dataset
-from tacit.reproduce import Run
 
 from .protocol import RATE, measured
 

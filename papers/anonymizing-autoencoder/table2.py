@@ -1,4 +1,4 @@
-"""Table 2: activity kept, identity withheld; the full runs are those of `benchmarks/motionsense.py`."""
+"""Table 2: activity kept, identity withheld; the full runs are those of `motionsense.py`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 import tacit
+from papers.common.run import Run
 from tacit.audit.stats import binomial_interval
-from tacit.reproduce import Run
 
 from .protocol import GUESSED_F1, RATE, measured, network, some_windows
 
@@ -28,7 +28,8 @@ PRINTED: dict[str, tuple[float, float, float]] = {
 
 
 COMMAND = (
-    "python benchmarks/motionsense.py --device cuda --repeats 5 (and --rows aae,rep,code --splits strict --repeats 3)"
+    "python -m papers.anonymizing-autoencoder.motionsense --device cuda --repeats 5 "
+    "(and --rows aae,rep,code --splits strict --repeats 3)"
 )
 NETWORKS = {"adaptive": "wide CNN", "adaptive_deep": "deep CNN"}
 LEARNED = ("rep", "aae", "code")  # the others fit nothing: there are no rows they have seen
@@ -39,7 +40,7 @@ def table2(run: Run) -> None:
     if not run.settings["recorded"]:
         small_table(run)
         return
-    found = run.recorded("motionsense", COMMAND, MACHINE)
+    found = run.recorded(COMMAND, MACHINE)
     parts = run.part("test recordings", recordings_of_the_test)
     floor = label_only(of(found, "raw", "trial"))
     for row, name in ROWS.items():

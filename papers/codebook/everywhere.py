@@ -15,11 +15,10 @@ from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
 
 import tacit
+from papers.common.principal import principal
+from papers.common.run import Run, honest
 from tacit import baselines
 from tacit.records.dataset import Dataset
-from tacit.reproduce import Run
-from tacit.reproduce.principal import principal
-from tacit.reproduce.run import honest
 
 # target, secret
 DATA = {

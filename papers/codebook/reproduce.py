@@ -2,27 +2,25 @@
 
 With P(z|s) counted from data the best attacker's balanced accuracy is (1/m) sum_z max_s P(z|s): the game's inner
 maximum over *every* attacker. `adult` is the trade-off with the estimated limit of any release behind it; `claims`,
-`floor` and `training-rows` tell what the scripts of `benchmarks/` measured.
+`floor` and `training-rows` tell what `benchmarks/adult.py`, `benchmarks/floor.py` and
+`training_rows.py` measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 import tacit
+from benchmarks.floor import parts
+from papers.common.run import Run, honest, middle
 from tacit.records.dataset import Dataset
-from tacit.reproduce import Run
-from tacit.reproduce.papers import import_script
-from tacit.reproduce.run import honest, middle
 
 from .everywhere import everywhere
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 MACHINE = "two CPU cores, one thread"
 # our notes' prototype: income accuracy, best attacker, certified (balanced)
 PRINTED = {
@@ -59,7 +57,7 @@ def adult(run: Run) -> None:
 
 def claims(run: Run) -> None:
     """Medians over three seeds of fitting, at the knob that a validation fifth of the training rows chose."""
-    found = run.recorded("adult", "python benchmarks/adult.py", MACHINE)
+    found = run.recorded("python benchmarks/adult.py", MACHINE)
     test = tacit.load_dataset("adult").split("official")[1]
     commonest = float(test.y["income"].value_counts(normalize=True).max())
     for name, of in found.items():
@@ -131,7 +129,7 @@ def digits(run: Run) -> None:
 
 def floor(run: Run) -> None:
     """On each data set the first setting, from open to shut, that is as good as label-only on both axes."""
-    found = run.recorded("floor", "python benchmarks/floor.py", MACHINE)
+    found = run.recorded("python benchmarks/floor.py", MACHINE)
     guessing = run.part("guessing", guessed, list(found))
     for name, of in found.items():
         base, best = of["label_only"], next(iter(of["as_good"]), None)
@@ -158,7 +156,7 @@ def floor(run: Run) -> None:
 
 def training_rows(run: Run) -> None:
     """Leakage of sex from fresh rows, from training rows through transform, and out of fold."""
-    found = run.recorded("training_rows", "python benchmarks/training_rows.py", MACHINE)
+    found = run.recorded("python -m papers.codebook.training_rows", MACHINE)
     for name, by_rows in found.items():
         for rows, seeds in by_rows.items():
             value, low, high = np.mean(seeds, axis=0)
@@ -214,8 +212,7 @@ def audited(f: Any, attack: Dataset, test: Dataset, s: dict[str, Any], base: boo
 
 def guessed(names: list[str]) -> dict[str, dict[str, float]]:
     """On each data set's test rows: the commonest classes' shares, and one over the number of classes (means)."""
-    split = import_script(BENCHMARKS / "floor.py", "benchmarks_floor").parts
-    tests = {name: split(name)[2] for name in names}
+    tests = {name: parts(name)[2] for name in names}
     return {
         name: {
             "targets": float(np.mean([test.y[c].value_counts(normalize=True).max() for c in test.y])),

@@ -1,6 +1,6 @@
 """Section 6 of Osia et al. (2018), "Deep private-feature extraction", on CMU faces and MotionSense.
 
-Figures 6 and 9 are drawn from the full runs of `benchmarks/dpfe.py`; 7, 8, 10 and 11 run here. The filter, the
+Figures 6 and 9 are drawn from the full runs of `protocol.py`; 7, 8, 10 and 11 run here. The filter, the
 attackers and the test have records of their own (half, three tenths, the rest of each person's images).
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,22 +16,23 @@ import torch
 from matplotlib.figure import Figure
 
 import tacit
+from papers.common.feature_figures import draw_curves, draw_reconstructions
+from papers.common.noise_curve import noise_curve
+from papers.common.pictures import packed, unpacked
+from papers.common.run import Run
 from tacit.audit.likeness import reconstruction
-from tacit.audit.noise_curve import noise_curve
 from tacit.audit.superiority import superiority
 from tacit.nets.backbone import backbone
 from tacit.nets.code import output_in_chunks
 from tacit.nets.cut import cost_of_cuts, cut_network
 from tacit.records.dataset import Dataset, allot
-from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
-from tacit.reproduce import Run
-from tacit.reproduce.papers import import_script
-from tacit.reproduce.pictures import packed, unpacked
+from tacit.report.profile import profile_figure
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "dpfe.py"
+from . import protocol
+
 COMMANDS = {
-    "python benchmarks/dpfe.py --only faces --seeds 5 --device cpu": "2 CPU cores",
-    "python benchmarks/dpfe.py --only motionsense --seeds 3 --device cuda --jobs 6": "NVIDIA H200",
+    "python -m papers.dpfe.protocol --only faces --seeds 5 --device cpu": "2 CPU cores",
+    "python -m papers.dpfe.protocol --only motionsense --seeds 3 --device cuda --jobs 6": "NVIDIA H200",
 }
 NAMES = {"faces": "CMU faces", "motionsense": "MotionSense"}
 SETTINGS = {"beta": 0.05, "margin": 5.0, "batch_size": 64, "device": "cpu"}
@@ -127,7 +127,7 @@ def fig11(run: Run) -> None:
         run.row(at, "memory", memory, kept["memory"][cut] / kept["memory"]["pool1"])
         run.row(at, "multiply-adds", None, kept["multiply_adds"][cut] / kept["multiply_adds"]["pool1"])
     run.row("code of ten numbers", "bytes sent, of an image's", None, 40 / (4 * 30 * 32))
-    run.figure("fig11", draw_costs(costs))
+    run.figure("fig11", profile_figure(costs))
 
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {
@@ -142,13 +142,12 @@ def studies(run: Run) -> dict[str, list[dict[str, Any]]]:
     """Per data set, per seed, the curves of Simple and DPFE: recorded in full, or small ones now."""
     if run.settings["recorded"]:
         for command, machine in COMMANDS.items():  # each wrote its data set into the same file
-            found = run.recorded("dpfe", command, machine)
+            found = run.recorded(command, machine)
         return {data: found[data]["seeds"] for data in NAMES}
     return {"faces": [run.part("faces, small", small_study, run.settings)]}
 
 
 def small_study(settings: dict[str, Any]) -> dict[str, Any]:
-    protocol = import_script(BENCHMARK, "benchmarks_dpfe")
     train, attack, test = protocol.faces(0, None)
     chosen = Namespace(epochs=settings["epochs"], device="cpu")
     found = {}

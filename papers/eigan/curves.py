@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
 
 import tacit
-from tacit.reproduce import Run
-from tacit.reproduce.run import middle
+from papers.common.run import Run, middle
 
 from .protocol import adult_parts, each_release, fitted, history, mean_in_print, measured, mimic_parts, titanic_parts
 

@@ -10,8 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import tacit
-from tacit.reproduce import Run
-from tacit.reproduce.run import by_attacker, middle
+from papers.common.run import Run, by_attacker, middle
 
 from .protocol import adult_parts, fitted, history, mean_in_print, measured, titanic_parts
 

@@ -1,4 +1,4 @@
-"""Fig. 7 to 9, 19 and 20: D-EIGAN, by benchmarks/federated.py. Fig. 21 runs here."""
+"""Fig. 7 to 9, 19 and 20: D-EIGAN, by papers/eigan/federated.py. Fig. 21 runs here."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import tacit
+from papers.common.run import Run, by_attacker, honest, middle
 from tacit.federated import DistributedEIGAN, Node
-from tacit.reproduce import Run
-from tacit.reproduce.papers import import_script
-from tacit.reproduce.run import by_attacker, honest, middle
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from . import federated as deigan
 
 
 def fig7(run: Run) -> None:
@@ -56,10 +54,9 @@ def fig7(run: Run) -> None:
 
 def unencoded(k: int, part: str) -> dict[str, float]:
     """The benchmark's rows of k nodes as they are, to one attacker."""
-    bench = import_script(BENCHMARKS / "federated.py", "benchmarks_federated")
     data = tacit.load_dataset("gaussians", n=400 + 8000 // k, n_nodes=k, iid=part == "iid", seed=0)
     parts = [d.split((400, 4000 / k, 4000 / k), seed=0)[1:] for d in data.split("official")]
-    attack, test = (bench.join([p[i] for p in parts]) for i in range(2))
+    attack, test = (deigan.join([p[i] for p in parts]) for i in range(2))
     report = tacit.audit(None, attack, test, ["logistic"], pooled=(), floor=False, limit=False)
     return {"leaks shape": report.leakage["shape"].value, "keeps colour": report.utility["colour"].value}
 
@@ -93,11 +90,10 @@ def fig8(run: Run) -> None:
 
 def longer(seed: int, rows: int, epochs: int) -> dict[str, float]:
     """Ten unlike nodes that hide both secrets, with as many steps of a node's encoder as EIGAN's takes."""
-    bench = import_script(BENCHMARKS / "federated.py", "benchmarks_federated")
-    train, attack, test = bench.adult(rows)
-    nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in bench.silos(train, 10, False, seed)]
-    settings = bench.ADULT | {"epochs": epochs, "sync_every": 2, "share": 0.8}
-    return bench.view(DistributedEIGAN(**settings, random_state=seed, device="cpu").fit(nodes), attack, test, seed)
+    train, attack, test = deigan.adult(rows)
+    nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in deigan.silos(train, 10, False, seed)]
+    settings = deigan.ADULT | {"epochs": epochs, "sync_every": 2, "share": 0.8}
+    return deigan.view(DistributedEIGAN(**settings, random_state=seed, device="cpu").fit(nodes), attack, test, seed)
 
 
 def draw_objectives(rows: Mapping[str, Mapping[str, float]], guessing: Mapping[str, float]) -> Figure:
@@ -119,7 +115,7 @@ def draw_objectives(rows: Mapping[str, Mapping[str, float]], guessing: Mapping[s
 
 def label_only(rows: int) -> dict[str, Any]:
     """What the predicted income alone keeps and leaks, on the benchmark's rows."""
-    _, attack, test = import_script(BENCHMARKS / "federated.py", "benchmarks_federated").adult(rows)
+    _, attack, test = deigan.adult(rows)
     return honest(tacit.audit(None, attack, test, ["logistic"], pooled=(), limit=False))
 
 
@@ -193,21 +189,20 @@ def two_nodes(delta: int, phi: float, seed: int, s: Mapping[str, Any]) -> dict[s
         nodes.append(Node(own.X, own.y, sensitive_features=own.sensitive))
         attack.append(a)
         test.append(t)
-    bench = import_script(BENCHMARKS / "federated.py", "benchmarks_federated")
     f = DistributedEIGAN(1, epochs=s["epochs"], batch_size=32, adversary_steps=3, sync_every=delta, share=phi,
                          random_state=seed, device="cpu").fit(nodes)  # fmt: skip
-    attack, test = bench.join(attack), bench.join(test)
+    attack, test = deigan.join(attack), deigan.join(test)
     released = f.transform(attack.X), f.transform(test.X)
     return honest(tacit.audit(released, attack, test, s["attackers"], pooled=(), floor=False, limit=False, seed=seed))
 
 
 def federated(run: Run, part: str) -> dict[str, dict[str, float]]:
-    """Means over seeds by run; full runs are the benchmark's, which takes an hour."""
+    """Means over seeds by run; full runs are those of `federated.py`, which take an hour."""
     s = run.settings
     if run.quick:
         runs = run.part(part, small_federation, part, s["nodes"], s["rows"])
     else:
-        runs = run.recorded("federated", f"python benchmarks/federated.py --only {part}", "2 CPU cores")["runs"]
+        runs = run.recorded(f"python -m papers.eigan.federated --only {part}", "2 CPU cores")["runs"]
     groups: dict[str, list[dict[str, float]]] = {}
     for name, row in runs.items():
         if name.split()[0] == part:
@@ -219,14 +214,14 @@ def federated(run: Run, part: str) -> dict[str, dict[str, float]]:
 
 
 def small_federation(part: str, nodes: Sequence[int], rows: int) -> dict[str, Any]:
-    bench = import_script(BENCHMARKS / "federated.py", "benchmarks_federated")
-    bench.NODES, bench.ATTACKERS, bench.SYNC = tuple(nodes), ["logistic"], bench.SYNC[1:2]
-    bench.GAME, bench.ADULT = bench.GAME | {"epochs": 1}, bench.ADULT | {"epochs": 2}
+    small = deigan.Size(
+        tuple(nodes), deigan.GAME | {"epochs": 1}, deigan.ADULT | {"epochs": 2}, ["logistic"], deigan.SYNC[1:2], rows
+    )
     with tempfile.TemporaryDirectory() as folder:
-        book = bench.Book(Path(folder) / "runs.json", float("inf"), rows)
-        {"nodes": bench.gaussians, "iid": bench.gaussians, "objectives": bench.objectives, "sync": bench.sync}[part](
-            book, part, 0, "cpu"
-        )
+        book = deigan.Book(Path(folder) / "runs.json", float("inf"), small)
+        {"nodes": deigan.gaussians, "iid": deigan.gaussians, "objectives": deigan.objectives, "sync": deigan.sync}[
+            part
+        ](book, part, 0, "cpu")
         return book.runs
 
 
@@ -251,6 +246,6 @@ def around(value: float, counts: Sequence[int]) -> tuple[float, float]:
 
 
 def adult_counts(run: Run) -> dict[str, list[int]]:
-    test = import_script(BENCHMARKS / "federated.py", "benchmarks_federated").adult(run.settings["rows"])[2]
+    test = deigan.adult(run.settings["rows"])[2]
     labels = pd.concat([test.y, test.sensitive], axis=1)
     return {label: labels[label].value_counts().tolist() for label in ("income", "sex", "race")}

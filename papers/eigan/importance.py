@@ -11,8 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 import tacit
-from tacit.reproduce import Run
-from tacit.reproduce.run import by_attacker, honest, middle
+from papers.common.run import Run, by_attacker, honest, middle
 
 from .protocol import adult_parts, audit, fitted
 

@@ -18,11 +18,10 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
 import tacit
+from papers.common.principal import principal
+from papers.common.run import Run, by_attacker, honest
+from papers.common.tables import shown
 from tacit.records.encoding import make_encoder
-from tacit.reproduce import Run
-from tacit.reproduce.principal import principal
-from tacit.reproduce.run import by_attacker, honest
-from tacit.reproduce.tables import shown
 
 Parts = tuple[tacit.Dataset, tacit.Dataset, tacit.Dataset]  # for the filter, for attackers, to test on
 

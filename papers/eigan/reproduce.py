@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tacit.reproduce import Run
+from papers.common.run import Run
 
 from .curves import fig3, fig15, fig16, table3
 from .dimensions import fig6, fig17

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from scipy.stats import mannwhitneyu
 
 import tacit
-from tacit.reproduce import Run
-from tacit.reproduce.run import honest, middle
+from papers.common.run import Run, honest, middle
 
 from .protocol import audit, fitted, mean_in_print, measured
 

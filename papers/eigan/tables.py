@@ -11,8 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import nn
 
 import tacit
-from tacit.reproduce import Run
-from tacit.reproduce.run import by_attacker, honest, middle
+from papers.common.run import Run, by_attacker, honest, middle
 
 from .protocol import adult_parts, each_release, fitted, mean_in_print, measured
 

@@ -1,6 +1,6 @@
 """Section 5 of Hamm (2015), "Preserving privacy of continuous high-dimensional data with minimax filters".
 
-The paper's protocol is in `in_print` (and `benchmarks/minimax.py`): filter and evaluator, a logistic regression, learn
+The paper's protocol is in `in_print` (and `protocol.py`): filter and evaluator, a logistic regression, learn
 from the same training rows. `adaptive` is ours: the filter learns from some rows, attackers of several
 families from others, and both are measured on a third part; windows of one bout never stand in two parts.
 """
@@ -8,7 +8,6 @@ families from others, and both are measured on a third part; windows of one bout
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import tacit
-from tacit.reproduce import Run
-from tacit.reproduce.papers import import_script
-from tacit.reproduce.run import by_attacker, honest, middle
-from tacit.reproduce.tables import shown
+from papers.common.run import Run, by_attacker, honest, middle
+from papers.common.tables import shown
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from . import protocol
+from .personal import one_trial
+
 COLOURS = {
     "random": "0.6",
     "PCA": "tab:orange",
@@ -78,8 +77,8 @@ def fig5(run: Run) -> None:
     if run.quick:
         trials = [run.part(f"seed {seed}", personal, seed, s["rounds"], s["every"]) for seed in run.seeds]
     else:
-        command = f"python benchmarks/personal_minimax.py --trials {s['seeds']} --rounds {s['rounds']} --audit"
-        trials = run.recorded("personal_minimax", command, "2 CPU cores")["sequential"]["runs"]
+        command = f"python -m papers.minimax-filter.personal --trials {s['seeds']} --rounds {s['rounds']} --audit"
+        trials = run.recorded(command, "2 CPU cores")["sequential"]["runs"]
         trials = [{k: v for k, v in t.items() if k != "bytes_samples"} for t in trials]
     rounds = [c["round"] for c in trials[0]["curve"]]
     mean = {
@@ -126,11 +125,10 @@ def fig5(run: Run) -> None:
 
 
 def personal(seed: int, rounds: int, every: int) -> dict[str, Any]:
-    """One trial of the benchmark on every n-th window."""
-    trial = import_script(BENCHMARKS / "personal_minimax.py", "benchmarks_personal_minimax")
+    """One trial on every n-th window."""
     data = tacit.load_dataset("uci_har")
     data = data.take(np.arange(0, len(data), every))
-    return trial.one_trial(data, seed, rounds, {"rho": 1.0}, False)
+    return one_trial(data, seed, rounds, {"rho": 1.0}, False)
 
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {"fig2": fig2, "fig3": fig3, "fig4": fig4, "fig5": fig5}
@@ -179,19 +177,17 @@ def tradeoff(run: Run, part: str, target: str, secret: str, data: str, said: Cal
 
 def guessed(part: str, target: str, secret: str) -> dict[str, float]:
     """Accuracy on test rows of always saying the training rows' commonest class."""
-    train, test = import_script(BENCHMARKS / "minimax.py", "benchmarks_minimax").SPLITS[part](0)
+    train, test = protocol.SPLITS[part](0)
     labels = [pd.concat([d.y, d.sensitive], axis=1)[[target, secret]].astype(str) for d in (train, test)]
     return (labels[1] == labels[0].mode().iloc[0]).mean().to_dict()
 
 
 def in_print(part: str, d: int, seed: int, steps: int, nonlinear: bool) -> dict[str, dict[str, float]]:
     """The paper's measurement of every method: accuracy of a logistic regression on the release."""
-    protocol = import_script(BENCHMARKS / "minimax.py", "benchmarks_minimax")
-    protocol.STEPS = steps
     train, test = protocol.SPLITS[part](seed)
     mean, spread = train.X.mean(axis=0), train.X.std(axis=0) + 1e-9
     train, test = (protocol.replace_X(x, (x.X - mean) / spread) for x in (train, test))
-    methods = {name: make for name, make in protocol.methods(part, d).items() if name in SHOWN}
+    methods = {name: make for name, make in protocol.methods(part, d, steps).items() if name in SHOWN}
     if not nonlinear:
         methods.pop("minimax nonlinear", None)
     elif "minimax nonlinear" in methods:  # as there, d means nothing to it; both secrets must have two classes
@@ -219,7 +215,6 @@ def adaptive(part: str, name: str, seed: int, steps: int, attackers: list[str]) 
 
 def fresh_rows(part: str, seed: int) -> tuple[tacit.Dataset, ...]:
     """For the filter, for the attackers, and for the test."""
-    protocol = import_script(BENCHMARKS / "minimax.py", "benchmarks_minimax")
     if part == "har":  # by bout, .4/.4/.2, of people on whom nothing was chosen
         data = tacit.load_dataset("uci_har")
         subject = data.sensitive["subject"].to_numpy()

@@ -1,29 +1,28 @@
 """Section III of the task-mask paper: Tables I and II, Figures 2 and 3.
 
-Table I tells the full run of `benchmarks/task_mask.py` on FER+. The paper's second data set (CelebA, hair colour) is
+Table I tells the full run of `protocol.py` on FER+. The paper's second data set (CelebA, hair colour) is
 not here: Table II and Figure 2 are on CMU faces, sunglasses kept. Figure 3 is drawn after a short training on a CPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 import tacit
+from papers.common.mask_figures import draw_masks
+from papers.common.pictures import packed, unpacked
+from papers.common.recogniser import face_embedding
+from papers.common.run import Run
 from tacit.audit.likeness import similarity
 from tacit.audit.stats import accuracy, balanced_accuracy
 from tacit.baselines import BlockMask, BlurMask
-from tacit.datasets import face_embedding
-from tacit.report.masks import draw_masks
-from tacit.reproduce import Run
-from tacit.reproduce.papers import import_script
-from tacit.reproduce.pictures import packed, unpacked
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "task_mask.py"
+from . import protocol
+
 # similarity, accuracy
 TABLE_1 = {
     "original": (1.00, 0.9249), "block": (0.16, 0.8134), "blur": (0.35, 0.8778), "CIAGAN": (0.19, 0.8779),
@@ -38,7 +37,7 @@ MASKS = ("task mask, non-adversarial", "task mask")
 
 def table1(run: Run) -> None:
     """Face similarity and emotion accuracy; then who is named by a network that learned from masked images."""
-    found = run.recorded("task_mask", "python benchmarks/task_mask.py --device cuda --minutes 20", "NVIDIA H200")
+    found = run.recorded("python -m papers.task-mask.protocol --device cuda --minutes 20", "NVIDIA H200")
     more = [n for n in found if "emotion" in found[n] and n not in TABLE_1]
     for name in [*TABLE_1, *more]:
         printed, of = TABLE_1.get(name, (None, None)), found.get(name)
@@ -124,7 +123,6 @@ def on_faces(s: dict[str, Any]) -> dict[str, Any]:
 
 def label_only(train: tacit.Dataset, fresh: tacit.Dataset, half: np.ndarray, s: dict[str, Any]) -> dict[str, Any]:
     """The answer about sunglasses alone, by a network that learned from the masks' own third of the images."""
-    protocol = import_script(BENCHMARK, "benchmarks_task_mask")
     worn = codes(train.y["sunglasses"])
     answer = protocol.fresh_network(train.X, worn, [fresh.X], s["network_epochs"], torch.device("cpu"), True)[0]
     kept = accuracy(codes(fresh.y["sunglasses"])[~half], answer[~half])
@@ -161,7 +159,6 @@ def compared(
     s: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     """Similarity, centred on other faces, and what a fresh network tells; images of the test half to look at."""
-    protocol = import_script(BENCHMARK, "benchmarks_task_mask")
     embed, cpu = face_embedding(device="cpu"), torch.device("cpu")
     most = s["embedded"]
     centre = embed(faces[:most]).mean(axis=0)

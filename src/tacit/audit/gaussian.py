@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
 
 from tacit.audit.certificate import slacks
 from tacit.audit.local_privacy import CONFIDENT
@@ -142,22 +141,6 @@ def certify_gaussian(
         absent=absent,
         unseen_mass=unseen_mass(sample.n_units, n_classes, absent, delta + delta_mc),
     )
-
-
-def gaussian_bound(diameter: float, sigma: float, n_classes: int) -> float:
-    """Balanced accuracy that no attacker exceeds on a code clipped to a diameter plus noise; needs no data.
-
-    Parameters
-    ----------
-    diameter : largest Euclidean distance between two clipped codes
-    sigma : standard deviation of the noise in every direction
-    n_classes : number of classes of the secret
-    """
-    check_number("diameter", diameter, 0)
-    check_number("n_classes", n_classes, 2, whole=True)
-    _check_sigma(sigma)
-    tau = 2 * float(norm.cdf(diameter / (2 * sigma))) - 1  # total variation between the two farthest releases
-    return (1 + (n_classes - 1) * tau) / n_classes
 
 
 @dataclass(frozen=True)

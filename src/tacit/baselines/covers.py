@@ -51,7 +51,22 @@ class _Cover(TransformerMixin, BaseEstimator):
         return tags
 
 
-class BlockMask(_Cover):
+class _Fill(_Cover):
+    """A cover of one value."""
+
+    fill: float
+
+    def mask(self, X: Any) -> np.ndarray:
+        """True where a pixel is revealed, (n, 1, height, width)."""
+        shape = check_images(X, smallest=2).shape
+        return np.broadcast_to(~self._region(shape[2:]), (shape[0], 1, *shape[2:])).copy()
+
+    def _covered(self, images: np.ndarray) -> Any:
+        check_number("fill", self.fill, -np.inf)
+        return np.asarray(self.fill, dtype=images.dtype)
+
+
+class BlockMask(_Fill):
     """Cover the centre of every image, or a region of your choice, with one value.
 
     Parameters
@@ -70,15 +85,6 @@ class BlockMask(_Cover):
         self.region = region
         self.share = share
         self.fill = fill
-
-    def mask(self, X: Any) -> np.ndarray:
-        """True where a pixel is revealed, (n, 1, height, width)."""
-        shape = check_images(X, smallest=2).shape
-        return np.broadcast_to(~self._region(shape[2:]), (shape[0], 1, *shape[2:])).copy()
-
-    def _covered(self, images: np.ndarray) -> Any:
-        check_number("fill", self.fill, -np.inf)
-        return np.asarray(self.fill, dtype=images.dtype)
 
 
 class BlurMask(_Cover):
@@ -139,7 +145,7 @@ class Pixelate(_Cover):
         return out.astype(images.dtype)
 
 
-class RandomMask(_Cover):
+class RandomMask(_Fill):
     """Reveal a share of the pixels drawn at random, the same ones in every image: the control of a learned mask.
 
     Parameters
@@ -159,11 +165,6 @@ class RandomMask(_Cover):
         self.fill = fill
         self.random_state = random_state
 
-    def mask(self, X: Any) -> np.ndarray:
-        """True where a pixel is revealed, (n, 1, height, width)."""
-        shape = check_images(X, smallest=2).shape
-        return np.broadcast_to(~self._region(shape[2:]), (shape[0], 1, *shape[2:])).copy()
-
     def _region(self, size: tuple[int, ...]) -> np.ndarray:
         check_number("keep", self.keep, 0, 1)
         if self.keep == 0:
@@ -174,7 +175,3 @@ class RandomMask(_Cover):
             False
         )
         return hidden.reshape(size)
-
-    def _covered(self, images: np.ndarray) -> Any:
-        check_number("fill", self.fill, -np.inf)
-        return np.asarray(self.fill, dtype=images.dtype)

@@ -87,9 +87,10 @@ def fit(
     seed: Annotated[int, typer.Option(help="Same seed, same split and filter.")] = 0,
 ) -> None:
     """Learn a filter for a table, audit it, and release every row by parts that never saw it."""
+    options = dict(locals())
     from tacit.cli.fit import run
 
-    run(console, table, target, sensitive, unit, drop or [], bins, filter_name, weight, out, seed, analyzer, shuffle)
+    run(console, **options)
 
 
 @app.command()
@@ -117,28 +118,10 @@ def audit(
     seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
 ) -> None:
     """Attack a released table: what it keeps, what it gives away. Usable as a gate in a pipeline."""
+    options = dict(locals())
     from tacit.cli.audit import run
 
-    run(
-        console,
-        release,
-        data,
-        target,
-        sensitive,
-        unit,
-        drop or [],
-        bins,
-        alongside or [],
-        attackers,
-        require or [],
-        certified,
-        scan,
-        reconstruct,
-        group or [],
-        out,
-        seed,
-        owner_key,
-    )
+    run(console, **options)
 
 
 @app.command()
@@ -180,29 +163,10 @@ def frontier(
     seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
 ) -> None:
     """Trace utility against leakage for a table, and choose a point by what you can accept. Exit 3: no point does."""
+    options = dict(locals())
     from tacit.cli.frontier import run
 
-    run(
-        console,
-        table,
-        target,
-        sensitive,
-        unit,
-        drop or [],
-        bins,
-        filter_name or ["codebook"],
-        values,
-        seeds,
-        attackers,
-        checkpoint,
-        out,
-        choose or [],
-        certified,
-        save,
-        jobs,
-        device,
-        seed,
-    )
+    run(console, **options)
 
 
 @app.command()
@@ -219,14 +183,15 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="With --quick: folder for its figures.")] = None,
 ) -> None:
     """Run a paper's table or figure and set it beside the printed numbers. Interrupted full runs go on."""
-    from tacit.cli.reproduce import list_experiments, rewrite, run
+    from tacit.cli.reproduce import command
 
+    papers = command()
     if show:
-        list_experiments(console)
+        papers.list_experiments(console)
     elif readme:
-        rewrite(console, experiment)
+        papers.rewrite(console, experiment)
     else:
-        run(console, experiment, everything, quick, seeds, out, again)
+        papers.run(console, experiment, everything, quick, seeds, out, again)
 
 
 @data_app.command("list")
@@ -281,9 +246,10 @@ def data_show(
     size: Annotated[int | None, typer.Option(help="Images: scale them to this height and width.")] = None,
 ) -> None:
     """Load one data set and describe it, or say where to get it. Reads your own table, sensor samples or images too."""
+    options = dict(locals())
     from tacit.cli.show import run
 
-    run(console, name, target or [], sensitive or [], unit, user, trial, time, channel or [], length, stride, size)
+    run(console, **options)
 
 
 def _tell_warnings() -> None:

@@ -17,36 +17,36 @@ from tacit.records.dataset import read_file
 def run(
     console: Console,
     release: Path,
-    data_path: Path,
+    data: Path,
     target: list[str],
     sensitive: list[str],
     unit: str | None,
-    drop: list[str],
+    drop: list[str] | None,
     bins: int | None,
-    alongside: list[str],
+    alongside: list[str] | None,
     attackers: str,
-    require: list[str],
+    require: list[str] | None,
     certified: bool,
     scan: bool,
     reconstruct: bool,
-    group: list[str],
+    group: list[str] | None,
     out: Path | None,
+    owner_key: Path | None,
     seed: int,
-    owner_key: Path | None = None,
 ) -> None:
-    gates = dict(map(_gate, require))
+    gates = dict(map(_gate, require or []))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    data = rows_as_people(console, tacit.read_table(data_path, target, sensitive, unit, drop, bins))
-    attack, test = data.split((0.5, 0.5), seed=seed)
+    rows = rows_as_people(console, tacit.read_table(data, target, sensitive, unit, drop or [], bins))
+    attack, test = rows.split((0.5, 0.5), seed=seed)
     what: Any
     if release.suffix == ".tacit":
         what = tacit.load(release, owner_key=owner_key)  # what the bundle releases, noise and all
     else:
         released = read_file(release)
-        if len(released) != len(data):
+        if len(released) != len(rows):
             raise InputError(
-                f"{release.name} has {len(released)} rows but {data_path.name} has {len(data)}; "
+                f"{release.name} has {len(released)} rows but {data.name} has {len(rows)}; "
                 f"the release must have one row for every row of the data, in the same order"
             )
         if release.suffix == ".csv":
@@ -59,10 +59,10 @@ def run(
             attack,
             test,
             attackers,
-            alongside,
+            alongside or [],
             scan=scan,
             reconstruct=reconstruct or None,
-            groups=group,
+            groups=group or [],
             name=release.name,
             seed=seed,
             tell=lambda text: bar.update(task, description=f"attacking {text}"),

@@ -25,20 +25,20 @@ from tacit.report import write_page
 
 def run(
     console: Console,
-    path: Path,
+    table: Path,
     target: list[str],
     sensitive: list[str],
     unit: str | None,
-    drop: list[str],
+    drop: list[str] | None,
     bins: int | None,
     filter_name: str,
     weight: float | None,
+    analyzer: bool,
+    shuffle: bool | None,
     out: Path,
     seed: int,
-    analyzer: bool = False,
-    shuffle: bool | None = None,
 ) -> None:
-    data = rows_as_people(console, tacit.read_table(path, target, sensitive, unit, drop, bins))
+    data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
     chosen = chosen_filter(filter_name, weight, seed)
@@ -60,7 +60,7 @@ def run(
     print_comparison(console, reports)
     for name in reports[-1].leakage:
         console.print(reports[-1].sentence(name), highlight=False, markup=False)
-    page = write_page(reports, out / "report.html", f"{path.name}: {filter_name}")
+    page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
     reports[-1].to_json(out / "audit.json")
     released = _release_every_row(chosen, data, train)
     told = _told_by_order(attack, test, seed)
@@ -68,7 +68,7 @@ def run(
         released = released.iloc[np.random.default_rng().permutation(len(released))].reset_index(drop=True)
         order = "shuffled" + (f", since their order tells {' and '.join(told)}" if told else "")
     else:
-        order = f"in the order of {path.name}" + (f", WHICH TELLS {' and '.join(told)}" if told else "")
+        order = f"in the order of {table.name}" + (f", WHICH TELLS {' and '.join(told)}" if told else "")
     _write_parquet(released, out / "release.parquet")
     answers = tacit.serve.fit_analyzer(chosen, attack) if analyzer else None
     if answers is not None:

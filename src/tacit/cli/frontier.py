@@ -18,36 +18,36 @@ from tacit.errors import InputError
 
 def run(
     console: Console,
-    path: Path,
+    table: Path,
     target: list[str],
     sensitive: list[str],
     unit: str | None,
-    drop: list[str],
+    drop: list[str] | None,
     bins: int | None,
-    filter_names: list[str],
+    filter_name: list[str] | None,
     values: str,
     seeds: int,
     attackers: str,
     checkpoint: Path | None,
     out: Path | None,
-    choose: list[str],
+    choose: list[str] | None,
     certified: bool,
     save: Path | None,
     jobs: int | None,
     device: str,
     seed: int,
 ) -> None:
-    wishes = [wish(text) for text in choose]
+    wishes = [wish(text) for text in choose or []]
     if (save is not None or certified) and not wishes:
         raise InputError("--save and --certified go with --choose, such as --choose 'sex<=.55'")
     if save is not None and save.suffix != ".tacit":
         raise InputError(f"a bundle is called NAME.tacit; found {save.name!r}")
-    data = rows_as_people(console, tacit.read_table(path, target, sensitive, unit, drop, bins))
+    data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
     for name, sign, _ in wishes:
         known = sensitive if sign == "<=" else target
         if name not in known:
             raise InputError(f"--choose {name}{sign}...: {name!r} is not among {', '.join(known)}")
-    filters = {name: chosen_filter(name, None, seed) for name in dict.fromkeys(filter_names)}
+    filters = {name: chosen_filter(name, None, seed) for name in dict.fromkeys(filter_name or ["codebook"])}
     train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)

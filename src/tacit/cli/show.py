@@ -18,13 +18,13 @@ from tacit.errors import InputError
 def run(
     console: Console,
     name: str,
-    target: list[str],
-    sensitive: list[str],
+    target: list[str] | None,
+    sensitive: list[str] | None,
     unit: str | None,
     user: str | None,
     trial: str | None,
     time: str | None,
-    channels: list[str],
+    channel: list[str] | None,
     length: int,
     stride: int,
     size: int | None,
@@ -36,7 +36,7 @@ def run(
         "--user": user,
         "--trial": trial,
     }
-    given |= {"--time": time, "--channel": channels, "--size": size}
+    given |= {"--time": time, "--channel": channel, "--size": size}
     if name in declarations() or not Path(name).exists():
         extra = [option for option, value in given.items() if value]
         if name in declarations() and extra:
@@ -50,21 +50,21 @@ def run(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", tacit.TacitWarning)
             if Path(name).is_dir():
-                data = tacit.read_images(name, target=target, sensitive=sensitive, unit=unit, size=size)
+                data = tacit.read_images(name, target=target or [], sensitive=sensitive or [], unit=unit, size=size)
             elif user is not None:
                 data = tacit.read_windows(
                     name,
                     user=user,
                     trial=trial,
                     time=time,
-                    channels=channels or None,
+                    channels=channel or None,
                     length=length,
                     stride=stride,
-                    target=target,
+                    target=target or [],
                     sensitive=sensitive or None,
                 )
             else:
-                data = tacit.read_table(name, target, sensitive, unit)
+                data = tacit.read_table(name, target or [], sensitive or [], unit)
         for warning in caught:
             console.print(f"[yellow]note:[/yellow] {escape(str(warning.message))}", highlight=False)
     _describe(console, data)

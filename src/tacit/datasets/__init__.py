@@ -6,7 +6,6 @@ import difflib
 from typing import Any
 
 from tacit.datasets.declaration import REGISTRY, Declaration
-from tacit.datasets.recogniser import face_embedding as face_embedding
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tacit.datasets.declaration import declare
+from tacit.datasets.declaration import choose_labels, declare
 from tacit.datasets.store import require
 from tacit.errors import InputError, check_number
 from tacit.records.dataset import Dataset
@@ -54,23 +54,20 @@ def celeba(
     single = (table[list(HAIR)] == 1).sum(axis=1) == 1
     labels["hair"] = (table[list(HAIR)] == 1).idxmax(axis=1).map(HAIR).where(single)
     labels["identity"] = _column(identities).reindex(labels.index).astype(str)  # ten thousand numbers are names
-    targets, secrets = ([w] if isinstance(w, str) else list(w) for w in (target, sensitive))
-    for word in (*targets, *secrets):
-        if word not in labels:
-            raise InputError(f"celeba has the labels {', '.join(map(str, labels.columns))}; found {word!r}")
+    y, hidden = choose_labels("celeba", labels, target, sensitive)
     part = _column(parts).reindex(labels.index).map({0: "train", 1: "validation", 2: "test"})
     if part.isna().any():
         raise InputError(f"{parts.name} has no part for {part.index[part.isna()][0]}; fetch that file again")
-    keep = labels[[*targets, *secrets]].notna().all(axis=1)
+    keep = y.notna().all(axis=1) & hidden.notna().all(axis=1)
     if limit is not None:
         keep &= keep.groupby(part).cumsum() <= limit
     labels, part = labels[keep], part[keep]
     image, person = np.arange(len(labels)), labels["identity"].to_numpy()
     return Dataset(
         load_images([images / str(name) for name in labels.index], size),
-        labels[targets],
-        labels[secrets],
-        units={s: image if s == "identity" else person for s in secrets} or None,
+        y[keep],
+        hidden[keep],
+        units={s: image if s == "identity" else person for s in hidden} or None,
         name="celeba",
         official=part.to_numpy(),
     )
@@ -101,12 +98,7 @@ def facescrub(people: int | None = 200, size: int | tuple[int, int] | None = 64)
         most = sorted(found, key=lambda name: (-len(found[name]), name))[: None if people is None else people // 2]
         rows += [(path, name, gender) for name in sorted(most) for path in found[name]]
     table = pd.DataFrame(rows, columns=["path", "identity", "gender"])
-    return Dataset(
-        load_images(list(table["path"]), size),
-        table[["identity"]],
-        table[["gender"]],
-        name="facescrub",
-    )
+    return Dataset(load_images(list(table["path"]), size), table[["identity"]], table[["gender"]], name="facescrub")
 
 
 def _column(path: Path) -> pd.Series:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
 
 from tacit.datasets.store import locate
+from tacit.errors import InputError
 from tacit.records.dataset import Dataset
 
 
@@ -40,3 +44,15 @@ def declare(
         return load
 
     return register
+
+
+def choose_labels(
+    name: str, labels: Any, target: str | Sequence[str], sensitive: str | Sequence[str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The labels to keep and those to hide, as a caller asked for them by name."""
+    table = pd.DataFrame(labels)
+    targets, secrets = ([w] if isinstance(w, str) else list(w) for w in (target, sensitive))
+    for word in (*targets, *secrets):
+        if word not in table:
+            raise InputError(f"{name} has the labels {', '.join(map(str, table.columns))}; found {word!r}")
+    return table[targets], table[secrets]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tacit.datasets.declaration import declare
+from tacit.datasets.declaration import choose_labels, declare
 from tacit.datasets.store import require
 from tacit.errors import InputError, check_number
 from tacit.records.dataset import Dataset
@@ -21,10 +21,7 @@ from tacit.records.dataset import Dataset
     "labels MIT, images research use",
     ("fer2013_ferplus/fer2013_ferplus.npz",),
 )
-def fer_plus(
-    emotions: Sequence[str] = ("neutral", "happiness", "surprise"),
-    agreement: float = 0.5,
-) -> Dataset:
+def fer_plus(emotions: Sequence[str] = ("neutral", "happiness", "surprise"), agreement: float = 0.5) -> Dataset:
     """Faces, 48x48, with ten votes each on the emotion: keep the emotion, hide the person (Barsoum et al. 2016).
 
     Parameters
@@ -57,12 +54,7 @@ def fer_plus(
 
 
 @declare(
-    "624",
-    "image",
-    "pose, sunglasses, expression",
-    "person",
-    "CC BY 4.0 (UCI)",
-    ("cmu_faces/cmu_faces_30x32.npz",),
+    "624", "image", "pose, sunglasses, expression", "person", "CC BY 4.0 (UCI)", ("cmu_faces/cmu_faces_30x32.npz",)
 )
 def cmu_faces(target: str | Sequence[str] = "sunglasses", sensitive: str | Sequence[str] = "person") -> Dataset:
     """Faces, 30x32, of 20 people: labels person, pose, sunglasses, expression; any may be kept, any hidden.
@@ -78,16 +70,13 @@ def cmu_faces(target: str | Sequence[str] = "sunglasses", sensitive: str | Seque
             "expression": np.asarray(file["expression_names"])[file["expression"]].astype(str),
         }
     )
-    targets, secrets = ([w] if isinstance(w, str) else list(w) for w in (target, sensitive))
-    for word in (*targets, *secrets):
-        if word not in labels:
-            raise InputError(f"cmu_faces has the labels {', '.join(map(str, labels.columns))}; found {word!r}")
+    y, hidden = choose_labels("cmu_faces", labels, target, sensitive)
     image, person = np.arange(len(labels)), labels["person"].to_numpy()
     return Dataset(
         _grey(file["images"]),
-        labels[targets],
-        labels[secrets],
-        units={s: image if s == "person" else person for s in secrets} or None,
+        y,
+        hidden,
+        units={s: image if s == "person" else person for s in hidden} or None,
         name="cmu_faces",
     )
 

@@ -15,24 +15,10 @@ from tacit.records.dataset import Dataset
 TABLES = ("PATIENTS", "ADMISSIONS", "ICUSTAYS", "DIAGNOSES_ICD", "PROCEDURES_ICD")
 SOURCE = "MIMIC-III of PhysioNet, which asks for a signed agreement (mimic_demo is free)"
 CHAPTERS = {  # of ICD-9, by the first three digits of the last code in each
-    139: "infectious",
-    239: "neoplasm",
-    279: "endocrine",
-    289: "blood",
-    319: "mental",
-    389: "nervous",
-    459: "circulatory",
-    519: "respiratory",
-    579: "digestive",
-    629: "genitourinary",
-    679: "pregnancy",
-    709: "skin",
-    739: "musculoskeletal",
-    759: "congenital",
-    779: "perinatal",
-    799: "symptoms",
-    999: "injury",
-}
+    139: "infectious", 239: "neoplasm", 279: "endocrine", 289: "blood", 319: "mental", 389: "nervous",
+    459: "circulatory", 519: "respiratory", 579: "digestive", 629: "genitourinary", 679: "pregnancy", 709: "skin",
+    739: "musculoskeletal", 759: "congenital", 779: "perinatal", 799: "symptoms", 999: "injury",
+}  # fmt: skip
 UNSTATED = "UNKNOWN|UNABLE|DECLINED"
 
 

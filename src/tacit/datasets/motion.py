@@ -14,13 +14,8 @@ from tacit.records.dataset import Dataset
 from tacit.records.windows import windows
 
 ACTIVITIES = {
-    "downstairs": "dws",
-    "upstairs": "ups",
-    "walking": "wlk",
-    "jogging": "jog",
-    "sitting": "sit",
-    "standing": "std",
-}
+    "downstairs": "dws", "upstairs": "ups", "walking": "wlk", "jogging": "jog", "sitting": "sit", "standing": "std",
+}  # fmt: skip
 TEST_USERS = (5, 10, 12, 22)  # two women and two men; 4, 9, 11, 21 where users count from 0
 TEST_TRIALS = range(11, 17)  # the short recordings
 SIGNALS = "motionsense/motionsense_acc_gyro.npz"

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pandas as pd
 
-from tacit.datasets.declaration import declare
+from tacit.datasets.declaration import choose_labels, declare
 from tacit.datasets.store import cache_folder, download, locate, require
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
@@ -88,26 +88,15 @@ def mnist(target: str = "parity", sensitive: str = "digit", flat: bool = True) -
         "parity": np.where(digit % 2 == 0, "even", "odd"),
         "large": np.where(digit >= 5, "5 to 9", "0 to 4"),
     }
-    for word in (target, sensitive):
-        if word not in labels:
-            raise InputError(f"mnist has the labels {', '.join(labels)}; found {word!r}")
     return Dataset(
         X.reshape(len(X), -1) if flat else X[:, None],
-        pd.DataFrame({target: labels[target]}),
-        pd.DataFrame({sensitive: labels[sensitive]}),
+        *choose_labels("mnist", labels, target, sensitive),
         name="mnist",
         official=_parts(len(file["x_train"]), len(file["x_test"])),
     )
 
 
-@declare(
-    "535",
-    "table",
-    "emotion",
-    "speaker, gender",
-    "free for research (TU Berlin)",
-    ("emodb_mfcc/emodb_mfcc.npz",),
-)
+@declare("535", "table", "emotion", "speaker, gender", "free for research (TU Berlin)", ("emodb_mfcc/emodb_mfcc.npz",))
 def emodb(target: str = "emotion", sensitive: str = "speaker") -> Dataset:
     """Acted German speech, 10 speakers, 7 emotions, as 240 statistics of MFCCs: keep emotion, hide the speaker."""
     file = np.load(require("emodb_mfcc/emodb_mfcc.npz", "EMO-DB of TU Berlin, features as the README says"))
@@ -118,13 +107,8 @@ def emodb(target: str = "emotion", sensitive: str = "speaker") -> Dataset:
         "speaker": file["speaker"],
         "gender": np.where(file["female"] == 1, "female", "male"),
     }
-    for word in (target, sensitive):
-        if word not in labels:
-            raise InputError(f"emodb has the labels {', '.join(labels)}; found {word!r}")
     X = pd.DataFrame(file["features"].astype(np.float64), columns=[str(c) for c in file["feature_names"]])
-    return Dataset(
-        X, pd.DataFrame({target: labels[target]}), pd.DataFrame({sensitive: labels[sensitive]}), name="emodb"
-    )
+    return Dataset(X, *choose_labels("emodb", labels, target, sensitive), name="emodb")
 
 
 def _parts(n_train: int, n_test: int) -> np.ndarray:

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.fft import dct
 from scipy.io import wavfile
 
-from tacit.datasets.declaration import declare
+from tacit.datasets.declaration import choose_labels, declare
 from tacit.datasets.store import require
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
@@ -49,11 +49,12 @@ def enterface(target: str = "happy", sensitive: str = "speaker") -> Dataset:
     if not rows:
         raise InputError(f"{root} holds no .avi or .wav file; expected {SOURCE}")
     table = pd.DataFrame(labels, columns=["emotion", "happy", "speaker"])
-    for word in (target, sensitive):
-        if word not in table:
-            raise InputError(f"enterface has the labels emotion, happy, speaker; found {word!r}")
     names = [f"{what} mfcc {i}" for what in ("mean", "max", "min", "std") for i in range(1, BANDS + 1)]
-    return Dataset(pd.DataFrame(np.array(rows), columns=names), table[[target]], table[[sensitive]], name="enterface")
+    return Dataset(
+        pd.DataFrame(np.array(rows), columns=names),
+        *choose_labels("enterface", table, target, sensitive),
+        name="enterface",
+    )
 
 
 def mfcc(sound: np.ndarray, rate: int) -> np.ndarray:

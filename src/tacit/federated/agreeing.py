@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tacit.federated.node import Node, naming
-from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow, traffic
+from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow, traffic, under
 from tacit.federated.schema import Misfit, admit, agree, agree_among, describe, make_common_encoder
 from tacit.filters.base import Filter, Preparation
 from tacit.labels import encode_labels
@@ -133,7 +133,7 @@ class AgreeingCoordinator(Rounds):
 
     def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
         super().restore(arrays, facts)
-        self.agreed = dict(facts["agreed"]), scaling_of(arrays)
+        self.agreed = dict(facts["agreed"]), under(SCALING, arrays)
 
 
 class AgreeingWorker:
@@ -162,10 +162,6 @@ class AgreeingWorker:
         told = describe(self._records, self.name, message.facts.get("categories"))
         facts = {**told.facts, "named": hasattr(self.f, "feature_names_in_")}
         return Message("description", self.name, message.round, facts, told.arrays)
-
-
-def scaling_of(arrays: Arrays) -> dict[str, np.ndarray]:
-    return {k.removeprefix(SCALING): v for k, v in arrays.items() if k.startswith(SCALING)}
 
 
 def agreed_preparation(

@@ -19,13 +19,13 @@ from tacit.baselines.linear_arl import LinearARL, solve_moments
 from tacit.baselines.linear_eraser import LinearEraser
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
 from tacit.federated.agreeing import (
+    SCALING,
     AgreeingCoordinator,
     AgreeingWorker,
     agreed_preparation,
-    scaling_of,
 )
 from tacit.federated.node import Node
-from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow
+from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow, under
 from tacit.federated.schema import make_common_encoder
 from tacit.federated.simulation import simulate
 from tacit.federated.sums import ROLES, coarsened, merged, sift_sums, sums
@@ -153,8 +153,7 @@ class SumsCoordinator(AgreeingCoordinator):
         super().restore(arrays, facts)
         self.sums = []
         for i, (node, told) in enumerate(facts["sums"]):
-            mine = {k.removeprefix(f"sums/{i}/"): a for k, a in arrays.items() if k.startswith(f"sums/{i}/")}
-            self.sums.append(Message("sums", node, 0, told, mine))
+            self.sums.append(Message("sums", node, 0, told, under(f"sums/{i}/", arrays)))
 
 
 class SumsWorker(AgreeingWorker):
@@ -173,7 +172,7 @@ class SumsWorker(AgreeingWorker):
         if self.phase != "started":
             self.phase = follow(NODE, self.phase, "start")
         self.phase = follow(NODE, self.phase, "train")
-        encoder = make_common_encoder(message.facts["agreed"], scaling_of(message.arrays))
+        encoder = make_common_encoder(message.facts["agreed"], under(SCALING, message.arrays))
         X = encoder.transform(self._records)
         return sums(self.node, coarsened(X, encoder, self.fewest) if self.leaves else X, self.fewest)
 

@@ -12,7 +12,7 @@ import torch
 from tacit.errors import InputError
 from tacit.federated.node import Node, naming
 from tacit.federated.others import LeastSquares, WeightedSoftmax, made_samples, statistics_of, sums_of
-from tacit.federated.protocol import Arrays, Message, ProtocolError
+from tacit.federated.protocol import Arrays, Message, ProtocolError, under
 from tacit.filters.base import Filter, Preparation, settle
 from tacit.filters.mechanism import Learned, NetworkOutput
 from tacit.filters.minimax import MinimaxFilter, linear_net
@@ -159,7 +159,7 @@ class Contributor:
 
     def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
         self.u = torch.from_numpy(arrays["u"])
-        self.labels = {k.removeprefix("labels "): v for k, v in arrays.items() if k.startswith("labels ")}
+        self.labels = under("labels ", arrays)
         self.step, self.history = facts["step"], list(facts["history"])
 
 

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from tacit.federated.agreeing import AgreeingCoordinator
 from tacit.federated.local import parameters_of
-from tacit.federated.protocol import SERVER, Arrays, Message, aggregate, choose_indices, follow, pack, sift
+from tacit.federated.protocol import SERVER, Arrays, Message, aggregate, choose_indices, follow, pack, sift, under
 from tacit.federated.schema import make_common_encoder
 from tacit.filters.eigan import one_hidden
 from tacit.training.stack import Stack, choose_batch_size
@@ -99,5 +99,5 @@ class EiganCoordinator(AgreeingCoordinator):
 
     def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
         super().restore(arrays, facts)
-        self.current = {k.removeprefix("encoder/"): v for k, v in arrays.items() if k.startswith("encoder/")}
+        self.current = under("encoder/", arrays)
         self.seed, self.in_step = facts["seed"], set(facts["in_step"])

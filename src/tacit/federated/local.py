@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tacit.federated.protocol import Arrays
+from tacit.federated.protocol import Arrays, under
 from tacit.filters.eigan import Game
 
 
@@ -46,10 +46,10 @@ def game_state(game: Game) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def restore_game(game: Game, arrays: Arrays, facts: Mapping[str, Any]) -> None:
     """Put a fresh game of the same shape into a state that `game_state` gave."""
     for name, module in _modules(game).items():
-        module.load_state_dict({k: torch.from_numpy(v) for k, v in _under(f"{name}/", arrays).items()})
+        module.load_state_dict({k: torch.from_numpy(v) for k, v in under(f"{name}/", arrays).items()})
     for name, optimiser in _optimisers(game).items():
         states: dict[int, dict[str, torch.Tensor]] = {}
-        for key, value in _under(f"{name}/", arrays).items():
+        for key, value in under(f"{name}/", arrays).items():
             number, word = key.split("/", 1)
             states.setdefault(int(number), {})[word] = torch.from_numpy(np.array(value))
         optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
@@ -75,7 +75,3 @@ def _modules(game: Game) -> dict[str, nn.Module]:
 def _optimisers(game: Game) -> dict[str, torch.optim.Optimizer]:
     theirs = {} if game.adam_theirs is None else {"adam theirs": game.adam_theirs}
     return {"adam": game.adam, **theirs}
-
-
-def _under(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
-    return {k[len(prefix) :]: v for k, v in arrays.items() if k.startswith(prefix)}

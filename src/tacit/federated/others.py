@@ -8,7 +8,7 @@ same mean and the same covariance (two for each direction of spread).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -159,11 +159,6 @@ def made_samples(statistics: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.n
         codes.append(np.full(len(made), c))
         weights.append(np.full(len(made), n / len(made)))
     return np.concatenate(rows), np.concatenate(codes), np.concatenate(weights)
-
-
-def join_statistics(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The statistics of several contributors side by side, one block of classes each."""
-    return {key: np.concatenate([p[key] for p in parts]) for key in ("counts", "means", "scatter")}
 
 
 def _square(upper: np.ndarray, d: int) -> np.ndarray:

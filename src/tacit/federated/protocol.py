@@ -10,7 +10,8 @@ out mean "all". An engine has to do three things:
 3. call the coordinator's ``requests()`` and ``receive(answers)`` in turn until ``finished``.
 
 An algorithm has three methods for it: ``coordinator(names, min_nodes)``, ``worker(node)`` and ``conclude(coordinator,
-workers)``.
+workers)``. A worker also has a ``digest()`` of its data and an ``own_filter()``, None where one filter is for all; a
+coordinator's ``log`` has a line about every exchange: round, nodes, rejected and failed ones with the reason, bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from tacit.errors import InputError, TacitError
 Arrays = Mapping[str, np.ndarray]
 AGGREGATIONS = ("unbiased", "paper")
 INDICES, VALUES = "indices/", "values/"
+MOST_RECORDS = 10**12  # of a node
 LARGEST = 1e6  # of a parameter: inputs are scaled, so that training comes nowhere near; averaged in, more ends in NaN
 
 
@@ -57,47 +59,6 @@ class Message:
     def nbytes(self) -> int:
         """Bytes of the arrays and the facts; an engine's envelope (names, signatures, TLS) comes on top."""
         return sum(a.nbytes for a in self.arrays.values()) + len(json.dumps(dict(self.facts)))
-
-
-class Worker(Protocol):
-    """A node's side of an algorithm. `work` answers a message; `state` is all that must survive the process.
-
-    `digest` is of the node's data, to know a state of other data; `own_filter` is what stays at the node and is used
-    there, None where there is one filter for all.
-    """
-
-    name: str
-
-    def work(self, message: Message) -> Message: ...
-
-    def digest(self) -> str: ...
-
-    def own_filter(self) -> Any: ...
-
-    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
-
-    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None: ...
-
-
-class Coordinator(Protocol):
-    """The server's side: `requests` says what to send now, `receive` takes the answers that came.
-
-    `available` are the nodes that can be reached (all by default), `failures` says of nodes why they gave no answer.
-    `log` has a line about every exchange: round, nodes, rejected and failed ones with the reason, bytes up and down.
-    """
-
-    log: list[dict[str, Any]]
-
-    @property
-    def finished(self) -> bool: ...
-
-    def requests(self, available: Sequence[str] | None = None) -> list[Message]: ...
-
-    def receive(self, answers: Sequence[Message], failures: Mapping[str, str] | None = None) -> None: ...
-
-    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
-
-    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None: ...
 
 
 # -- states: what may follow what -------------------------------------------------------------------
@@ -135,6 +96,11 @@ def follow(machine: Mapping[tuple[str, str], str], state: str, event: str) -> st
             f"{event!r} is not allowed while {state!r}; allowed: {', '.join(map(repr, allowed)) or 'nothing'}"
         )
     return machine[state, event]
+
+
+def under(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
 
 # -- sparse messages ------------------------------------------------------------------------------
@@ -235,11 +201,9 @@ def sift(answers: Sequence[Message], like: Arrays, kind: str, round_: int) -> tu
 
 def fault_of(message: Message, like: Arrays, kind: str, round_: int) -> str | None:
     """What is wrong with an answer that should hold (part of) arrays like these; None if nothing is."""
-    if message.kind != kind or message.round != round_:
-        return f"answered {message.kind!r} of round {message.round}, expected {kind!r} of round {round_}"
-    records = message.facts.get("records")
-    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= 10**12:
-        return f"says it has {records!r} records; at least 1 is needed, at most 1e12"
+    fault = fault_of_head(message, kind, round_)
+    if fault is not None:
+        return fault
     wanted = {VALUES + name for name in like}
     found = set(message.arrays) - {INDICES + name for name in like}
     if found != wanted:
@@ -249,6 +213,16 @@ def fault_of(message: Message, like: Arrays, kind: str, round_: int) -> str | No
         fault = _fault_of_array(name, array, message.arrays[VALUES + name], message.arrays.get(INDICES + name))
         if fault is not None:
             return fault
+    return None
+
+
+def fault_of_head(message: Message, kind: str, round_: int) -> str | None:
+    """What is wrong with an answer's kind, round or number of records; None if nothing is."""
+    if message.kind != kind or message.round != round_:
+        return f"answered {message.kind!r} of round {message.round}, expected {kind!r} of round {round_}"
+    records = message.facts.get("records")
+    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= MOST_RECORDS:
+        return f"says it has {records!r} records; at least 1 is needed, at most {MOST_RECORDS:g}"
     return None
 
 

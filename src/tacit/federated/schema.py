@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
-from tacit.federated.protocol import Arrays, Message
+from tacit.federated.protocol import MOST_RECORDS, Arrays, Message, fault_of_head
 from tacit.records.encoding import ArrayEncoder, Column, TableEncoder
 
 STATISTICS = ("count", "mean", "variance")
 # what a node on another machine may say at most: more would stop or drown the others
-MOST_RECORDS = 10**12
 MOST_WORDS = 10_000  # of a text column: the common encoder has a column for each
 LARGEST = 1e100  # of a number: its square must be one too
 
@@ -198,12 +197,9 @@ def _check_outline(message: Message) -> None:
 
 
 def _check_numbers(message: Message) -> None:
-    records = message.facts.get("records")
-    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= MOST_RECORDS:
-        raise Misfit(
-            f"node {message.node!r} says it has {records!r} records; at least 1 is needed, at most {MOST_RECORDS:g}",
-            message.node,
-        )
+    fault = fault_of_head(message, message.kind, message.round)
+    if fault is not None:
+        raise Misfit(f"node {message.node!r} {fault}", message.node)
     columns = message.facts.get("columns")
     wide = message.facts["shape"][0] if columns is None else sum(c["kind"] == "number" for c in columns)
     for word in STATISTICS:
@@ -216,7 +212,7 @@ def _check_numbers(message: Message) -> None:
             )
     if (message.arrays["variance"] < 0).any() or (message.arrays["count"] < 0).any():
         raise Misfit(f"node {message.node!r} sent a negative count or variance; check that node", message.node)
-    _check_possible(message, records)
+    _check_possible(message, message.facts["records"])
 
 
 def _check_possible(message: Message, records: int) -> None:

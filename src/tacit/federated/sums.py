@@ -17,8 +17,8 @@ import numpy as np
 from tacit.baselines.moments import ClassMeans, Moments, moments_of
 from tacit.errors import InputError
 from tacit.federated.node import Node, naming
-from tacit.federated.protocol import Message
-from tacit.federated.schema import LARGEST, MOST_RECORDS
+from tacit.federated.protocol import Message, fault_of_head
+from tacit.federated.schema import LARGEST
 from tacit.labels import encode_labels
 from tacit.records.encoding import ArrayEncoder, TableEncoder
 
@@ -133,11 +133,10 @@ def _moments(message: Message) -> Moments:
 
 def _fault(message: Message, width: int) -> str | None:
     """What is wrong with sums over this many columns; None if nothing is."""
-    if message.kind != "sums" or message.round != 0:
-        return f"answered {message.kind!r} of round {message.round}, expected 'sums' of round 0"
-    records, classes = message.facts.get("records"), message.facts.get("classes")
-    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= MOST_RECORDS:
-        return f"says it has {records!r} records; at least 1 is needed, at most {MOST_RECORDS:g}"
+    fault = fault_of_head(message, "sums", 0)
+    if fault is not None:
+        return fault
+    classes = message.facts.get("classes")
     if not isinstance(classes, dict) or not all(_readable(key, known) for key, known in classes.items()):
         return "sent classes that cannot be read"
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "common", "often"), (width,))
@@ -156,8 +155,8 @@ def _fault(message: Message, width: int) -> str | None:
             return f"{name!r} holds numbers beyond {LARGEST:g}"
     for key in classes:
         counts = message.arrays[f"{key}/counts"]
-        if (counts < 1).any() or int(counts.sum()) > records:
-            return f"{key!r} has classes of {counts.tolist()} of {records} records"
+        if (counts < 1).any() or int(counts.sum()) > message.facts["records"]:
+            return f"{key!r} has classes of {counts.tolist()} of {message.facts['records']} records"
     return None
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.base import clone
 
 from tacit.errors import InputError
-from tacit.federated.agreeing import SCALING, AgreeingWorker, scaling_of
+from tacit.federated.agreeing import SCALING, AgreeingWorker
 from tacit.federated.local import encoder_of, game_state, parameters_of, restore_game, set_parameters
 from tacit.federated.node import Node, naming
-from tacit.federated.protocol import NODE, Arrays, Message, ProtocolError, choose_indices, follow, pack, unpack
+from tacit.federated.protocol import NODE, Arrays, Message, ProtocolError, choose_indices, follow, pack, under, unpack
 from tacit.federated.schema import make_common_encoder
 from tacit.filters.base import Problem
 from tacit.filters.eigan import Game
@@ -50,7 +50,7 @@ class EiganWorker(AgreeingWorker):
             raise ProtocolError(f"node {self.name!r} knows 'describe' and 'train'; found {message.kind!r}")
         if "agreed" in message.facts and self.phase != "started":
             self.phase = follow(NODE, self.phase, "start")
-            self._begin({k: message.facts[k] for k in ("agreed", "seed", "position")}, scaling_of(message.arrays))
+            self._begin({k: message.facts[k] for k in ("agreed", "seed", "position")}, under(SCALING, message.arrays))
         self.phase = follow(NODE, self.phase, "train")
         assert self.game is not None
         encoder = encoder_of(self.game)
@@ -74,8 +74,8 @@ class EiganWorker(AgreeingWorker):
     def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
         self.phase = facts["phase"]
         if "game" in facts:
-            self._begin(dict(facts["begun"]), scaling_of(arrays))
-            played = {k.removeprefix("game/"): v for k, v in arrays.items() if k.startswith("game/")}
+            self._begin(dict(facts["begun"]), under(SCALING, arrays))
+            played = under("game/", arrays)
             assert self.game is not None
             restore_game(self.game, played, facts["game"])
 

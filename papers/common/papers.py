@@ -1,10 +1,9 @@
-"""Where the papers are, and what each can run: `papers/<name>/` of a checkout, all of the same shape."""
+"""What each paper can run: the folders `papers/<name>/`, all of the same shape."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import InputError
 
 if TYPE_CHECKING:
-    from tacit.reproduce.run import Run
+    from papers.common.run import Run
 
+PAPERS = Path(__file__).parents[1]
 Experiment = Callable[["Run"], None]
 
 
@@ -54,28 +54,12 @@ class Paper:
         return [name for name in needs if known[name].files and not known[name].present]
 
 
-def find_papers(folder: Path | None = None) -> Path:
-    """The folder `papers/`: of this checkout, or under the current folder.
-
-    An installed Tacit has no papers: they are text, settings and results, not library code.
-    """
-    checkout = Path(__file__).resolve().parents[3]
-    tried = [folder] if folder else [checkout / "papers", Path.cwd() / "papers"]
-    for place in tried:
-        if (place / "README.md").exists():
-            return place
-    raise InputError(
-        f"no folder papers/ (tried {', '.join(map(str, tried))}); it comes with a checkout of Tacit, not with the "
-        f"installed package: run `tacit reproduce` from the root of a checkout"
-    )
-
-
-def all_papers(folder: Path) -> list[str]:
+def all_papers(folder: Path = PAPERS) -> list[str]:
     """Names of the papers that can be run."""
     return sorted(p.parent.name for p in folder.glob("*/reproduce.py"))
 
 
-def load_paper(name: str, folder: Path | None = None) -> Paper:
+def load_paper(name: str, folder: Path = PAPERS) -> Paper:
     """One paper, its `reproduce.py` imported.
 
     Examples
@@ -84,29 +68,25 @@ def load_paper(name: str, folder: Path | None = None) -> Paper:
     Traceback (most recent call last):
     tacit.errors.InputError: no paper is called 'no-such-paper'; the papers are ...
     """
-    root = find_papers(folder)
-    if name not in all_papers(root):
-        raise InputError(f"no paper is called {name!r}; the papers are {', '.join(all_papers(root)) or 'none yet'}")
-    home = root / name
+    if name not in all_papers(folder):
+        raise InputError(f"no paper is called {name!r}; the papers are {', '.join(all_papers(folder)) or 'none yet'}")
+    home = folder / name
     settings = tomllib.loads((home / "settings.toml").read_text(encoding="utf-8"))
-    module = import_script(home / "reproduce.py", f"papers_{name.replace('-', '_')}")
+    module = import_script(home / "reproduce.py", f"papers.{name}")
     return Paper(home, settings, module.EXPERIMENTS)
 
 
-def choose(asked: str | None, everything: bool, folder: Path | None = None) -> list[tuple[Paper, str]]:
+def choose(asked: str | None, everything: bool, folder: Path = PAPERS) -> list[tuple[Paper, str]]:
     """`eigan/table1`, `eigan` (all of it), or everything -> the experiments to run, in order.
 
     A figure that an experiment makes beside the one it is named for will do: `[also]` in settings.toml says whose.
     """
-    root = find_papers(folder)
     if (asked is None) != everything:
         raise InputError("say which: PAPER/EXPERIMENT (tacit reproduce --list shows them), PAPER, or --all")
     if asked is None:
-        return [
-            (paper, e) for name in all_papers(root) for paper in [load_paper(name, root)] for e in paper.experiments
-        ]
+        return [(paper, e) for n in all_papers(folder) for paper in [load_paper(n, folder)] for e in paper.experiments]
     name, _, experiment = asked.strip("/").partition("/")
-    paper = load_paper(name, root)
+    paper = load_paper(name, folder)
     experiment = paper.settings.get("also", {}).get(experiment, experiment)
     if experiment and experiment not in paper.experiments:
         raise InputError(f"{name} has no experiment {experiment!r}; it has {', '.join(paper.experiments)}")
@@ -118,8 +98,6 @@ def import_script(path: Path, name: str) -> ModuleType:
 
     The script can import what lies beside it, as `from .protocol import audit`.
     """
-    if not path.exists():
-        raise InputError(f"no script {os.path.relpath(path)}; it is part of a checkout of Tacit")
     for old in [m for m in sys.modules if m.startswith(f"{name}.")]:
         del sys.modules[old]  # a file beside the script is read afresh with it
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[str(path.parent)])

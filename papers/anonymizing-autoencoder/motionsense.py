@@ -1,7 +1,7 @@
 """MotionSense, Table 2 of the anonymizing autoencoder: keep the activity, hide which of 24 people walks.
 
-    python benchmarks/motionsense.py --device cuda [--rows raw,code,aae] [--splits trial,subject] [--repeats 5]
-        [--first 1] [--strict] [--minutes 8] [--out results.json]
+    python -m papers.anonymizing-autoencoder.motionsense --device cuda [--rows raw,code,aae] [--splits trial,subject]
+        [--repeats 5] [--first 1] [--strict] [--minutes 8] [--out results.json]
 
 Protocols, by column (windows of 128 at 50 Hz, stride 10, 4 activities, magnitudes):
 

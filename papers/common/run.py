@@ -16,17 +16,16 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
+from papers.common.papers import Paper
+from papers.common.tables import script_of, shown
 from tacit.audit.looks import new_project
 from tacit.audit.report import Report, Result, provenance, write_whole
 from tacit.errors import InputError
-from tacit.reproduce.papers import Paper, import_script
-from tacit.reproduce.tables import shown
 
 Tell = Callable[[str], None]
 
@@ -98,15 +97,11 @@ class Run:
             write_whole(self._unfinished, json.dumps(self._finished))
         return same["value"]
 
-    def script(self, name: str) -> ModuleType:
-        """A script of `benchmarks/` as a module, to run pieces of it."""
-        return import_script(self._benchmarks / f"{name}.py", f"benchmarks_{name}")
-
-    def recorded(self, name: str, command: str, machine: str) -> Any:
-        """Figures that a script of `benchmarks/` measured before; the entry says by which command, on which machine."""
-        path = self._benchmarks / f"{name}.json"
+    def recorded(self, command: str, machine: str) -> Any:
+        """Figures that a script wrote beside itself; the entry says by which command, on which machine."""
+        path = self.paper.folder.parent.parent / script_of(command).with_suffix(".json")
         if not path.exists():
-            raise InputError(f"no figures {path.name} in benchmarks/; run `{command}` first")
+            raise InputError(f"no figures {path.name}; run `{command}` first")
         self.measured_by.append({"command": command, "machine": machine})
         return json.loads(path.read_text(encoding="utf-8"))
 
@@ -229,10 +224,6 @@ class Run:
     @property
     def _unfinished(self) -> Path:
         return self.paper.folder / f".unfinished-{self.experiment}.json"
-
-    @property
-    def _benchmarks(self) -> Path:
-        return self.paper.folder.parent.parent / "benchmarks"
 
     def _seeds_flag(self) -> str:
         usual = self.paper.settings_of(self.experiment, self.quick)["seeds"]

@@ -1,11 +1,11 @@
 """Rows the filter was fitted on leak more than fresh ones; `release_training_rows()` mends it.
 
-    python benchmarks/training_rows.py [--seeds 3]
+    python -m papers.codebook.training_rows [--seeds 3]
 
 Adult, filters fitted on 500 and on 2,000 rows. For each: leakage of fresh rows, of the training rows as
 ``transform`` releases them, and as ``release_training_rows()`` does. The two are attacked alike: by attackers
 that learned from half of those very rows. The fresh figure is for as many fresh rows attacked the same way,
-so that all three have the same attackers with the same budget. Writes benchmarks/training_rows.json.
+so that all three have the same attackers with the same budget. Writes papers/codebook/training_rows.json.
 """
 
 from __future__ import annotations

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import torch
+from safetensors.torch import load_file
 
+from papers.common.face_network import SIZE, FaceRecogniser
 from tacit.datasets.store import require
 from tacit.errors import InputError
 from tacit.records.pixels import check_images
+from tacit.training.stack import choose_device
 
 FILE = "face_recogniser/face_recogniser.safetensors"
 
 
 def face_embedding(
-    centre: np.ndarray | None = None,
-    *,
-    crop: tuple[float, float, float, float] | None = None,
-    device: str = "auto",
+    centre: np.ndarray | None = None, *, crop: tuple[float, float, float, float] | None = None, device: str = "auto"
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Load a function from face images to 128 numbers, for ``tacit.audit(..., embed=face_embedding())``.
 
@@ -38,12 +39,6 @@ def face_embedding(
     >>> embed(np.zeros((2, 1, 48, 48))).shape  # doctest: +SKIP
     (2, 128)
     """
-    import torch
-    from safetensors.torch import load_file
-
-    from tacit.nets.face import SIZE, FaceRecogniser
-    from tacit.training.stack import choose_device
-
     where = choose_device(device)
     if crop is not None and not (0 <= crop[0] < crop[2] <= 1 and 0 <= crop[1] < crop[3] <= 1):
         raise InputError(

@@ -1,6 +1,6 @@
 """DPFE against Simple and the original network: MotionSense (gender and activity kept) and CMU faces, who is hidden.
 
-    python benchmarks/dpfe.py [--device cuda] [--jobs 16] [--rows 3000 --epochs 12] [--only faces] [--seeds 3]
+    python -m papers.dpfe.protocol [--device cuda] [--jobs 16] [--rows 3000 --epochs 12] [--only faces] [--seeds 3]
 
 MotionSense: the filter learns from the official training recordings; of every test recording (one per person and
 activity) the first 60 % of the time is the attackers', the rest is the test, and windows that straddle the cut are
@@ -9,7 +9,7 @@ such splits. Margin and beta are to be fixed beforehand, on parts of the trainin
 
 Per seed: accuracy at zero noise with intervals (by recording, by image), then for Simple and DPFE the curve over the
 noise ratio of accuracy, log-rank privacy of the best attacker and 1-NN error, and where DPFE is Acc-Priv superior.
-Prints as it goes and writes benchmarks/dpfe.json (or --out) after every model, and figures beside it (--figures).
+Prints as it goes and writes papers/dpfe/protocol.json (or --out) after every model, and figures beside it (--figures).
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ import torch
 from joblib import Parallel, delayed
 
 import tacit
+from papers.common.feature_figures import draw_curves, draw_reconstructions
+from papers.common.noise_curve import noise_curve
 from tacit.audit.floor import labels_alone
 from tacit.audit.likeness import reconstruction
 from tacit.audit.measures import mean_measure
-from tacit.audit.noise_curve import noise_curve
 from tacit.audit.superiority import superiority
 from tacit.filters.dpfe import RATIOS
 from tacit.nets.backbone import backbone
 from tacit.nets.code import output_in_chunks
 from tacit.nets.cut import cost_of_cuts
 from tacit.records.dataset import Dataset, allot
-from tacit.report.private_feature import draw_costs, draw_curves, draw_reconstructions
+from tacit.report.profile import profile_figure
 
 WINDOW, STRIDE = 128, 10
 # By --tune on parts of the training rows: MotionSense (6,000 rows) gained most over Simple with these, +.018 log-rank
@@ -271,7 +272,7 @@ def draw(name, found, train, attack, test, chosen) -> None:
         folder / f"{name}_reconstructions.svg"
     )
     net = backbone(train.X.shape[1:], 6)
-    draw_costs(cost_of_cuts(net, torch.zeros(1, *train.X.shape[1:]))).savefig(folder / f"{name}_costs.svg")
+    profile_figure(cost_of_cuts(net, torch.zeros(1, *train.X.shape[1:]))).savefig(folder / f"{name}_costs.svg")
 
 
 def write(path: str, results: dict[str, object]) -> None:

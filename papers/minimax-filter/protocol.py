@@ -1,15 +1,15 @@
 """The minimax filter in its paper's own protocol (Fig. 2-4), and its speed.
 
-    python benchmarks/minimax.py [--only genki har emodb speed] [--trials 10] [--dims 10 20] [--jobs 2]
+    python -m papers.minimax-filter.protocol [--only genki har emodb speed] [--trials 10] [--dims 10 20] [--jobs 2]
 
 The paper's protocol: filter and evaluator (logistic regression, ridge 1e-6) learn from the same training rows;
 the test rows are other images, or a random half of the same people's overlapping windows. It flatters
-every filter: benchmarks/minimax_adversaries.py has what stronger attackers get from fresh rows, split by bout.
+every filter: papers/minimax-filter/adversaries.py has what stronger attackers get from fresh rows, split by bout.
 Nothing is chosen on these test rows: rho 1, eigen start, 60 steps throughout (the number was fixed on other HAR
 splits: subject .083, .079, .078 after 15, 30, 60 steps, where always naming the most frequent person gets .080).
 "minimax, rho chosen" takes the largest of RHOS whose evaluator, learning from three quarters of the training rows,
 reads the secret of the last quarter no better than the most frequent class does plus SLACK.
-Prints means over trials and writes benchmarks/minimax.json, keeping the figures of parts that were not run.
+Prints means over trials and writes papers/minimax-filter/protocol.json, keeping the figures of parts that were not run.
 """
 
 from __future__ import annotations
@@ -123,20 +123,20 @@ def fitted(f, train):
     return f.fit(train.X, train.y, sensitive_features=train.sensitive) if isinstance(f, Filter) else f.fit(train.X)
 
 
-def methods(part: str, d: int) -> dict:
+def methods(part: str, d: int, steps: int = STEPS) -> dict:
     out = {
         "random": lambda seed: GaussianRandomProjection(d, random_state=seed),
         "PCA": lambda seed: PCA(d, random_state=seed),
-        "minimax": lambda seed: tacit.MinimaxFilter(d, max_iter=STEPS, random_state=seed),
+        "minimax": lambda seed: tacit.MinimaxFilter(d, max_iter=steps, random_state=seed),
         "minimax alternating": lambda seed: tacit.MinimaxFilter(
-            d, solver="alternating", max_iter=STEPS, random_state=seed
+            d, solver="alternating", max_iter=steps, random_state=seed
         ),
     }
     if hasattr(tacit.baselines, "PrivatePLS"):
         out["PPLS"] = lambda seed: tacit.baselines.PrivatePLS(d)
     if part == "genki" and d == 10:  # the nonlinear filter has one size
         out["minimax nonlinear"] = lambda seed: tacit.MinimaxFilter(
-            10, network="mlp", max_iter=STEPS, random_state=seed
+            10, network="mlp", max_iter=steps, random_state=seed
         )
     return out
 

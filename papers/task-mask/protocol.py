@@ -1,8 +1,8 @@
 """The task mask on FER+ (three emotions, official split), and who can still be told on CMU and ORL faces.
 
-    python benchmarks/task_mask.py --device cuda                 # in full, minutes on a GPU
-    python benchmarks/task_mask.py --rows 1200 --epochs 4        # reduced, on a CPU
-    python benchmarks/task_mask.py --pack carry/data             # only what it reads, for another machine
+    python -m papers.task-mask.protocol --device cuda                 # in full, minutes on a GPU
+    python -m papers.task-mask.protocol --rows 1200 --epochs 4        # reduced, on a CPU
+    python -m papers.task-mask.protocol --pack carry/data             # only what it reads, for another machine
 
 Emotion: accuracy of a convolutional network trained afresh on the released training images, measured on the
 official test part. Similarity: cosine between a recogniser's embeddings of a test face and of its release, centred
@@ -30,11 +30,11 @@ import torch
 from torch import Tensor, nn
 
 import tacit
+from papers.common.recogniser import face_embedding
 from tacit.audit.floor import labels_alone
 from tacit.audit.likeness import similarity
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
-from tacit.datasets import face_embedding
 from tacit.datasets.faces import winners
 from tacit.datasets.store import require
 from tacit.nets.convolutional import image_classifier
@@ -301,7 +301,7 @@ def label_leak(labels: np.ndarray, person: np.ndarray) -> Measure:
 
 def draw(path: str, faces: Faces, f: tacit.TaskMask, sigma: float) -> None:
     if path:
-        from tacit.report.masks import draw_masks
+        from papers.common.mask_figures import draw_masks
 
         releases = {"blur": BlurMask(sigma), "block": BlockMask(), "task mask": f}
         draw_masks(faces.test.X[:8], releases).savefig(path, dpi=120)

@@ -1,9 +1,8 @@
-"""Figures of a network cut in two: reconstructions, accuracy against privacy, and the cost of every cut."""
+"""Figures of a network cut in two: reconstructions, and accuracy against privacy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,7 @@ def draw_curves(curves: Mapping[str, pd.DataFrame], privacy: str = "log_rank") -
 
     Parameters
     ----------
-    curves : by the model's name, what `tacit.audit.noise_curve.noise_curve` returns
+    curves : by the model's name, what `papers.common.noise_curve.noise_curve` returns
     privacy : the column to draw: "log_rank", "nn_error" or "rank_mean"
     """
     for name, curve in curves.items():
@@ -79,24 +78,6 @@ def draw_reconstructions(raw: np.ndarray, rebuilt: Mapping[str, np.ndarray], mos
             axes.set_xticks([])
             axes.set_yticks([])
         line[0].set_ylabel(name, fontsize=8)
-    return figure
-
-
-def draw_costs(costs: pd.DataFrame) -> Figure:
-    """Time, memory, multiply-adds and bytes sent of every cut (DPFE, figure 11), from `tacit.nets.cut.cost_of_cuts`."""
-    figure = Figure(figsize=(9, 0.22 * len(costs) + 1.2), layout="constrained")
-    shown: dict[str, Any] = {
-        "milliseconds": "time (ms)",
-        "memory": "memory (bytes)",
-        "multiply_adds": "multiply-adds",
-        "bytes": "sent (bytes)",
-    }
-    for axes, (column, title) in zip(figure.subplots(1, len(shown), sharey=True), shown.items(), strict=True):
-        axes.barh(costs["cut"], costs[column], color="C0")
-        axes.set_title(title, fontsize=9)
-        axes.tick_params(labelsize=7)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].invert_yaxis()
     return figure
 
 

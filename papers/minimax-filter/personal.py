@@ -1,6 +1,6 @@
 """Personal minimax filters on HAR, domain 2 (Fig. 5 of the paper), and what a fresh attacker sees of them.
 
-    python benchmarks/personal_minimax.py [--trials 3] [--rounds 20] [--only sequential parallel statistics]
+    python -m papers.minimax-filter.personal [--trials 3] [--rounds 20] [--only sequential parallel statistics]
 
 Each trial draws 15 of the 30 people as the public domain 1: the common filter (d=20) is learned from half of their
 rows. The other 15 are the contributors: half of each one's rows train, the other half test. The paper's protocol: the
@@ -8,7 +8,7 @@ evaluators (logistic regression) learn from the contributors' training rows, whi
 test rows, a random half of overlapping windows. "binary" is the mean over people of the balanced accuracy of
 telling that person's samples from all others'. "audit" is the view of attackers trained afresh on released rows: who of
 the 15 it is, by bouts that no filter has seen (split by bout, so that overlapping windows never cross).
-Prints a line per trial and writes benchmarks/personal_minimax.json as it goes.
+Prints a line per trial and writes papers/minimax-filter/personal.json as it goes.
 """
 
 from __future__ import annotations

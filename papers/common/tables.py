@@ -8,9 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from papers.common.papers import Paper, all_papers, load_paper
 from tacit.audit.report import beats, write_whole
 from tacit.errors import InputError
-from tacit.reproduce.papers import Paper, all_papers, load_paper
 
 BLOCK = re.compile(r"(<!-- results: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.S)
 SUMMARY, GRID = "summary", "grid"  # blocks of papers/README.md
@@ -52,7 +52,7 @@ def block(name: str, entry: Mapping[str, Any] | None) -> str:
         out += [f"Figures by `{other['command']}` ({other['machine']}).", ""]
     seeds = len(entry["seeds"])
     if entry["measured_by"] and entry["seconds"] < SOON:
-        read = " and ".join(f"`benchmarks/{Path(s).stem}.json`" for s in scripts(entry))
+        read = " and ".join(f"`{s.with_suffix('.json')}`" for s in scripts(entry))
         out.append(f"`{entry['command']}` reads them from {read}.")
     else:
         size = "".join(f", {k} {entry['settings'][k]}" for k in ("rows", "epochs") if k in entry["settings"])
@@ -68,19 +68,30 @@ def effort(entry: Mapping[str, Any]) -> str:
     --------
     >>> effort({"seconds": 507.5, "measured_by": []})
     '8.5 min'
-    >>> effort({"seconds": 0, "measured_by": [{"command": "python benchmarks/federated.py --only iid"}]})
+    >>> effort({"seconds": 0, "measured_by": [{"command": "python -m papers.eigan.federated --only iid"}]})
     'federated.py'
     """
     seconds = entry["seconds"]
     if entry["measured_by"] and seconds < SOON:
-        return ", ".join(scripts(entry))
+        return ", ".join(s.name for s in scripts(entry))
     return f"{seconds:.0f} s" if seconds < SOON else f"{seconds / 60:.1f} min"
 
 
-def scripts(entry: Mapping[str, Any]) -> list[str]:
-    """The scripts of benchmarks/ that measured the figures of an entry."""
-    found = [re.search(r"benchmarks/(\w+\.py)", other["command"]) for other in entry["measured_by"]]
-    return list(dict.fromkeys(m[1] for m in found if m))
+def scripts(entry: Mapping[str, Any]) -> list[Path]:
+    """The scripts that measured the figures of an entry."""
+    return list(dict.fromkeys(script_of(other["command"]) for other in entry["measured_by"]))
+
+
+def script_of(command: str) -> Path:
+    """The script that a command runs, from the root of the checkout.
+
+    Examples
+    --------
+    >>> [script_of(c).as_posix() for c in ("python benchmarks/adult.py", "python -m papers.task-mask.protocol -x")]
+    ['benchmarks/adult.py', 'papers/task-mask/protocol.py']
+    """
+    words = command.split()
+    return Path(words[2].replace(".", "/") + ".py" if words[1] == "-m" else words[1])
 
 
 def write_summary(folder: Path) -> Path:

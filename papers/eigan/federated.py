@@ -1,6 +1,6 @@
 """D-EIGAN against centralised EIGAN: number of nodes, different objectives, and what travels (Fig. 7-9, 19-21).
 
-    python benchmarks/federated.py [--only nodes iid objectives sync] [--seeds 5] [--minutes 4.5] [--device cpu]
+    python -m papers.eigan.federated [--only nodes iid objectives sync] [--seeds 5] [--minutes 4.5] [--device cpu]
 
 nodes, iid : Gaussians, K = 2 to 10 nodes of 400 records (Fig. 7: node k has k times the variance; Fig. 19: all
     alike), phi 1, a sync after every step; the centralised EIGAN takes as many steps with batches K times as large
@@ -8,7 +8,7 @@ objectives : Adult in 2 and 10 nodes: all nodes hide sex and race, or each hides
 sync : Adult in 10 nodes of different shares of income: delta and phi, with bytes, both aggregations (Fig. 9, 21)
 
 Every figure is of attackers trained afresh on released rows that no training saw (`tacit.audit`). Runs that are already
-in benchmarks/federated.json are not run again, and a run stops after --minutes: call it again to go on.
+in papers/eigan/federated.json are not run again, and a run stops after --minutes: call it again to go on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,6 +42,18 @@ SYNC = [
 ]
 
 
+@dataclass(frozen=True)
+class Size:
+    """How much of the experiments to run; the figures of the paper's README are of the whole."""
+
+    nodes: Sequence[int] = NODES
+    game: Mapping[str, Any] = field(default_factory=lambda: GAME)
+    adult: Mapping[str, Any] = field(default_factory=lambda: ADULT)
+    attackers: Sequence[str] = tuple(ATTACKERS)
+    sync: Sequence[Mapping[str, Any]] = tuple(SYNC)
+    rows: int = ROWS
+
+
 class OutOfTime(Exception):
     pass
 
@@ -54,7 +69,7 @@ def main() -> None:
     chosen = arguments.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    book = Book(chosen.out, time.monotonic() + 60 * chosen.minutes, chosen.rows)
+    book = Book(chosen.out, time.monotonic() + 60 * chosen.minutes, Size(rows=chosen.rows))
     parts = {"nodes": gaussians, "iid": gaussians, "objectives": objectives, "sync": sync}
     try:
         for part in chosen.only:
@@ -68,8 +83,8 @@ def main() -> None:
 class Book:
     """Runs by name, written after each."""
 
-    def __init__(self, path: Path, deadline: float, rows: int) -> None:
-        self.path, self.deadline, self.rows = path, deadline, rows
+    def __init__(self, path: Path, deadline: float, size: Size) -> None:
+        self.path, self.deadline, self.size = path, deadline, size
         self.runs = json.loads(path.read_text())["runs"] if path.exists() else {}
 
     def run(self, name: str, make) -> None:
@@ -87,7 +102,7 @@ class Book:
 
 
 def gaussians(book: Book, part: str, seed: int, device: str) -> None:
-    for k in NODES:
+    for k in book.size.nodes:
         fresh = 8000 // k
         data = tacit.load_dataset("gaussians", n=400 + fresh, n_nodes=k, iid=part == "iid", seed=seed)
         parts = [d.split((400, fresh / 2, fresh / 2), seed=seed) for d in data.split("official")]
@@ -95,14 +110,14 @@ def gaussians(book: Book, part: str, seed: int, device: str) -> None:
 
         def central(k=k, train=train, attack=attack, test=test):
             pooled = join(train)
-            f = tacit.EIGAN(**GAME, batch_size=BATCH * k, random_state=seed, device=device)
+            f = tacit.EIGAN(**book.size.game, batch_size=BATCH * k, random_state=seed, device=device)
             f.fit(pooled.X, pooled.y, sensitive_features=pooled.sensitive)
-            return view(f, join(attack), join(test), seed)
+            return view(f, join(attack), join(test), seed, book.size.attackers)
 
         def spread(train=train, attack=attack, test=test):
-            f = DistributedEIGAN(**GAME, batch_size=BATCH, sync_unit="step", random_state=seed, device=device)
+            f = DistributedEIGAN(**book.size.game, batch_size=BATCH, sync_unit="step", random_state=seed, device=device)
             f.fit([Node(d.X, d.y, sensitive_features=d.sensitive) for d in train])
-            return view(f, join(attack), join(test), seed) | sent(f)
+            return view(f, join(attack), join(test), seed, book.size.attackers) | sent(f)
 
         book.run(f"{part} K={k} EIGAN seed={seed}", central)
         book.run(f"{part} K={k} D-EIGAN seed={seed}", spread)
@@ -112,12 +127,12 @@ def gaussians(book: Book, part: str, seed: int, device: str) -> None:
 
 
 def objectives(book: Book, part: str, seed: int, device: str) -> None:
-    train, attack, test = adult(book.rows)
+    train, attack, test = adult(book.size.rows)
 
     def central():
-        f = tacit.EIGAN(**ADULT, random_state=seed, device=device)
+        f = tacit.EIGAN(**book.size.adult, random_state=seed, device=device)
         f.fit(train.X, train.y, sensitive_features=train.sensitive)
-        return view(f, attack, test, seed)
+        return view(f, attack, test, seed, book.size.attackers)
 
     book.run(f"objectives EIGAN seed={seed}", central)
     for k, iid in ((2, True), (10, False)):
@@ -131,8 +146,8 @@ def objectives(book: Book, part: str, seed: int, device: str) -> None:
                     nodes.append(Node(d.X, d.y, sensitive_features=d.sensitive[hide]))
                 # of the paper: delta 2, phi .8 for ten nodes
                 settings = {"sync_every": 2, "share": 0.8} if len(shares) > 2 else {}
-                f = DistributedEIGAN(**ADULT, **settings, random_state=seed, device=device).fit(nodes)
-                return view(f, attack, test, seed) | sent(f)
+                f = DistributedEIGAN(**book.size.adult, **settings, random_state=seed, device=device).fit(nodes)
+                return view(f, attack, test, seed, book.size.attackers) | sent(f)
 
             book.run(f"objectives K={k} {case} seed={seed}", spread)
 
@@ -141,15 +156,17 @@ def objectives(book: Book, part: str, seed: int, device: str) -> None:
 
 
 def sync(book: Book, part: str, seed: int, device: str) -> None:
-    train, attack, test = adult(book.rows)
+    train, attack, test = adult(book.size.rows)
     shares = silos(train, 10, False, seed)
     nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in shares]
-    for settings in SYNC:
+    for settings in book.size.sync:
         for aggregation in ("unbiased", "paper"):
 
             def spread(settings=settings, aggregation=aggregation):
-                f = DistributedEIGAN(**ADULT, **settings, aggregation=aggregation, random_state=seed, device=device)
-                return view(f.fit(nodes), attack, test, seed) | sent(f)
+                f = DistributedEIGAN(
+                    **book.size.adult, **settings, aggregation=aggregation, random_state=seed, device=device
+                )
+                return view(f.fit(nodes), attack, test, seed, book.size.attackers) | sent(f)
 
             words = f"delta={settings['sync_every']} phi={settings['share']} {aggregation}"
             book.run(f"sync {words} seed={seed}", spread)
@@ -186,9 +203,9 @@ def join(parts: list[tacit.Dataset]) -> tacit.Dataset:
     return tacit.Dataset(X, pd.concat([p.y for p in parts]), pd.concat([p.sensitive for p in parts]))
 
 
-def view(f, attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> dict:
+def view(f, attack: tacit.Dataset, test: tacit.Dataset, seed: int, attackers: Sequence[str] = ATTACKERS) -> dict:
     released = f.transform(attack.X), f.transform(test.X)  # each record once
-    report = tacit.audit(released, attack, test, attackers=ATTACKERS, floor=False, limit=False, seed=seed)
+    report = tacit.audit(released, attack, test, attackers=list(attackers), floor=False, limit=False, seed=seed)
     figures = {f"keeps {n}": round(r.value, 4) for n, r in report.utility.items()}
     return figures | {f"leaks {n}": round(r.value, 4) for n, r in report.leakage.items()}
 

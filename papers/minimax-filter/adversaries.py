@@ -1,6 +1,6 @@
 """HAR: what it buys to train a minimax filter against adversaries that are not linear.
 
-    python benchmarks/minimax_adversaries.py [--splits 2] [--only exact]
+    python -m papers.minimax-filter.adversaries [--splits 2] [--only exact]
 
 15 people, 6 activities; the attackers are `tacit.audit`'s logistic regression, RBF-SVM, MLP and boosted trees, trained
 afresh on the release. Three protocols:
@@ -14,7 +14,7 @@ random   a random half of the windows is for filter *and* attackers, the rest fo
          neighbours in time overlap by half and stand on both sides.
 
 "Best" is the largest balanced accuracy of any of the four attackers, which errs on their side. Settings (rho, columns)
-were fixed on 15 other people; these 15 were not looked at before. Writes benchmarks/minimax_adversaries.json.
+were fixed on 15 other people; these 15 were not looked at before. Writes papers/minimax-filter/adversaries.json.
 """
 
 from __future__ import annotations
