@@ -27,8 +27,9 @@ import tacit
 from tacit.errors import BundleError
 from tacit.noise.support import Finite
 from tacit.release import signing
-from tacit.release.bundle import HASHED, digest, read_bundle, write_members
+from tacit.release.bundle import digest, read_bundle, write_members
 from tacit.release.graph_check import check_graph
+from tacit.release.manifest import MEMBERS
 from tacit.release.onnx import GraphBuilder
 from tacit.release.saving import compare
 
@@ -324,7 +325,7 @@ def small(people, tmp_path):
 def forged(path, tmp_path, **changes):
     """A bundle whose hashes are right but whose content was changed."""
     bundle = read_bundle(path)
-    members = {n: bundle.members[n] for n in HASHED}
+    members = {n: bundle.members[n] for n in MEMBERS}
     manifest = {k: v for k, v in bundle.manifest.items() if k != "members"}
     for name, change in changes.items():
         if name == "manifest":
@@ -332,7 +333,7 @@ def forged(path, tmp_path, **changes):
         else:
             members[name.replace("_", ".", 1)] = change
     out = tmp_path / "forged.tacit"
-    entries = {n: {"sha256": digest(members[n]), "bytes": len(members[n])} for n in HASHED}
+    entries = {n: {"sha256": digest(members[n]), "bytes": len(members[n])} for n in MEMBERS}
     full = {**manifest, "members": entries}
     return write_members(out, {"manifest.json": json.dumps(full).encode(), **members})
 

@@ -164,7 +164,7 @@ def test_the_publishers_adult_files_are_joined(tmp_path):
     table = pd.read_csv(out)
     assert table["income"].tolist() == ["<=50K", ">50K"]
     assert table["split"].tolist() == ["train", "test"]
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob(".*.part*"))
 
 
 def test_idx_files():

@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
+from tacit.files import write_whole
 from tacit.records.dataset import Dataset
 from tacit.records.fingerprints import fingerprints
 
@@ -135,9 +136,6 @@ def _looks() -> Iterator[dict[str, Any]]:
                 f"on new rows"
             ) from None
         yield kept
-        partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-        with os.fdopen(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as out:
-            json.dump(kept, out)
-        os.replace(partial, path)
+        write_whole(path, json.dumps(kept), private=True)
     finally:
         os.close(lock)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pandas as pd
 from onnx import numpy_helper
 from sklearn.pipeline import make_pipeline
@@ -24,6 +23,7 @@ from tacit.audit.bench import Bench
 from tacit.audit.report import Result
 from tacit.audit.stats import Measure, accuracy
 from tacit.errors import InputError
+from tacit.files import onnx_session
 from tacit.filters.base import Filter
 from tacit.labels import MISSING, encode_labels
 from tacit.records.dataset import Dataset
@@ -108,13 +108,7 @@ class _Graph:
         given = {o.name for o in opened.graph.output}
         steps = [out for node in opened.graph.node for out in node.output if out and out not in given]
         opened.graph.output.extend(onnx.ValueInfoProto(name=s) for s in steps)
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.intra_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(
-            opened.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        self.session = onnx_session(opened.SerializeToString(), optimise=False)
         self.cuts = _cuts(opened)
 
     def run(self, X: Any) -> dict[str, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from tacit.audit.attacks import Parts, row_order
 from tacit.audit.bench import Bench
 from tacit.audit.report import Report
 from tacit.cli.tables import print_comparison, progress, rows_as_people
+from tacit.files import replacing, write_whole
 from tacit.filters.registry import make_filter
-from tacit.release.signing import write_secret
 from tacit.report import write_page
 
 
@@ -74,14 +73,15 @@ def run(
     if answers is not None:
         console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
     bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers)
-    write_key(out / "owner.key", chosen.owner_key)
+    # an earlier run's keys are replaced, as its release and bundle are
+    write_whole(out / "owner.key", chosen.owner_key.hex(), private=True)
     console.print(
         f"Owner's key: [bold]{out / 'owner.key'}[/bold] (keep it: with it the bundle knows the rows it was fitted on; "
         f"tacit audit --owner-key)",
         highlight=False,
     )
     if chosen.noise_key is not None:
-        write_key(out / "noise.key", chosen.noise_key)
+        write_whole(out / "noise.key", chosen.noise_key.hex(), private=True)
         console.print(
             f"Noise key: [bold]{out / 'noise.key'}[/bold] (secret: whoever has it can take the noise off; with it the "
             f"bundle draws as this release did)",
@@ -116,17 +116,3 @@ def _told_by_order(attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> lis
     blank = [pd.DataFrame({"nothing": np.zeros(len(d))}) for d in (attack, test)]
     found = row_order(Bench(resolve("trees"), 0.99, seed), Parts(blank[0], attack, blank[1], test))
     return [] if found is None else [n for n, r in found.results.items() if r.low > r.guessing + ORDER_TELLS]
-
-
-def write_key(path: Path, key: bytes) -> None:
-    """Readable by its owner alone. An earlier run's key is replaced, as its release and bundle are."""
-    partial = path.with_name(path.name + ".part")
-    partial.unlink(missing_ok=True)
-    write_secret(partial, key.hex().encode())
-    os.replace(partial, path)
-
-
-def _write_parquet(table: pd.DataFrame, path: Path) -> None:
-    partial = path.with_name(path.name + ".part")
-    table.to_parquet(partial, index=False)
-    os.replace(partial, path)

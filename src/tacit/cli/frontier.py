@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 
 import tacit
-from tacit.cli.fit import chosen_filter, write_key
+from tacit.cli.fit import chosen_filter
 from tacit.cli.tables import progress, rows_as_people
 from tacit.errors import InputError
+from tacit.files import write_whole
 
 
 def run(
@@ -89,7 +90,7 @@ def _choose(
     console.print(f"Bundle: {tacit.save(best, save)}", highlight=False, markup=False, soft_wrap=True)
     if best.noise_key is not None:
         key = save.with_suffix(".key")
-        write_key(key, best.noise_key)
+        write_whole(key, best.noise_key.hex(), private=True)
         console.print(f"Noise key: {key} (secret: whoever has it can take the noise off)", highlight=False)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pandas as pd
 from tacit.datasets.declaration import declare
 from tacit.datasets.store import cache_folder, download, locate, require
 from tacit.errors import InputError
+from tacit.files import replacing
 from tacit.records.dataset import Dataset
 
 ADULT_COLUMNS = [
@@ -88,7 +88,6 @@ def join_adult(train: Path, test: Path, out: Path) -> Path:
         table = pd.read_csv(path, names=ADULT_COLUMNS, skipinitialspace=True, comment="|")
         table["income"] = table["income"].str.rstrip(".")
         parts.append(table.assign(split=part))
-    partial = out.with_name(out.name + ".part")
-    pd.concat(parts).to_csv(partial, index=False, compression="gzip")
-    os.replace(partial, out)
+    with replacing(out) as partial:
+        pd.concat(parts).to_csv(partial, index=False, compression="gzip")
     return out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ import pandas as pd
 from tacit.datasets.declaration import choose_labels, declare
 from tacit.datasets.store import cache_folder, download, locate, require
 from tacit.errors import InputError
+from tacit.files import replacing
 from tacit.records.dataset import Dataset
 from tacit.records.windows import cut_out
 
@@ -121,9 +121,8 @@ def _download_mnist() -> str:
         path = download(MNIST_URL + name, f"md5:{checksum}", "mnist")
         arrays[key] = read_idx(gzip.decompress(path.read_bytes()))
     out = cache_folder() / "mnist" / "mnist.npz"
-    partial = out.with_name("partial.npz")
-    np.savez_compressed(partial, allow_pickle=False, **arrays)
-    os.replace(partial, out)
+    with replacing(out) as partial:
+        np.savez_compressed(partial, allow_pickle=False, **arrays)
     return str(out)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import Any
 
 import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
-from tacit.errors import InputError, TacitWarning
+from tacit import files
+from tacit.errors import TacitWarning
 from tacit.federated.node import Node, named
 from tacit.federated.protocol import Arrays
 
@@ -78,30 +76,16 @@ def simulate(
 
 
 def write_state(path: Path, parts: Mapping[str, tuple[Arrays, Mapping[str, Any]]], identity: str) -> None:
-    """Named states (arrays and JSON) in one safetensors file, whole or not at all; never a pickle."""
-    tensors = {f"{part}|{k}": np.ascontiguousarray(v) for part, (arrays, _) in parts.items() for k, v in arrays.items()}
-    facts = json.dumps({part: told for part, (_, told) in parts.items()})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".part")
-    save_file(tensors, partial, {"format": FORMAT, "identity": identity, "facts": facts})
-    os.replace(partial, path)
+    """Named states, each of arrays and JSON, in one file."""
+    arrays = {f"{part}|{k}": v for part, (own, _) in parts.items() for k, v in own.items()}
+    files.write_state(path, arrays, {part: told for part, (_, told) in parts.items()}, FORMAT, identity)
 
 
 def read_state(path: Path, identity: str) -> dict[str, tuple[dict[str, np.ndarray], dict[str, Any]]]:
     """What `write_state` wrote; a file of another federation is refused."""
-    try:
-        with safe_open(path, "numpy") as file:
-            header = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise InputError(f"{path} is no checkpoint of Tacit ({error}); delete it or name another file") from None
-    if header.get("format") != FORMAT or header.get("identity") != identity:
-        raise InputError(
-            f"{path} belongs to a federation with other settings or other data; delete it, or name another file"
-        )
-    facts = json.loads(header["facts"])
+    arrays, facts = files.read_state(path, FORMAT, "a federation", identity)
     out: dict[str, tuple[dict[str, np.ndarray], dict[str, Any]]] = {part: ({}, told) for part, told in facts.items()}
-    for key, value in tensors.items():
+    for key, value in arrays.items():
         part, name = key.split("|", 1)
         out[part][0][name] = value
     return out

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import weakref
@@ -22,8 +21,8 @@ import pandas as pd
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from tacit.audit.report import write_whole
 from tacit.errors import InputError
+from tacit.files import replacing, write_whole
 from tacit.records.dataset import Dataset
 
 FORMAT = "tacit-frontier-1"
@@ -65,9 +64,8 @@ class Folder:
 
     def write(self, half: str, number: int | str, arrays: Mapping[str, np.ndarray], told: Any) -> None:
         path = self._json(half, number).with_suffix(".safetensors")
-        partial = path.with_name(path.name + f".{os.getpid()}.part")
-        save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()} or {"none": np.zeros(1)}, partial)
-        os.replace(partial, path)
+        with replacing(path) as partial:
+            save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()} or {"none": np.zeros(1)}, partial)
         write_whole(self._json(half, number), json.dumps(told, allow_nan=False))  # last: it says that all is there
 
     def read(self, half: str, number: int | str) -> tuple[dict[str, np.ndarray], Any]:

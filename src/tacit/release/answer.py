@@ -8,9 +8,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from tacit.errors import BundleError, InputError
+from tacit.files import onnx_session
 from tacit.release.bundle import Bundle
 from tacit.release.manifest import ANALYZER
 
@@ -93,11 +93,7 @@ class Answerer:
 
 
 def _session(model: bytes) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1  # requests run beside each other instead
-    options.inter_op_num_threads = 1
     try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return onnx_session(model)  # one thread: requests run beside each other instead
     except Exception as error:  # onnxruntime's errors share no base of their own
         raise BundleError(f"{ANALYZER} cannot be run ({str(error)[:300]})") from None

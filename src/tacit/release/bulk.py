@@ -103,7 +103,7 @@ def apply(
         if finish is None:
             _finish_pictures(journal, target)
         else:
-            finish(journal.parts(done.parts), done.released, journal.folder / "output")
+            finish(journal.parts(done.parts), done.released, journal.folder)
         quarantine = journal.join_quarantine(done.parts) if done.quarantined else None
     except InputError:
         journal.remove()
@@ -203,4 +203,4 @@ def _started(
 def _finish_pictures(journal: Journal, target: Path) -> None:
     made = journal.folder / PICTURES
     made.mkdir(exist_ok=True)  # where every image was set aside
-    os.replace(made, target)
+    made.replace(target)

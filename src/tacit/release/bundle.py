@@ -7,10 +7,8 @@ names, hashes, format version and schema are checked before anything is parsed f
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -19,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import BundleError
+from tacit.files import replacing, strict_json
 from tacit.release.graph_check import check_graph
-from tacit.release.manifest import ANALYZER, FORMAT, MEMBERS, check_manifest, hashed
+from tacit.release.manifest import ANALYZER, FORMAT, check_manifest, hashed
 from tacit.release.weights import check_header
 
 MB = 2**20
@@ -34,7 +33,6 @@ LIMITS = {
     "analyzer.onnx": 512 * MB,
     "signature.json": 4096,
 }
-HASHED = MEMBERS
 OPTIONAL = (ANALYZER, "signature.json")
 END = struct.Struct("<4s4H2LH")  # the end record of a zip without a comment
 
@@ -66,23 +64,14 @@ def write_bundle(path: str | Path, manifest: Mapping[str, Any], members: Mapping
 
 
 def write_members(path: str | Path, members: Mapping[str, bytes]) -> Path:
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
-            for name in LIMITS:
-                if name in members:
-                    if len(members[name]) > LIMITS[name]:
-                        raise BundleError(
-                            f"{name} would have {len(members[name]):,} bytes; a bundle takes {LIMITS[name]:,}"
-                        )
-                    archive.writestr(zipfile.ZipInfo(name), members[name])  # no time stamp: same filter, same bytes
-        os.replace(partial, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            partial.unlink()
-    return path
+    kept = [name for name in LIMITS if name in members]
+    for name in kept:
+        if len(members[name]) > LIMITS[name]:
+            raise BundleError(f"{name} would have {len(members[name]):,} bytes; a bundle takes {LIMITS[name]:,}")
+    with replacing(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
+        for name in kept:
+            archive.writestr(zipfile.ZipInfo(name), members[name])  # no time stamp: same filter, same bytes
+    return Path(path)
 
 
 def read_bundle(path: str | Path) -> Bundle:
@@ -116,20 +105,10 @@ def digest(data: bytes) -> str:
 
 
 def parse_json(data: bytes, name: str) -> Any:
-    """JSON without duplicate keys, NaN or depth that could exhaust the stack."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            raise ValueError("a key occurs twice")
-        return found
-
-    def no_constant(word: str) -> Any:
-        raise ValueError(f"{word} is no JSON")
-
+    """A member of a bundle that is strict JSON."""
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=no_constant)
-    except (ValueError, RecursionError) as error:
+        return strict_json(data)
+    except ValueError as error:
         raise BundleError(f"{name} cannot be read as JSON ({str(error)[:200]})") from None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tacit.errors import InputError
+from tacit.files import replacing
 from tacit.records.cells import GAPS, cell_value
 from tacit.release.columns import Columns
 from tacit.release.runtime import Release
@@ -71,13 +71,12 @@ def open_writer(path: Path, release: Release) -> Writer:
     if path.suffix == ".npz" and release.manifest["output"]["table"] is not None:
         raise InputError(f"{path.name}: this bundle releases text, which .npz does not hold; write .parquet or .csv")
 
-    def write(parts: Iterator[pa.RecordBatch], n: int, partial: Path) -> None:
+    def write(parts: Iterator[pa.RecordBatch], n: int, folder: Path) -> None:
         first = next(parts, None)
         if first is None:
             raise InputError("the input has no rows, so there is nothing to release")
-        with open(partial, "wb") as file:
+        with replacing(path, folder=folder) as partial, open(partial, "wb") as file:
             writers[path.suffix](file, _chain(first, parts), first.schema, (n, *shape))
-        os.replace(partial, path)
 
     return write
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.errors import InputError, TacitWarning
+from tacit.files import replacing, write_whole
 from tacit.noise.keyed import Numbers, new_key
 from tacit.release.columns import as_columns
 from tacit.release.files import FILE
@@ -100,13 +101,11 @@ class Journal:
 
     def join_quarantine(self, n: int) -> Path:
         path = self.target.with_name(f"{self.target.name}.quarantine.jsonl")
-        partial = self.folder / "quarantine"
-        with open(partial, "wb") as out:
+        with replacing(path, folder=self.folder) as partial, open(partial, "wb") as out:
             for i in range(n):
                 part = self.path(i).with_suffix(".jsonl")
                 if part.exists():
                     out.write(part.read_bytes())
-        os.replace(partial, path)
         return path
 
     def remove(self) -> None:
@@ -187,11 +186,3 @@ def _bad_record(batch: Any, row: int, first: int, problems: list[Any]) -> dict[s
     else:
         record = {name: batch.column(i)[row].as_py() for i, name in enumerate(batch.column_names)}
     return {"row": int(first + row), "problems": told, "record": record}
-
-
-def write_whole(path: Path, data: Any) -> None:
-    """A file that is whole, or not there, whenever this process is killed."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with open(partial, "wb") as file:
-        file.write(data)
-    os.replace(partial, path)

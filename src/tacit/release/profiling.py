@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pandas as pd
 from onnx import helper, numpy_helper
 
 from tacit.errors import InputError, check_number
+from tacit.files import onnx_session
 from tacit.records.schema import MISSING_TEXT
 from tacit.release.bundle import read_bundle
 
@@ -93,7 +93,7 @@ def in_words(costs: pd.DataFrame) -> str:
 def _read(content: bytes, name: str) -> onnx.ModelProto:
     try:
         model = onnx.load_model_from_string(content)
-        onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        onnx_session(content)
         return model
     except Exception as error:  # protobuf's and onnx's errors share no base
         raise InputError(f"{name} is no ONNX model ({str(error).splitlines()[0][:200]})") from None
@@ -226,9 +226,7 @@ class _Graph:
             [t for t in self.model.graph.initializer if t.name in used],
         )
         part = helper.make_model(graph, opset_imports=self.model.opset_import, ir_version=self.model.ir_version)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.log_severity_level = 1, 4
-        return onnxruntime.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return onnx_session(part.SerializeToString())
 
     def _milliseconds(self, nodes: list[onnx.NodeProto], output: str, repeats: int) -> float:
         session = self._session(nodes, [output])

@@ -21,6 +21,7 @@ import numpy as np
 import onnxruntime
 
 from tacit.errors import BundleError, InputError, TacitWarning
+from tacit.files import onnx_session
 from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key
 from tacit.noise.support import Bounded, Finite, Support
 from tacit.records.schema import Problem, schema_of
@@ -367,12 +368,8 @@ def _noise(declared: dict[str, Any]) -> Noise:
 
 
 def _session(model: bytes, noise: Noise | None) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)  # 0: all cores
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others use this machine too
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = onnx_session(model, int(os.environ.get("OMP_NUM_THREADS") or 0))
         outputs = {o.name for o in session.get_outputs()}
     except Exception as error:  # onnxruntime's errors share no base of their own
         raise BundleError(f"model.onnx cannot be run ({str(error)[:300]})") from None

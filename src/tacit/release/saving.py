@@ -6,9 +6,7 @@ import base64
 import importlib.metadata
 import json
 import math
-import os
 import platform
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import __version__
 from tacit.errors import InputError, TacitWarning
+from tacit.files import replacing
 from tacit.filters.base import Filter
 from tacit.noise.support import Bounded, Finite
 from tacit.records.encoding import Column, TableEncoder
@@ -85,19 +84,13 @@ def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = Non
     if answers is not None:
         members[ANALYZER] = export_analyzer(answers.module, tuple(manifest["output"]["shape"]), answers.sizes)
         manifest["analyzer"] = answers.describe()
-    path.parent.mkdir(parents=True, exist_ok=True)
     # written beside its place, read back by the runtime, compared, and only then given its name
-    descriptor, made = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=".tacit", dir=path.parent)
-    os.close(descriptor)
-    try:
+    with replacing(path) as made:
         write_bundle(made, manifest, members)
         release = load(made, noise_key=f.noise_key)
         compare(f, release)
         if answers is not None:
             compare_analyzer(answers, release, made_records(f.mechanism_.schema, 200))
-        os.replace(made, path)
-    finally:
-        Path(made).unlink(missing_ok=True)
     return path
 
 

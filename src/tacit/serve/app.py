@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit import __version__
 from tacit.errors import InputError
+from tacit.files import strict_json
 from tacit.release.answer import Answerer
 from tacit.release.bundle import Bundle
 from tacit.serve.browser import FILES, FOLDER
@@ -187,20 +188,9 @@ class RawRecords:
 
 
 def parse(body: bytes) -> Any:
-    """JSON as it is written down: no NaN, no infinity, no key twice."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            raise ValueError
-        return found
-
-    def no_constant(word: str) -> Any:
-        raise ValueError
-
     try:
-        return json.loads(body.decode(), object_pairs_hook=unique, parse_constant=no_constant)
-    except (ValueError, RecursionError):
+        return strict_json(body)
+    except ValueError:
         raise InputError(
             "the body cannot be read as JSON (numbers must be finite, and no key may occur twice)"
         ) from None

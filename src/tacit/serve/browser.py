@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from tacit.errors import InputError
+from tacit.files import write_whole
 
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
 SHA512 = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
@@ -58,9 +58,7 @@ def unpack(archive: Path, folder: Path = FOLDER) -> None:
         for name in FILES:
             member = package.extractfile(f"package/dist/{name}")
             assert member is not None  # the hash says so
-            partial = folder / f".{name}.part"
-            partial.write_bytes(member.read())
-            os.replace(partial, folder / name)
+            write_whole(folder / name, member.read())
     (folder / "VERSION").write_text(VERSION)
 
 

@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 
 from tacit.errors import InputError, TacitError
+from tacit.files import replacing
 from tacit.release.runtime import Release
 from tacit.serve.keys import is_loopback
 
@@ -133,7 +134,6 @@ def answer_file(
     unit: str | None = None,
 ) -> int:
     """Answers for all records of a file, part by part: the whole output or none. Returns how many."""
-    import os
 
     import pyarrow as pa
 
@@ -143,12 +143,10 @@ def answer_file(
     writers = {".csv": _csv_writer, ".parquet": _parquet_writer, ".arrow": _arrow_writer}
     if out.suffix not in writers:
         raise InputError(f"{out.name}: answers are written as {', '.join(writers)}")
-    out.parent.mkdir(parents=True, exist_ok=True)
     reader = open_reader(source, client.release.manifest["input"], 8192, unit)
     file = Occurrences()
-    partial = out.with_name(f".{out.name}.part")
     done, writer = 0, None
-    try:
+    with replacing(out) as partial:
         for part in reader:
             columns: dict[str, Any] = {}
             for target, found in client.answer(part, getattr(part, "units", None), file).items():
@@ -162,9 +160,6 @@ def answer_file(
         if writer is None:
             raise InputError(f"{source.name} has no rows, so there is nothing to ask")
         writer.close()
-        os.replace(partial, out)
-    finally:
-        partial.unlink(missing_ok=True)
     return done
 
 

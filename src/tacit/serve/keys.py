@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import ipaddress
 import json
-import os
 import re
 import secrets
 import threading
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError
+from tacit.files import write_whole
 
 PREFIX = "tacit_"  # so that a key that was published by mistake is recognised
 SCHEMA = 1
@@ -126,10 +126,4 @@ def _hash(key: str) -> str:
 
 def _write(path: str | Path, entries: list[dict[str, str]]) -> None:
     """The whole file or none, readable by its owner alone."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    partial.unlink(missing_ok=True)
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump({"schema": SCHEMA, "keys": entries}, file, indent=1)
-    os.replace(partial, path)
+    write_whole(path, json.dumps({"schema": SCHEMA, "keys": entries}, indent=1), private=True)

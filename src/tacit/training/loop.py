@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,13 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from tacit.errors import InputError, TacitWarning
+from tacit.errors import TacitWarning
+from tacit.files import read_state, write_state
 
-FORMAT = "tacit-training-1"
+FORMAT = "tacit-training-2"
 
 
 class Training:
@@ -155,24 +152,11 @@ class Training:
             "history": self.history,
             "best": None if np.isinf(self.best_score) else self.best_score,
         }
-        header = {"format": FORMAT, "identity": self.identity, "told": json.dumps(told)}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".part")
-        save_file({k: v.detach().cpu().clone().contiguous() for k, v in tensors.items()}, partial, header)
-        os.replace(partial, path)
+        write_state(path, {k: v.detach().cpu().numpy() for k, v in tensors.items()}, told, FORMAT, self.identity)
 
     def _resume(self, path: Path) -> None:
-        try:
-            with safe_open(path, "pt") as file:
-                header = file.metadata() or {}
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise InputError(f"{path} is no checkpoint of Tacit ({error}); delete it or name another file") from None
-        if header.get("format") != FORMAT or header.get("identity") != self.identity:
-            raise InputError(
-                f"{path} belongs to a training with other settings or other data; delete it, or name another file"
-            )
-        told = json.loads(header["told"])
+        arrays, told = read_state(path, FORMAT, "a training", self.identity)
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         self._done, self.history = int(told["done"]), told["history"]
         self.best_score = -np.inf if told["best"] is None else float(told["best"])
         self._load(_under("now/", tensors))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -129,7 +128,7 @@ class CoordinatorStrategy(Strategy):
         try:
             f = self.algorithm.conclude(self.coordinator)
         except Exception:  # what came cannot be used, and never will: submitted again, it begins afresh
-            os.replace(self.path, self.path.with_name(LAST))
+            self.path.replace(self.path.with_name(LAST))
             raise
         self._common = isinstance(f, Filter)
         self.config.out.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +138,7 @@ class CoordinatorStrategy(Strategy):
             log(INFO, "the filter is in %s", self.config.out)
         else:
             log(INFO, "every node has its own filter")
-        os.replace(self.path, self.path.with_name(LAST))  # the next federation begins afresh, with any settings
+        self.path.replace(self.path.with_name(LAST))  # the next federation begins afresh, with any settings
         if self.config.audit:
             replies = grid.send_and_receive(
                 self.configure_evaluate(self.coordinator.round, ArrayRecord(), ConfigRecord(), grid),

@@ -1,0 +1,118 @@
+"""Files that are whole or not there, states that are never pickles, JSON without surprises, graphs that can be run.
+
+Devices have numpy and onnxruntime only, so nothing else is imported at the top.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import InputError
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path, private: bool = False, folder: Path | None = None) -> Iterator[Path]:
+    """A file to write to, which takes the name `path` when the block ends; whatever stops it leaves the old file.
+
+    Parameters
+    ----------
+    private : readable by its owner alone, from the first byte on
+    folder : where it lies until then, on the same disk; beside `path` without it
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "numbers.txt"
+    >>> with replacing(target) as partial:
+    ...     _ = partial.write_text("1 2 3")
+    >>> target.read_text(), len(list(target.parent.iterdir()))
+    ('1 2 3', 1)
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # two processes may write one file; some writers go by the suffix
+    partial = (folder or path.parent) / f".{path.stem}.{os.getpid()}.part{path.suffix}"
+    try:
+        if private:
+            partial.unlink(missing_ok=True)  # it may be another's, or readable by others
+            os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield partial
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_whole(path: str | Path, data: Any, private: bool = False) -> Path:
+    """Write text, or bytes, as a file that is either complete or not there."""
+    with replacing(path, private) as partial:
+        partial.write_bytes(data.encode() if isinstance(data, str) else data)
+    return Path(path)
+
+
+def write_state(path: str | Path, arrays: Mapping[str, Any], facts: Any, kind: str, identity: str = "") -> None:
+    """Arrays and JSON as one safetensors file; `identity` says whose state it is (settings and data)."""
+    from safetensors.numpy import save_file
+
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    with replacing(path) as partial:
+        save_file(plain, partial, {"format": kind, "identity": identity, "facts": json.dumps(facts)})
+
+
+def read_state(path: str | Path, kind: str, of: str, identity: str = "") -> tuple[dict[str, np.ndarray], Any]:
+    """The arrays and facts that `write_state` wrote; a file of another kind or identity is refused."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as file:
+            header = file.metadata() or {}
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise InputError(f"{path} is no checkpoint of Tacit ({error}); delete it or name another file") from None
+    if header.get("format") != kind or header.get("identity") != identity:
+        raise InputError(f"{path} belongs to {of} with other settings or other data; delete it, or name another file")
+    return arrays, json.loads(header["facts"])
+
+
+def strict_json(data: bytes) -> Any:
+    """JSON as it is written down: no key twice, no NaN, no depth that exhausts the stack; else a ValueError.
+
+    Examples
+    --------
+    >>> strict_json(b'{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    ValueError: a key occurs twice
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a key occurs twice")
+        return found
+
+    def no_constant(word: str) -> Any:
+        raise ValueError(f"{word} is no JSON")
+
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=no_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def onnx_session(model: bytes, threads: int = 1, optimise: bool = True) -> Any:
+    """A graph ready to run on the processor; `threads` 0 takes all cores. Raises what onnxruntime raises."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = threads
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others use this machine too
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
