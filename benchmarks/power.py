@@ -29,6 +29,7 @@ from tacit.audit.certification import Terms, certify_release
 from tacit.audit.looks import new_project
 from tacit.audit.received import received_pair
 from tacit.errors import TacitError
+from tacit.report.results import AttackResult
 
 NEAR = 0.05
 
@@ -79,7 +80,7 @@ def row_of(name: str, presets: list[str]) -> tuple[str, dict[str, Any]]:
     return name, row | {preset: measure(name, preset) for preset in presets}
 
 
-def _named(attack: attacks.Attack | None) -> dict[str, Any]:
+def _named(attack: AttackResult | None) -> dict[str, Any]:
     return {} if attack is None else {attack.kind: attack.results["s"]}
 
 

@@ -26,9 +26,9 @@ from tacit.audit.bench import Bench, Contest
 from tacit.audit.exposure import exposure
 from tacit.audit.planting import KINDS, Ground, plant, plant_rare
 from tacit.audit.power import PLANTINGS, planting_ground, power
-from tacit.audit.statements import RARE
 from tacit.audit.stats import binomial_interval
 from tacit.records.dataset import Dataset
+from tacit.report.results import RARE
 
 STATEMENTS, EACH = 10, 10
 ROWS = {"adult": 3200, "titanic": 445, "diabetes": 221, "digits": 300}  # in each of the two parts

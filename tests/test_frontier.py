@@ -216,7 +216,7 @@ def test_a_choice_keeps_what_was_asked(front, parts):
     assert best.report_.certificate["s"].bound <= wish
     inside = front.table()[bounds <= wish]
     assert best.report_.utility["y"].value == inside["y"].max()
-    assert best.report_.settings["candidates"] == len(front.traced)
+    assert best.report_.settings.candidates == len(front.traced)
     best.report_.require(leakage={"s": wish}, certified=True)
     assert (best.transform(parts[2].X) == best.transform(parts[2].X)).all()
     least = front.choose(min_utility={"y": 0.6})

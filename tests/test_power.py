@@ -15,8 +15,8 @@ from tacit.audit.bench import Bench
 from tacit.audit.exposure import exposure
 from tacit.audit.planting import KINDS, Ground, plant, plant_rare
 from tacit.audit.power import planting_ground, power
-from tacit.audit.statements import RARE, Power
 from tacit.report import write_page
+from tacit.report.results import RARE, Power
 
 
 def ground(n=20_000, prior=(0.5, 0.5), seed=0, units=None, round_to=None):

@@ -14,8 +14,8 @@ from sklearn.decomposition import PCA
 
 import browser
 import tacit
-from tacit.audit.report import _p
 from tacit.report import write_page
+from tacit.report.results import shown
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +76,12 @@ def test_the_page_is_drawn_without_errors_in_a_browser(walkers, seen):
 def test_every_number_on_the_page_is_the_one_of_the_json(walkers, seen):
     dom, _, _ = seen
     told = [json.loads(r.to_json()) for r in walkers]
-    shown = re.findall(r'data-at="([^"]*)">([^<]*)<', dom)
-    assert len(shown) > 100
-    for path, text in shown:
+    drawn = re.findall(r'data-at="([^"]*)">([^<]*)<', dom)
+    assert len(drawn) > 100
+    for path, text in drawn:
         i, *rest = json.loads(html.unescape(path))
         value = at(told[i], rest)
-        assert text == ("–" if value is None else _p(value)), rest
+        assert text == ("–" if value is None else shown(value)), rest
     counts = re.findall(r'data-count="([^"]*)">([^<]*)<', dom)
     assert len(counts) > 10
     for path, text in counts:
@@ -104,7 +104,7 @@ def test_markdown_text_and_json_agree(walkers, tmp_path):
     assert (tmp_path / "report.md").read_text() == text
     for secret, r in report.leakage.items():
         assert report.sentence(secret) in text
-        assert _p(r.value) in str(report)
+        assert shown(r.value) in str(report)
     assert max(map(len, str(report).splitlines())) <= 100
     json.loads(report.to_json(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     settings = json.loads(report.to_json())["settings"]

@@ -287,17 +287,17 @@ def test_looks_are_counted(tmp_path):
     for i in range(4):
         release = [np.random.default_rng(i).integers(2, size=(len(p), 1)).astype(float) for p in (attack, test)]
         report = tacit.audit(release, attack, test, **QUICK)
-        assert report.settings["look"] == i + 1
+        assert report.settings.look == i + 1
         bounds.append(report.certificate["s"].bound - report.certificate["s"].plugin)
     assert bounds == sorted(bounds)
     assert bounds[3] > 1.2 * bounds[0]
     assert any("look 4 on these rows" in note for note in report.notes)
     again = tacit.audit(release, attack, test, **QUICK)
-    assert again.settings["look"] == 4  # the same release is the same look
+    assert again.settings.look == 4  # the same release is the same look
     assert again.bound == report.bound
     others = halves(n=1000, seed=5)
     fresh = [np.zeros((len(p), 1)) for p in others]
-    assert tacit.audit(fresh, *others, **QUICK).settings["look"] == 1  # other rows
+    assert tacit.audit(fresh, *others, **QUICK).settings.look == 1  # other rows
 
 
 def test_other_splits_of_the_same_rows_are_looks_too():

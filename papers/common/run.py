@@ -24,7 +24,6 @@ from matplotlib.figure import Figure
 from papers.common.papers import Paper
 from papers.common.tables import script_of, shown
 from tacit.audit.looks import new_project
-from tacit.audit.report import Report, Result, provenance, write_whole
 from tacit.errors import InputError
 
 Tell = Callable[[str], None]

@@ -11,12 +11,12 @@ import pandas as pd
 
 from tacit.audit.bench import Bench, Outcome, measures
 from tacit.audit.released import has_noise, plain_frame
-from tacit.audit.report import Attack, Result
 from tacit.errors import InputError
 from tacit.filters.base import Filter
 from tacit.labels import looks_continuous
 from tacit.records.dataset import Dataset
 from tacit.release.runtime import Release
+from tacit.report.results import AttackResult, Result
 
 DRAWS = 10  # of the noise, for the averaging attack
 MOST_MEMBERS = 4000
@@ -35,7 +35,7 @@ class Parts:
     test: Dataset
 
 
-def transfer(bench: Bench, parts: Parts) -> Attack | None:
+def transfer(bench: Bench, parts: Parts) -> AttackResult | None:
     """Trained on raw data, tested on released data of the same format; None where formats differ."""
     raw, out = plain_frame(parts.attack.X), plain_frame(parts.Zt)
     if np.shape(parts.attack.X)[1:] != np.shape(parts.Zt)[1:]:
@@ -47,10 +47,10 @@ def transfer(bench: Bench, parts: Parts) -> Attack | None:
     results = bench.run(
         parts.attack.X, parts.attack, _like(parts.Zt, parts.attack.X), parts.test, "sensitive", "balanced_accuracy"
     )
-    return Attack("transfer", "raw records with their secrets, no released ones (weaker than adaptive)", results)
+    return AttackResult("transfer", "raw records with their secrets, no released ones (weaker than adaptive)", results)
 
 
-def pooled(bench: Bench, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> Iterator[Attack]:
+def pooled(bench: Bench, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> Iterator[AttackResult]:
     """m releases of the same unit, read together: the sum of the chosen attacker's log-probabilities."""
     for m in sizes:
         results = {}
@@ -71,10 +71,10 @@ def pooled(bench: Bench, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> I
                 n_units=len(truth),
             )
         if results:
-            yield Attack(f"pooled, {m}", f"{m} releases of the same unit", results)
+            yield AttackResult(f"pooled, {m}", f"{m} releases of the same unit", results)
 
 
-def joined(bench: Bench, parts: Parts) -> Attack | None:
+def joined(bench: Bench, parts: Parts) -> AttackResult | None:
     """Two records of one unit read together by one classifier: side by side, their differences, what is equal.
 
     For labels that are constant within a unit; None where no label's units have two records in both parts.
@@ -95,10 +95,10 @@ def joined(bench: Bench, parts: Parts) -> Attack | None:
             results |= bench.run(Za, attack, Zt, test, "sensitive", "balanced_accuracy")
         except InputError:
             continue  # too few units with two records to say anything
-    return Attack("joined", "two releases of the same unit, side by side", results) if results else None
+    return AttackResult("joined", "two releases of the same unit, side by side", results) if results else None
 
 
-def row_order(bench: Bench, parts: Parts) -> Attack | None:
+def row_order(bench: Bench, parts: Parts) -> AttackResult | None:
     """Where a record stands in the file, what stands next to it, and the known labels nearby.
 
     For releases that are handed over as files or arrays, whose order somebody else chose. Positions are those of the
@@ -138,10 +138,14 @@ def row_order(bench: Bench, parts: Parts) -> Attack | None:
             for table, data in zip(tables, (parts.attack, parts.test), strict=True)
         ]
         results |= bench.run(tables[0], sides[0], tables[1], sides[1], "sensitive", "balanced_accuracy")
-    return Attack("row order", "where the record stands in the file, and its neighbours", results) if results else None
+    return (
+        AttackResult("row order", "where the record stands in the file, and its neighbours", results)
+        if results
+        else None
+    )
 
 
-def averaging(bench: Bench, release: Any, parts: Parts) -> Attack | None:
+def averaging(bench: Bench, release: Any, parts: Parts) -> AttackResult | None:
     """Several draws of the noise on the same record, averaged: what keyed noise prevents."""
     if not has_noise(release) or not hasattr(release, "redraw"):
         return None
@@ -149,10 +153,10 @@ def averaging(bench: Bench, release: Any, parts: Parts) -> Attack | None:
     Za, Zt = (np.mean([c.transform(d.X) for c in copies], axis=0) for d in (parts.attack, parts.test))
     results = bench.run(Za, parts.attack, Zt, parts.test, "sensitive", "balanced_accuracy")
     knows = f"{DRAWS} releases of each record under different keys (the same key gives the same noise, and no average)"
-    return Attack("averaging", knows, results)
+    return AttackResult("averaging", knows, results)
 
 
-def several_views(bench: Bench, views: Sequence[Any], parts: Parts) -> Attack | None:
+def several_views(bench: Bench, views: Sequence[Any], parts: Parts) -> AttackResult | None:
     """This release and others of the same records, side by side."""
     if not views:
         return None
@@ -164,19 +168,19 @@ def several_views(bench: Bench, views: Sequence[Any], parts: Parts) -> Attack | 
         for Z, others in zip((parts.Za, parts.Zt), more, strict=True)
     )
     results = bench.run(Za, parts.attack, Zt, parts.test, "sensitive", "balanced_accuracy")
-    return Attack("several views", f"{len(views) + 1} releases of the same records together", results)
+    return AttackResult("several views", f"{len(views) + 1} releases of the same records together", results)
 
 
-def mask_only(bench: Bench, release: Any, parts: Parts) -> Attack | None:
+def mask_only(bench: Bench, release: Any, parts: Parts) -> AttackResult | None:
     """The bare mask, without a pixel: its shape alone may say who it is. For releases that have ``mask``."""
     if not hasattr(release, "mask"):
         return None
     masks = [np.asarray(release.mask(d.X), float) for d in (parts.attack, parts.test)]
     results = bench.run(masks[0], parts.attack, masks[1], parts.test, "sensitive", "balanced_accuracy")
-    return Attack("mask only", "where the mask lies, but nothing of what it shows", results)
+    return AttackResult("mask only", "where the mask lies, but nothing of what it shows", results)
 
 
-def membership(bench: Bench, release: Any, train: Dataset | None, parts: Parts) -> Attack | None:
+def membership(bench: Bench, release: Any, train: Dataset | None, parts: Parts) -> AttackResult | None:
     """Was this record used to fit the filter? From its release and its true labels."""
     if train is None:
         return None
@@ -188,10 +192,10 @@ def membership(bench: Bench, release: Any, train: Dataset | None, parts: Parts) 
     both = Dataset(pd.concat(Z, ignore_index=True), None, member)
     one, two = both.split((0.5, 0.5), seed=bench.seed)
     results = bench.run(one.X, one, two.X, two, "sensitive", "balanced_accuracy")
-    return Attack("membership", "the release and the true labels of a record, and some members by name", results)
+    return AttackResult("membership", "the release and the true labels of a record, and some members by name", results)
 
 
-def bundle_membership(bench: Bench, release: Any, train: Dataset | None, parts: Parts) -> Attack | None:
+def bundle_membership(bench: Bench, release: Any, train: Dataset | None, parts: Parts) -> AttackResult | None:
     """The same, asked of the whole bundle: whoever holds it sees every number its graph computes on the way."""
     if train is None or not isinstance(release, Filter | Release):
         return None
@@ -202,10 +206,10 @@ def bundle_membership(bench: Bench, release: Any, train: Dataset | None, parts: 
     except InputError:
         return None  # a filter that cannot be saved has no bundle to give away
     knows = "the bundle, and a record with its true labels; some members by name"
-    return Attack("membership, by the bundle", knows, {"membership": found})
+    return AttackResult("membership, by the bundle", knows, {"membership": found})
 
 
-def scan(bench: Bench, parts: Parts, skip: Sequence[str]) -> Attack | None:
+def scan(bench: Bench, parts: Parts, skip: Sequence[str]) -> AttackResult | None:
     """Which other columns of the raw data the release gives away, most exposed first."""
     raw = [plain_frame(d.X) for d in (parts.attack, parts.test)]
     results: dict[str, Result] = {}
@@ -229,7 +233,7 @@ def scan(bench: Bench, parts: Parts, skip: Sequence[str]) -> Attack | None:
         except InputError:
             continue  # too rare in one part to say anything
     ranked = sorted(results.items(), key=lambda item: item[1].guessing - item[1].value)
-    return Attack("scan", "released records with the raw column of others", dict(ranked)) if results else None
+    return AttackResult("scan", "released records with the raw column of others", dict(ranked)) if results else None
 
 
 def _pool(

@@ -33,11 +33,12 @@ from tacit.audit.released import (
 from tacit.audit.released import (
     crossing as units_in_both,
 )
-from tacit.audit.report import Attack, Report, Result, provenance
 from tacit.audit.resemblance import resemblance
 from tacit.audit.subgroups import subgroups
 from tacit.errors import InputError, TacitWarning
 from tacit.records.dataset import Dataset
+from tacit.report.report import Report, Settings, provenance
+from tacit.report.results import AttackResult, Result
 
 FEWEST_FRESH = 20  # rows of a part that were not seen before, to audit with
 FEWEST_IN_SAMPLE = 60  # seen rows needed to say anything about them
@@ -180,7 +181,9 @@ def audit(
     if alongside:
         bare = released(release, part_a, part_t, None)
         without = strict.run(bare[0], part_a, bare[1], part_t, "sensitive", headline)
-        others.insert(0, Attack("without side information", f"the release but not {', '.join(alongside)}", without))
+        others.insert(
+            0, AttackResult("without side information", f"the release but not {', '.join(alongside)}", without)
+        )
     if fresh:
         in_sample = _in_sample(strict, release, [(Za, attack, seen_a), (Zt, test, seen_t)], train, alongside, notes)
     crossing = units_in_both(part_a, part_t)
@@ -222,19 +225,19 @@ def audit(
     if bench.interrupted:
         notes.append(f"interrupted: only these attackers finished: {', '.join(bench.makers)}")
     notes += getattr(release, "notes_", [])
-    settings = {
-        "attackers": list(bench.makers if bench.interrupted else makers),
-        "level": level,
-        "seed": seed,
-        "data": test.name,
-        "rows": {"attack": len(part_a), "test": len(part_t)},
-        "alongside": list(alongside or []),
-        "candidates": candidates,
-        "per": per,
-        "look": certified.look,
-        "seconds": round(time.perf_counter() - started, 1),
+    settings = Settings(
+        attackers=tuple(bench.makers if bench.interrupted else makers),
+        level=level,
+        seed=seed,
+        data=test.name,
+        rows={"attack": len(part_a), "test": len(part_t)},
+        alongside=tuple(alongside or ()),
+        candidates=candidates,
+        per=per,
+        look=certified.look,
+        seconds=round(time.perf_counter() - started, 1),
         **provenance(),
-    }
+    )
     return Report(
         name=name or name_of(release),
         utility=utility,
@@ -256,7 +259,7 @@ def audit(
     )
 
 
-def _without_order(certified: Certified, order: Attack | None) -> Certified:
+def _without_order(certified: Certified, order: AttackResult | None) -> Certified:
     """Certificates of a release whose rows stand in no telling order: theirs says nothing of the file as it is."""
     kept, bound, notes = dict(certified.certificate), dict(certified.bound), list(certified.notes)
     for name, found in ({} if order is None else order.results).items():

@@ -18,7 +18,6 @@ from tacit.audit.columns import Columns, receiver_frame
 from tacit.audit.likeness import nearest_neighbour
 from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
 from tacit.audit.released import known_classes, plain
-from tacit.audit.report import Result
 from tacit.audit.signals import QUICK_SHAPED, SHAPED
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
 from tacit.audit.weighing import clearly_better, stack
@@ -26,6 +25,7 @@ from tacit.errors import InputError
 from tacit.labels import MISSING, encode_labels
 from tacit.records.dataset import Dataset, allot
 from tacit.records.encoding import make_encoder
+from tacit.report.results import Result
 
 FOLDS = 4  # a quarter of the attackers' own rows says which attacker is reported
 FEW_ROWS = 3000

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.audit.local_privacy import CONFIDENT
-from tacit.audit.local_privacy import LocalPrivacyCertificate as LocalPrivacyCertificate
 from tacit.audit.local_privacy import certify_local_privacy as certify_local_privacy
 from tacit.audit.local_privacy import local_dp_bound as local_dp_bound
 from tacit.audit.population import Sample, check_records, independent_units, share_delta, unseen_mass, whole_numbers
@@ -31,57 +30,10 @@ from tacit.audit.population import joint_units as joint_units
 from tacit.audit.population import look_delta as look_delta
 from tacit.errors import InputError
 from tacit.labels import MISSING, joint_codes
+from tacit.report.certificates import Certificate
 
 MOST_CELLS = 4096
 FEWEST_FOR_ODDS = 10  # odds of a cell that fewer units share are chance; `smallest_cell` tells of those
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """An upper bound on any attacker's balanced accuracy, and what it rests on.
-
-    The worst-case facts (smallest cell, odds, exposed) are counted from the certification records and carry no
-    guarantee.
-
-    Attributes
-    ----------
-    bound : no attacker exceeds this balanced accuracy (with confidence 1 - delta)
-    plugin : what the best attacker gets on the certification units themselves; absent classes count as exposed
-    accuracy_bound : the same for plain accuracy, which a rare, fully exposed class cannot hide behind
-    guessing : 1 / number of declared classes
-    n, n_units, cells : records given, independent units counted, and distinct releases
-    smallest_cell : the smallest number of records that share a release (expected, rounded down, behind a channel)
-    delta : probability that the statement fails, for any of the candidates
-    candidates : how many releases, fixed beforehand, share delta
-    largest_odds : largest P(z|s) / P(z|s') among cells that at least ten units share, None without such a cell.
-        A class never seen in a cell counts as seen once, so there the odds are *at least* this
-    worst_cell : the cell of those odds
-    exposed : share of units (or records, see `per`) whose class has a posterior of at least .9 given the cell, all
-        classes being equally likely beforehand; a unit alone in its cell counts, so small cells push it up
-    per : whose average is bounded: the "unit"'s or the "record"'s
-    n_classes, absent : classes declared, and how many of them no unit has
-    unseen_mass : at most this share of units has a class that was not seen (confidence 1 - delta, by itself); an
-        attacker's plain accuracy over the whole population needs no more, his balanced accuracy over classes that were
-        never declared is not bounded
-    """
-
-    bound: float
-    plugin: float
-    accuracy_bound: float
-    guessing: float
-    n: int
-    n_units: int
-    cells: int
-    smallest_cell: int
-    delta: float
-    candidates: int
-    largest_odds: float | None
-    worst_cell: int | None
-    exposed: float
-    per: str
-    n_classes: int
-    absent: int
-    unseen_mass: float
 
 
 def certify(

@@ -10,8 +10,6 @@ import numpy as np
 import pandas as pd
 
 from tacit.audit.certificate import (
-    Certificate,
-    LocalPrivacyCertificate,
     certify,
     certify_local_privacy,
     joint_units,
@@ -19,17 +17,16 @@ from tacit.audit.certificate import (
     release_cells,
     units_needed,
 )
-from tacit.audit.gaussian import GaussianCertificate, certify_gaussian
+from tacit.audit.gaussian import certify_gaussian
 from tacit.audit.looks import count_look, release_digest
 from tacit.audit.received import receiver_cells
 from tacit.audit.released import has_noise
-from tacit.audit.report import AnyCertificate
 from tacit.errors import InputError
 from tacit.filters.mechanism import mechanism_of
 from tacit.noise.keyed import Noise
 from tacit.records.dataset import PRODUCT, Dataset
+from tacit.report.certificates import AnyCertificate
 
-VACUOUS = 0.99  # a bound above this tells of epsilon, not of the release
 Version = tuple[Any, Dataset, Any, Dataset]  # release of attack, attack, release of test, test
 
 
@@ -93,12 +90,11 @@ def certify_release(release: Any, versions: Sequence[Version], terms: Terms) -> 
                     side.append(made.certificate(who, share, terms))
         if reason is None:
             one_sided, two_sided = (max(side, key=lambda c: c.bound) for side in found)
-            reason = _useless(two_sided)
+            reason = two_sided.useless()
             if reason is None:
                 out.certificate[name], out.bound[name] = one_sided, two_sided.bound
                 continue
-            if isinstance(two_sided, Certificate):
-                reason += _plan(evidence[0], _who(versions[0][1], versions[0][3], columns, {}), terms)
+            reason += _plan(evidence[0], _who(versions[0][1], versions[0][3], columns, {}), terms)
         out.notes.append(f"{name}: {reason}")
     if number > 1:
         out.notes.append(
@@ -189,24 +185,6 @@ def _who(attack: Dataset, test: Dataset, columns: list[str], fitted: Mapping[str
     if attack.units is not None:
         units = joint_units([pd.factorize(np.concatenate([d.units_of(c) for d in (attack, test)]))[0] for c in columns])
     return _Who(known, codes, len(place), None if units is None else units[known])
-
-
-def _useless(c: AnyCertificate) -> str | None:
-    """Why a bound says nothing about the release; None where it does."""
-    if isinstance(c, GaussianCertificate) and c.vacuous:
-        return (
-            f"the noise certificate would be vacuous (on shuffled labels the same codes give {c.null_plugin:.3f}, "
-            f"guessing is {c.guessing:.3f}): audited, not certified. Fewer components or more noise would help"
-        )
-    if isinstance(c, LocalPrivacyCertificate) and c.bound > VACUOUS:
-        return (
-            f"local privacy with epsilon {c.epsilon:g} excludes nothing (any attacker <= {c.bound:.3f}): audited, not "
-            f"certified. Lower epsilon"
-        )
-    # a bound of 1 that the slack made, not the leak
-    if c.bound >= 1 and c.plugin < (1 + c.guessing) / 2:
-        return f"too few units to certify ({c.n_units:,} units)"
-    return None
 
 
 def _plan(made: _Evidence | None, who: _Who, terms: Terms) -> str:

@@ -11,9 +11,9 @@ from scipy import stats as sps
 from tacit.audit.attackers import Maker
 from tacit.audit.bench import FEW_ROWS, FOLDS, Bench, Contest, Outcome
 from tacit.audit.measures import mean_measure
-from tacit.audit.statements import Exposure
 from tacit.audit.stats import Measure, binomial_interval, effective_size
 from tacit.records.dataset import allot
+from tacit.report.results import Exposure
 
 SURE = 0.9  # what "named" means: the answer is right at least this often, all classes being equally common
 # Error of each of the two ends that decide about a threshold: together they are as strict as an exact lower end of 80 %

@@ -10,22 +10,15 @@ import pandas as pd
 
 from tacit.audit.attackers import Counting
 from tacit.audit.bench import Bench
-from tacit.audit.report import Result
 from tacit.audit.stats import balanced_accuracy
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.records.dataset import Dataset
+from tacit.report.results import LimitPoint, Result
 
 SLOPES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.17, 0.22, 0.3, 0.5, 1.0)  # along the limit curve
 WIDE = 1_000_000  # numbers in the data, above which three folds must do
 MOST_FOR_RULE = 6000  # rows that place one point of the curve
 MOST_FOR_LIMIT = 20_000_000  # rows x columns x classes; above it, posteriors of the secret take minutes
-
-
-class LimitPoint(NamedTuple):
-    """One point of the estimated limit: the best accuracy of the target at this leakage of the secret."""
-
-    accuracy: float
-    leakage: float
 
 
 class Floor(NamedTuple):

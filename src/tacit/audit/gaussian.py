@@ -22,51 +22,10 @@ from tacit.audit.certificate import slacks
 from tacit.audit.local_privacy import CONFIDENT
 from tacit.audit.population import check_records, independent_units, share_delta, unseen_mass
 from tacit.errors import InputError, check_number
+from tacit.report.certificates import GaussianCertificate
 
 CHUNK = 1024  # draws by centres held at once: 8 MB a table
 MOST_BIAS = 0.05
-
-
-@dataclass(frozen=True)
-class GaussianCertificate:
-    """An upper bound on any attacker's balanced accuracy against a noisy code.
-
-    Attributes
-    ----------
-    bound : no attacker exceeds this balanced accuracy (with confidence 1 - delta)
-    plugin : what the Bayes attacker between the known mixtures gets, by Monte Carlo
-    accuracy_bound : the same for plain accuracy, which a rare, fully exposed class cannot hide behind
-    guessing : 1 / number of declared classes
-    null_plugin : the plug-in on the same codes with shuffled labels, where the truth is guessing
-    vacuous : whether null_plugin exceeds guessing by more than .05: the bound then tells of the number of
-        records and dimensions, not of the release
-    exposed : share of releases whose class has a posterior of at least .9 under equal priors (plug-in, no guarantee)
-    n, n_units, draws : records given, independent units and Monte Carlo draws
-    sigma : standard deviation of the noise
-    delta : probability that the statement fails (sampling and Monte Carlo together), for any of the candidates
-    candidates : how many releases, fixed beforehand, share delta
-    per : whose average is bounded: the "unit"'s or the "record"'s
-    n_classes, absent : classes declared, and how many of them no unit has
-    unseen_mass : at most this share of units has a class that was not seen (confidence 1 - delta, by itself)
-    """
-
-    bound: float
-    plugin: float
-    accuracy_bound: float
-    guessing: float
-    null_plugin: float
-    vacuous: bool
-    exposed: float
-    n: int
-    n_units: int
-    draws: int
-    sigma: float
-    delta: float
-    candidates: int
-    per: str
-    n_classes: int
-    absent: int
-    unseen_mass: float
 
 
 def certify_gaussian(

@@ -3,49 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from tacit.audit.population import check_records, independent_units, share_delta, unseen_mass
 from tacit.errors import check_number
+from tacit.report.certificates import LocalPrivacyCertificate
 
 CONFIDENT = 0.9  # the posterior from which on a class counts as named
-
-
-@dataclass(frozen=True)
-class LocalPrivacyCertificate:
-    """An upper bound on any attacker's balanced accuracy against a release that is locally differentially private.
-
-    Attributes
-    ----------
-    bound : no attacker exceeds this balanced accuracy; holds for sure and for any population
-    plugin : the same: there is nothing to count
-    accuracy_bound : the same for plain accuracy, given how common the commonest class is (with confidence 1 - delta)
-    guessing : 1 / number of declared classes
-    epsilon : the local privacy that the release declares
-    n, n_units : records, and units that the commonest class was counted from
-    exposed : largest share of records whose class may have a posterior of at least .9 when all classes are equally
-        likely beforehand: 0 where the bound excludes it, else 1
-    delta : probability that the statement on plain accuracy fails
-    per : whose average plain accuracy is: the "unit"'s or the "record"'s
-    n_classes, absent : classes declared, and how many of them no unit has
-    unseen_mass : at most this share of units has a class that was not seen (confidence 1 - delta, by itself)
-    """
-
-    bound: float
-    plugin: float
-    accuracy_bound: float
-    guessing: float
-    epsilon: float
-    n: int
-    n_units: int
-    exposed: float
-    delta: float
-    per: str
-    n_classes: int
-    absent: int
-    unseen_mass: float
 
 
 def certify_local_privacy(
@@ -86,6 +51,7 @@ def certify_local_privacy(
         n_units=n,
         exposed=float(bound >= CONFIDENT),
         delta=delta,
+        candidates=1,
         per=per,
         n_classes=n_classes,
         absent=sample.absent,

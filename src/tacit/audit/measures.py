@@ -24,6 +24,7 @@ from tacit.audit.stats import (
     weighted_mean,
 )
 from tacit.errors import InputError, check_number
+from tacit.report.results import advantage as advantage
 
 TINY = 1e-12
 
@@ -100,21 +101,6 @@ def top_k(
     weight = record_weights(len(truth), units, per)
     guessing = float(np.sort(np.bincount(truth, weight))[-k:].sum() / weight.sum())
     return mean_measure(inside, guessing, units, level, most=equal_weights(weight), per=per)
-
-
-def advantage(measure: Measure) -> Measure:
-    """How far from guessing (0) to certainty (1) a measure is; the interval is mapped the same way.
-
-    Examples
-    --------
-    >>> advantage(Measure(.75, .6, .9, guessing=.5))
-    Measure(value=0.5, low=0.2, high=0.8, guessing=0.0)
-    """
-    room = 1 - measure.guessing
-    if room <= 0:  # a single class: there was nothing to learn
-        return Measure(0.0, 0.0, 0.0, 0.0)
-    value, low, high = (round(min(1.0, max(0.0, (x - measure.guessing) / room)), 15) for x in measure[:3])
-    return Measure(value, low, high, 0.0)
 
 
 def calibrate(validation_probabilities: np.ndarray, validation_truth: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

@@ -20,7 +20,6 @@ from sklearn.preprocessing import FunctionTransformer
 
 from tacit.audit.attackers import ATTACKERS
 from tacit.audit.bench import Bench
-from tacit.audit.report import Result
 from tacit.audit.stats import Measure, accuracy
 from tacit.errors import InputError
 from tacit.files import onnx_session
@@ -31,6 +30,7 @@ from tacit.records.schema import schema_of
 from tacit.release.onnx import export
 from tacit.release.runtime import Release
 from tacit.release.saving import describe_input
+from tacit.report.results import Result
 
 READERS = ("logistic", "trees", "forest")
 MAXIMUM_MEMBERS = 4000

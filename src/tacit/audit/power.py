@@ -18,8 +18,8 @@ from tacit.audit.attackers import Counting, Maker
 from tacit.audit.bench import FEW_ROWS, FOLDS, Bench, Contest, Outcome, class_shares
 from tacit.audit.exposure import exposure, held_out, learned, minimum_named, naming
 from tacit.audit.planting import KINDS, Ground, Planted, plant, plant_rare
-from tacit.audit.statements import RARE, Power
 from tacit.audit.stats import balanced_accuracy
+from tacit.report.results import RARE, Power
 
 WANTED = 0.9  # of the plantings at the stated size are found
 PLANTINGS = {"quick": 3, "strong": 12}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,28 +15,11 @@ from tacit.audit.stats import Measure
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
 from tacit.records.encoding import make_encoder
+from tacit.report.results import Resemblance
 
 MOST_ROWS = 8000  # that a reconstruction learns from, and is tested on
 MOST_PIXELS = 64  # a side of an example image in the report
 NAMES = range(3, 101)  # numbers of classes for which a rank among "users" says something
-
-
-@dataclass(frozen=True)
-class Resemblance:
-    """What was found; measures carry their interval and what guessing gives.
-
-    Attributes
-    ----------
-    measures : by name, such as "reconstruction R²", "SSIM", "similarity", "DTW rank of identity"
-    columns : R² of each raw column of a table
-    attacker : the regressor that reconstructs, chosen on validation
-    examples : only where asked for: (original, released or None, reconstructed) as nested lists of numbers
-    """
-
-    measures: Mapping[str, Measure] = field(default_factory=dict)
-    columns: Mapping[str, Measure] = field(default_factory=dict)
-    attacker: str | None = None
-    examples: tuple[tuple[Any, Any, Any], ...] = ()
 
 
 def resemblance(

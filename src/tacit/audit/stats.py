@@ -12,24 +12,15 @@ is too narrow (units of Pareto sizes: missed in 15 to 28 %), and no interval can
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from scipy import stats as sps
 
 from tacit.audit.population import check_per
+from tacit.report.results import Measure as Measure
 
 DECIDES = 0.3  # the share of a measure's variance from which on a class is taken exactly
 NEARLY, FEW_ERRING = 0.1, 5  # so near to all or nothing, with so few units that err, no spread can be seen
-
-
-class Measure(NamedTuple):
-    """A number, its interval, and what guessing would give."""
-
-    value: float
-    low: float
-    high: float
-    guessing: float
 
 
 def accuracy(

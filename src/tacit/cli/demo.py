@@ -11,8 +11,8 @@ from sklearn.decomposition import PCA
 
 import tacit
 from tacit.audit.looks import new_project
-from tacit.audit.report import write_whole
 from tacit.cli.tables import print_comparison, progress
+from tacit.files import write_whole
 from tacit.report import figure, write_page
 
 INTRODUCTION = (

@@ -11,8 +11,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from tacit.audit.forgotten_units import forgotten_units
-from tacit.audit.report import Report, _p
 from tacit.records.dataset import Dataset
+from tacit.report.report import Report
+from tacit.report.results import shown
 
 
 def progress(console: Console) -> Progress:
@@ -39,15 +40,17 @@ def rows_as_people(console: Console, data: Dataset) -> Dataset:
 def print_comparison(console: Console, reports: Sequence[Report]) -> None:
     """Per secret one table, per release one row: utility, best attacker, guessing, certified or not."""
     for secret in reports[0].leakage:
-        shown = Table(box=None, pad_edge=False)
-        shown.add_column("release", no_wrap=True)
+        table = Table(box=None, pad_edge=False)
+        table.add_column("release", no_wrap=True)
         heads = [*(f"{target} accuracy" for target in reports[0].utility), f"{secret} best attacker"]
-        for head in (*heads, "95 % interval", "guessing"):
-            shown.add_column(escape(head), justify="right")
-        shown.add_column("any attacker", no_wrap=True)
+        for head in (*heads, f"{reports[0].level} interval", "guessing"):
+            table.add_column(escape(head), justify="right")
+        table.add_column("any attacker", no_wrap=True)
         for r in reports:
             v, c = r.leakage[secret], r.certificate[secret]
-            utility = [_p(u.value) for u in r.utility.values()]
-            status = f"[green]certified ≤ {_p(c.bound)}[/green]" if c is not None else "[dim]audited only[/dim]"
-            shown.add_row(r.name, *utility, _p(v.value), f"{_p(v.low)}–{_p(v.high)}", _p(v.guessing), status)
-        console.print(shown)
+            utility = [shown(u.value) for u in r.utility.values()]
+            status = f"[green]certified ≤ {shown(c.bound)}[/green]" if c is not None else "[dim]audited only[/dim]"
+            table.add_row(
+                r.name, *utility, shown(v.value), f"{shown(v.low)}–{shown(v.high)}", shown(v.guessing), status
+            )
+        console.print(table)

@@ -11,9 +11,10 @@ from typing import Any
 import pandas as pd
 
 from tacit.audit import audit
-from tacit.audit.report import Report, write_whole
 from tacit.errors import InputError, RequirementNotMet, TacitError
+from tacit.files import write_whole
 from tacit.records.dataset import Dataset
+from tacit.report.report import Report
 
 SCHEMA = 1
 FIGURE: Mapping[str, Any] = {

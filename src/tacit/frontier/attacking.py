@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tacit.audit.attackers import Counting, resolve
 from tacit.audit.bench import Bench
-from tacit.audit.certificate import Certificate, LocalPrivacyCertificate
-from tacit.audit.gaussian import GaussianCertificate
-from tacit.audit.report import AnyCertificate, Result
-from tacit.audit.stats import Measure
 from tacit.frontier.checkpoint import Folder
 from tacit.records.dataset import Dataset
+from tacit.report.plain_data import plain
 
 MOST_ROWS = 10_000  # that an attacker learns from
-CERTIFICATES = {c.__name__: c for c in (Certificate, GaussianCertificate, LocalPrivacyCertificate)}
 
 
 def audit_point(
@@ -53,7 +48,7 @@ def audit_point(
         out[role] = {}
         for contest in bench.contests(*parts, side):
             outcome = bench.fight(contest, headline)
-            out[role][contest.attribute] = plain_result(bench.result(outcome, headline))
+            out[role][contest.attribute] = plain(bench.result(outcome, headline))
             p = outcome.best if side == "y" else outcome.best / outcome.prior
             # as rows of `test`: 1 right, 0 wrong, 2 unknown
             rows = np.full(len(test), 2, dtype=np.uint8)
@@ -71,32 +66,3 @@ def bench_for(finite: bool, attackers: str | Sequence[Any], level: float, seed: 
     bench = Bench(resolve(attackers), level, seed, attackers if isinstance(attackers, str) else None)
     bench.most_rows = MOST_ROWS
     return bench
-
-
-def plain_result(result: Result) -> dict[str, Any]:
-    """A result as JSON; NaN (an AUC of one class) as None."""
-
-    def number(m: Measure) -> list[float | None]:
-        return [None if v != v else float(v) for v in m]
-
-    told = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
-    told |= {k: number(told[k]) for k in ("accuracy", "balanced_accuracy", "auc")}
-    return told | {k: {n: number(m) for n, m in told[k].items()} for k in ("attackers", "more")}
-
-
-def read_result(told: Mapping[str, Any]) -> Result:
-    def measure(m: list[float | None]) -> Measure:
-        return Measure(*(float("nan") if v is None else v for v in m))
-
-    given = dict(told)
-    given |= {k: measure(given[k]) for k in ("accuracy", "balanced_accuracy", "auc")}
-    given |= {k: {n: measure(m) for n, m in given[k].items()} for k in ("attackers", "more")}
-    given["classes"], given["confusion"] = tuple(given["classes"]), tuple(map(tuple, given["confusion"]))
-    return Result(**given)
-
-
-def read_certificate(told: Mapping[str, Any] | None) -> AnyCertificate | None:
-    if told is None:
-        return None
-    given = dict(told)
-    return CERTIFICATES[given.pop("kind")](**given)

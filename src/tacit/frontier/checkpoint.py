@@ -25,7 +25,7 @@ from tacit.errors import InputError
 from tacit.files import replacing, write_whole
 from tacit.records.dataset import Dataset
 
-FORMAT = "tacit-frontier-1"
+FORMAT = "tacit-frontier-2"
 
 
 class Folder:

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.audit.report import AnyCertificate, Report, Result, _p, provenance
-from tacit.audit.stats import Measure
 from tacit.audit.superiority import Superiority, superiority
 from tacit.errors import InputError, RequirementNotMet, check_number
 from tacit.frontier.points import Point
 from tacit.frontier.reference import Reference
 from tacit.records.dataset import Dataset
+from tacit.report.certificates import AnyCertificate
+from tacit.report.report import Report, Settings, provenance
+from tacit.report.results import Measure, Result, shown
 
 DRAWS = 500  # of the bootstrap
 
@@ -202,23 +203,22 @@ class Frontier:
                 f"candidates={self.candidates}",
                 *traced.notes,
             ),
-            settings={
-                "attackers": [self.attackers],
-                "level": self.level,
-                "seed": 0,
-                "data": self.test.name,
-                "rows": dict(self.rows),
-                "alongside": [],
-                "candidates": self.candidates,
-                "seconds": traced.seconds,
+            settings=Settings(
+                attackers=(self.attackers,),
+                level=self.level,
+                seed=0,
+                data=self.test.name,
+                rows=dict(self.rows),
+                candidates=self.candidates,
+                seconds=traced.seconds,
                 **provenance(),
-            },
+            ),
         )
 
     def _infeasible(self, near: Traced, most: Mapping[str, float], least: Mapping[str, float], certified: bool) -> str:
-        wish = [f"{s} <= {_p(v)}" for s, v in most.items()] + [f"{u} >= {_p(v)}" for u, v in least.items()]
-        has = [f"{s} <= {_p(near.upper(s, certified) or 1.0)}" for s in most or self.secrets]
-        has += [f"{u} {_p(r.value)} (at least {_p(r.low)})" for u, r in near.utility.items()]
+        wish = [f"{s} <= {shown(v)}" for s, v in most.items()] + [f"{u} >= {shown(v)}" for u, v in least.items()]
+        has = [f"{s} <= {shown(near.upper(s, certified) or 1.0)}" for s in most or self.secrets]
+        has += [f"{u} {shown(r.value)} (at least {shown(r.low)})" for u, r in near.utility.items()]
         kind = "certified" if certified else "upper ends of simultaneous intervals"
         return f"no point has {', '.join(wish)} ({kind}); the nearest is {near.point}: {', '.join(has)}"
 
@@ -307,13 +307,13 @@ class Frontier:
         return "\n".join(line.rstrip() for line in text.splitlines())
 
     def __rich__(self) -> Any:
-        from tacit.report.frontier import rich_frontier
+        from tacit.report.frontier import rich_frontier  # rich and jinja2 are slow to import
 
         return rich_frontier(self)
 
     def to_html(self, path: str | Path) -> Path:
         """Write the curve as one self-contained page with an interactive figure."""
-        from tacit.report.frontier import write_frontier
+        from tacit.report.frontier import write_frontier  # rich and jinja2 are slow to import
 
         return write_frontier(self, path)
 

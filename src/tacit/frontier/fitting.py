@@ -22,6 +22,7 @@ from tacit.frontier.checkpoint import Folder
 from tacit.frontier.points import Point
 from tacit.frontier.streaming import StreamedTable
 from tacit.records.dataset import Dataset
+from tacit.report.plain_data import plain as to_plain
 
 Rows = Dataset | StreamedTable
 
@@ -123,11 +124,7 @@ def _halves(
     notes = [*certified.notes, *getattr(f, "notes_", [])]
     if not can_tell(f):
         notes.append("this release cannot tell which rows it was fitted on; the figures assume that it saw none")
-    certificates = {
-        k: None if c is None else {"kind": type(c).__name__, **dataclasses.asdict(c)}
-        for k, c in certified.certificate.items()
-    }
-    return arrays, {"certificate": certificates, "bound": certified.bound, "notes": notes}
+    return arrays, {"certificate": to_plain(certified.certificate), "bound": certified.bound, "notes": notes}
 
 
 def _releases(f: Any, point: Point, attack: Dataset, test: Dataset) -> dict[str, np.ndarray]:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit.audit.certification import Terms, certify_release
 from tacit.audit.floor import MOST_FOR_LIMIT, SLOPES
-from tacit.audit.report import Result
-from tacit.frontier.attacking import bench_for, plain_result, read_result
+from tacit.frontier.attacking import bench_for
 from tacit.frontier.checkpoint import Folder
 from tacit.records.dataset import Dataset
-
-
-class LimitPoint(NamedTuple):
-    """The closed rule at one slope: accuracy and leakage on `test`, and its certificate's bound, as any point's."""
-
-    accuracy: float
-    leakage: float
-    bound: float | None
+from tacit.report.plain_data import plain, read
+from tacit.report.results import LimitPoint, Result
 
 
 class Reference(NamedTuple):
@@ -50,8 +44,8 @@ def write_reference(
         bench = bench_for(True, "quick", 1 - (1 - terms.level) / terms.candidates, 0)
         parts = label.transform(attack.X), attack, label.transform(test.X), test
         told: dict[str, Any] = {
-            "utility": {k: plain_result(r) for k, r in bench.run(*parts, "y", "accuracy").items()},
-            "leakage": {k: plain_result(r) for k, r in bench.run(*parts, "sensitive", "balanced_accuracy").items()},
+            "utility": plain(bench.run(*parts, "y", "accuracy")),
+            "leakage": plain(bench.run(*parts, "sensitive", "balanced_accuracy")),
             "limit": {},
             "note": _why_not(train, limit),
         }
@@ -62,7 +56,7 @@ def write_reference(
 
 def read_reference(folder: Folder) -> Reference:
     _, told = folder.read("done", "reference")
-    utility, leakage = ({k: read_result(r) for k, r in told[side].items()} for side in ("utility", "leakage"))
+    utility, leakage = (read(Mapping[str, Result], told[side], side) for side in ("utility", "leakage"))
     curves = {s: tuple(LimitPoint(*p) for p in curve) for s, curve in told["limit"].items()}
     return Reference(utility, leakage, curves, told["note"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tacit.audit.certification import Terms
 from tacit.audit.looks import count_look
 from tacit.audit.released import check_pair
 from tacit.errors import InputError, TacitWarning, check_number
-from tacit.frontier.attacking import MOST_ROWS, audit_point, read_certificate, read_result
+from tacit.frontier.attacking import MOST_ROWS, audit_point
 from tacit.frontier.checkpoint import Folder, Scratch, data_identity
 from tacit.frontier.curve import Frontier, Traced
 from tacit.frontier.fitting import restore, train_group
@@ -27,6 +27,9 @@ from tacit.frontier.reference import read_reference, write_reference
 from tacit.frontier.streaming import StreamedTable, stream
 from tacit.records.dataset import Dataset
 from tacit.release.saving import _plain
+from tacit.report.certificates import AnyCertificate
+from tacit.report.plain_data import read
+from tacit.report.results import Result
 
 
 def frontier(
@@ -205,9 +208,9 @@ def _read(folder: Folder, point: Point) -> Traced:
     right, results = folder.read("audited", point.number)
     return Traced(
         point=point,
-        utility={k: read_result(r) for k, r in results["utility"].items()},
-        leakage={k: read_result(r) for k, r in results["leakage"].items()},
-        certificate={k: read_certificate(c) for k, c in trained["certificate"].items()},
+        utility=read(Mapping[str, Result], results["utility"], "utility"),
+        leakage=read(Mapping[str, Result], results["leakage"], "leakage"),
+        certificate=read(Mapping[str, AnyCertificate | None], trained["certificate"], "certificate"),
         bound=trained["bound"],
         notes=tuple(trained["notes"]),
         right=right,

@@ -27,6 +27,7 @@ from tacit.noise.support import Bounded, Finite, Support
 from tacit.records.schema import Problem, schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
 from tacit.release.weights import read_weights
+from tacit.report.report import Report
 
 CHUNK = 2**17  # numbers of raw records that are released at a time: what a network makes of them stays in the cache
 NO_KEY = (
@@ -104,6 +105,7 @@ class Release:
     ----------
     manifest : what goes in, what comes out, how it was made
     audit : the audit that travels with the bundle, as plain data; None if there is none
+    report : the same as a `tacit.report.Report`
     card : the model card, Markdown
     """
 
@@ -220,6 +222,11 @@ class Release:
             TacitWarning,
             stacklevel=3,
         )
+
+    @property
+    def report(self) -> Report | None:
+        """The audit that travels with the bundle; None if there is none."""
+        return None if self.audit is None else Report.from_dict(self.audit)
 
     @property
     def noise(self) -> Noise | None:

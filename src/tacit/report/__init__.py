@@ -1,112 +1,19 @@
-"""Pages people want to read: one self-contained HTML file per audit or comparison."""
+"""Results and how they are shown: what an audit found as objects, sentences, tables, pages."""
 
 from __future__ import annotations
 
-import functools
-import io
-import json
-from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
-import jinja2
+from tacit.lazy import import_name
 
-from tacit.audit.report import Report, _p, beats, worst_case, write_whole
-
-DOES_NOT_PROTECT = (
-    "Several releases of the same person, or a release combined with other columns, give away more than one.",
-    "Attributes that were not declared sensitive were not tested.",
-    "Other populations: the figures hold for records like those audited.",
-    "An audit is a lower bound: a stronger attacker may find more. Only a certificate bounds every attacker.",
-)
+_HOME = {
+    "Report": "tacit.report.report",
+    "dominated": "tacit.report.page",
+    "figure": "tacit.report.page",
+    "write_page": "tacit.report.page",
+}
+__all__ = sorted(_HOME)
 
 
-def write_page(reports: Sequence[Report], path: str | Path, title: str, introduction: str = "") -> Path:
-    """Write one or several audits of the same data as one page, with the utility-leakage figure."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["p"] = lambda value: "–" if value is None else _p(value)
-    plain = [r.to_dict() for r in reports]
-    beaten = dominated(reports)
-    secrets = list(reports[0].leakage)
-    why = {s: [_why(r, s, beaten) for r in reports] for s in secrets}
-    embedded = json.dumps({"reports": plain, "dominated": why}, allow_nan=False)
-    text = environment.get_template("page.html.j2").render(
-        title=title,
-        introduction=introduction,
-        reports=list(reports),
-        plain=plain,
-        at=lambda tree, path: functools.reduce(lambda node, key: node[key], path, tree),
-        # inside a script element only "<" could end it
-        embedded=embedded.replace("<", "\\u003c"),
-        secrets=secrets,
-        targets=list(reports[0].utility),
-        limits=DOES_NOT_PROTECT,
-        dominated=why,
-        pooled=lambda secret: any(
-            a.kind.startswith("pooled") and secret in a.results for r in reports for a in r.attacks
-        ),
-        has_floor_row=any(r.name == "label-only" for r in reports),
-        worst_case=worst_case,
-        level=reports[0].level,
-    )
-    return write_whole(path, text)
-
-
-def _why(report: Report, secret: str, beaten: dict[tuple[str, str], str]) -> str | None:
-    """Why a release is no use: another one of the page, or the predicted label alone, is as useful and leaks less."""
-    better = beaten.get((report.name, secret))
-    if better is not None:
-        return f"{better} is at least as useful and leaks less"
-    return report.beaten_by_label(secret)
-
-
-def dominated(reports: Sequence[Report]) -> dict[tuple[str, str], str]:
-    """Releases that another one beats, by name and secret."""
-    out = {}
-    for r in reports:
-        for secret, v in r.leakage.items():
-            for other in reports:
-                if other is not r and beats(other.utility, other.leakage[secret], r.utility, v):
-                    out[r.name, secret] = other.name
-                    break
-    return out
-
-
-def figure(reports: Sequence[Report], secret: str) -> str:
-    """Utility against leakage of every release, with intervals and certificates, as inline SVG."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    target = next(iter(reports[0].utility))
-    fig = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = fig.subplots()
-    guessing = reports[0].leakage[secret].guessing
-    axes.axvline(guessing, color="#888888", linestyle=":", linewidth=1)
-    axes.axhline(reports[0].utility[target].guessing, color="#888888", linestyle=":", linewidth=1)
-    for i, report in enumerate(reports):
-        u, v = report.utility[target], report.leakage[secret]
-        colour = f"C{i}"
-        axes.errorbar(
-            v.value,
-            u.value,
-            xerr=[[max(0.0, v.value - v.low)], [max(0.0, v.high - v.value)]],
-            yerr=[[u.value - u.low], [u.high - u.value]],
-            fmt="o",
-            color=colour,
-            capsize=2,
-            linewidth=1,
-            label=report.name,
-        )
-        certificate = report.certificate[secret]
-        if certificate is not None:
-            axes.plot([certificate.bound], [u.value], marker="|", markersize=16, color=colour, markeredgewidth=2)
-    axes.set_xlabel(f"leakage of {secret} (balanced accuracy of the best attacker; | certified bound)")
-    axes.set_ylabel(f"utility: accuracy of {target}")
-    axes.set_title("Better is up and to the left; dotted lines are guessing", fontsize=9, loc="left")
-    axes.legend(fontsize=8, frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    out = io.StringIO()
-    FigureCanvasSVG(fig).print_svg(out, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    drawn = out.getvalue()
-    return drawn[drawn.index("<svg") :]
+def __getattr__(name: str) -> Any:
+    return import_name(__name__, _HOME, name)

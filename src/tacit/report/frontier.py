@@ -11,9 +11,10 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.audit.report import _p, write_whole
 from tacit.errors import InputError
-from tacit.report import DOES_NOT_PROTECT
+from tacit.files import write_whole
+from tacit.report.markdown import DOES_NOT_PROTECT
+from tacit.report.results import percent, shown
 
 MOST_SHOWN = 24  # points in a terminal
 
@@ -34,23 +35,27 @@ def rich_frontier(front: Any) -> Any:
         table.add_column("certified", justify="right")
     for t in shown:
         row = [escape(t.point.filter), f"{t.point.value:g}", str(t.point.seed)]
-        row += [_p(r.value) for r in t.utility.values()]
+        row += [shown(r.value) for r in t.utility.values()]
         for s, r in t.leakage.items():
             c = t.certificate[s]
-            row += [_p(r.value), f"{_p(r.low)}–{_p(r.high)}", "–" if c is None else f"[green]≤ {_p(c.bound)}[/green]"]
+            row += [
+                shown(r.value),
+                f"{shown(r.low)}–{shown(r.high)}",
+                "–" if c is None else f"[green]≤ {shown(c.bound)}[/green]",
+            ]
         table.add_row(*row)
     return Group(table, "", *(escape(line) for line in summary(front)))
 
 
 def summary(front: Any) -> list[str]:
     """What the curve amounts to, in sentences."""
-    level = f"{front.level:.0%}".replace("%", " %")
+    level = percent(front.level)
     lines = []
     for s in front.secrets:
         for name in front.filters:
             part = front.only(name)
             area = part.hypervolume(secret=s)
-            lines.append(f"{name}: hypervolume {_p(area.value)} [{_p(area.low)}, {_p(area.high)}] for {s}")
+            lines.append(f"{name}: hypervolume {shown(area.value)} [{shown(area.low)}, {shown(area.high)}] for {s}")
             try:
                 far = part.distance_to_limit(s)
             except InputError:
@@ -58,13 +63,13 @@ def summary(front: Any) -> list[str]:
             if len(far):
                 worst = max(0.0, far["distance"].max())
                 lines.append(
-                    f"{name}: at most {_p(worst)} in accuracy below the estimated limit (median "
-                    f"{_p(max(0.0, far['distance'].median()))}) at equal certificate or leakage of {s}"
+                    f"{name}: at most {shown(worst)} in accuracy below the estimated limit (median "
+                    f"{shown(max(0.0, far['distance'].median()))}) at equal certificate or leakage of {s}"
                 )
         if s in front.reference.label_only:
             u = front.targets[0]
             floor = front.reference.label_only_utility[u].value
-            lines.append(f"label-only: {u} {_p(floor)}, {s} {_p(front.reference.label_only[s].value)}")
+            lines.append(f"label-only: {u} {shown(floor)}, {s} {shown(front.reference.label_only[s].value)}")
     lines.append(
         f"leakage: balanced accuracy of fresh attackers ({front.attackers}; codes are counted). Certificates "
         f"hold for all {front.candidates} points together ({level}); so do intervals of utility, and those of leakage, "
@@ -81,7 +86,7 @@ def write_frontier(front: Any, path: str | Path) -> Path:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["p"] = lambda value: "–" if value is None else _p(value)
+    environment.filters["p"] = lambda value: "–" if value is None else shown(value)
     best = {t.point.number for t in front.pareto()}
     data = {
         "filters": front.filters,

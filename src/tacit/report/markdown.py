@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from tacit.audit.report import Report, _p, worst_case
+from typing import Any
+
+from tacit.report.results import shown
+
+DOES_NOT_PROTECT = (
+    "Several releases of the same person, or a release combined with other columns, give away more than one.",
+    "Attributes that were not declared sensitive were not tested.",
+    "Other populations: the figures hold for records like those audited.",
+    "An audit is a lower bound: a stronger attacker may find more. Only a certificate bounds every attacker.",
+)
 
 
-def markdown_report(report: Report) -> str:
+def markdown_report(report: Any) -> str:  # a Report, which calls this and so cannot be imported here
     """Headlines, one table of every figure with its interval and baseline, certificates, notes, limits."""
-    from tacit.report import DOES_NOT_PROTECT
-
     level = report.level
     lines = [f"# Audit of {report.name}", ""]
     for name in report.leakage:
@@ -22,12 +29,14 @@ def markdown_report(report: Report) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for row in report.table.to_dict("records"):
-        cells = [row["role"], row["attribute"], row["measure"], _p(row["value"])]
-        cells += [f"{_p(row['low'])}–{_p(row['high'])}", _p(row["guessing"]), row["attacker"]]
+        cells = [row["role"], row["attribute"], row["measure"], shown(row["value"])]
+        cells += [f"{shown(row['low'])}–{shown(row['high'])}", shown(row["guessing"]), row["attacker"]]
         lines.append("| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |")
     for name, m in report.resemblance.measures.items():
-        lines.append(f"| resembles | | {name} | {_p(m.value)} | {_p(m.low)}–{_p(m.high)} | {_p(m.guessing)} | |")
-    found = [worst_case(name, c, level) for name, c in report.certificate.items() if c is not None]
+        lines.append(
+            f"| resembles | | {name} | {shown(m.value)} | {shown(m.low)}–{shown(m.high)} | {shown(m.guessing)} | |"
+        )
+    found = [f"{name}: {c.explain(level)}" for name, c in report.certificate.items() if c is not None]
     for title, texts in (
         ("Certificate", found),
         ("Notes", list(report.notes)),
@@ -38,7 +47,7 @@ def markdown_report(report: Report) -> str:
     s = report.settings
     lines += [
         "",
-        f"Data {s['data'] or 'unnamed'}, {s['rows']['attack']:,} rows to attack and {s['rows']['test']:,} to test, "
-        f"seed {s['seed']}, {s['seconds']} s, {', '.join(f'{k} {v}' for k, v in s['versions'].items())}, {s['when']}.",
+        f"Data {s.data or 'unnamed'}, {s.rows['attack']:,} rows to attack and {s.rows['test']:,} to test, "
+        f"seed {s.seed}, {s.seconds} s, {', '.join(f'{k} {v}' for k, v in s.versions.items())}, {s.when}.",
     ]
     return "\n".join(lines) + "\n"

@@ -8,10 +8,10 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.audit.report import Report, Result, _p, worst_case
+from tacit.report.results import Result, shown
 
 
-def rich_report(report: Report) -> Any:
+def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot be imported here
     """What ``rich.print(report)`` and the command line show; fits 80 columns."""
     table = Table(title=f"Audit of {escape(report.name)}", title_justify="left", box=None, pad_edge=False)
     for head, right in (("", False), ("attribute", False), ("value", True), ("interval", True), ("guessing", True)):
@@ -27,7 +27,9 @@ def rich_report(report: Report) -> Any:
         for name, r in results.items():
             table.add_row(*_row(role, name, r))
     for name, m in report.resemblance.measures.items():
-        table.add_row("resembles", escape(name), _p(m.value), f"{_p(m.low)}–{_p(m.high)}", _p(m.guessing), "")
+        table.add_row(
+            "resembles", escape(name), shown(m.value), f"{shown(m.low)}–{shown(m.high)}", shown(m.guessing), ""
+        )
     lines = [""]
     for name in report.leakage:
         colour = "green" if report.certificate[name] is not None else "yellow"
@@ -38,7 +40,7 @@ def rich_report(report: Report) -> Any:
             lines.append(escape(f"{name}: {report.exposure[name].sentence}"))
         if name in report.power:
             lines.append(f"[cyan]{escape(f'{name}: {report.power[name].sentence}')}[/cyan]")
-    lines += [escape(worst_case(name, c, report.level)) for name, c in report.certificate.items() if c is not None]
+    lines += [escape(f"{name}: {c.explain(report.level)}") for name, c in report.certificate.items() if c is not None]
     lines += [
         f"[dim]{escape(attack.kind)}: the attacker knows {escape(attack.knows)}[/dim]" for attack in report.attacks
     ]
@@ -47,4 +49,11 @@ def rich_report(report: Report) -> Any:
 
 
 def _row(role: str, name: str, r: Result) -> list[str]:
-    return [role, escape(name), _p(r.value), f"{_p(r.low)}–{_p(r.high)}", _p(r.guessing), escape(r.attacker)]
+    return [
+        role,
+        escape(name),
+        shown(r.value),
+        f"{shown(r.low)}–{shown(r.high)}",
+        shown(r.guessing),
+        escape(r.attacker),
+    ]

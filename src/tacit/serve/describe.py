@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tacit.errors import ContradictionError, InputError
 from tacit.release.bundle import Bundle, parse_json
+from tacit.report.report import Report
+from tacit.report.results import Result, percent
 
 N_SAMPLES = 6
 
@@ -29,42 +32,35 @@ def describe(bundle: Bundle) -> dict[str, Any]:
 def summary(audit: Any) -> dict[str, Any] | None:
     """By sensitive attribute, what an attacker could tell from a release: figures, and the same in words."""
     try:
-        level = f"{audit['settings']['level']:.0%}".replace("%", " %")
-        leakage = {n: _leak(n, r, audit["bound"].get(n), level) for n, r in audit["leakage"].items()}
-        return {"level": level, "fresh": bool(audit["fresh"]), "leakage": leakage}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None  # no audit, or one of another make: then the page says that nothing is known
+        report = Report.from_dict(audit)
+    except (InputError, ContradictionError):
+        return None  # no audit, one of another make, or one that contradicts itself: nothing of it may be shown
+    leakage = {name: _leak(name, result, report) for name, result in report.leakage.items()}
+    return {"level": report.level, "fresh": report.fresh, "leakage": leakage}
 
 
-def _leak(name: str, result: Any, bound: float | None, level: str) -> dict[str, Any]:
-    m = result[result["headline"]]
-    low, high, guessing = m["low"], m["high"], m["guessing"]
-    if bound is not None and low > bound:
-        raise ValueError(f"{name}: measured above its own bound")  # nothing of such an audit may be shown
-    reached = f"Attackers that we trained name {name} right {_share(m['value'])} of the time"
+def _leak(name: str, result: Result, report: Report) -> dict[str, Any]:
+    bound, m = report.bound.get(name), result.measure
+    reached = f"Attackers that we trained name {name} right {percent(m.value)} of the time"
     if bound is not None:
         words = (
-            f"Whoever sees one release, however clever, names {name} right at most {_share(bound)} of the time "
-            f"(certified, {level}). {reached}; guessing gives {_share(guessing)}."
+            f"Whoever sees one release, however clever, names {name} right at most {percent(bound)} of the time "
+            f"(certified, {report.level}). {reached}; guessing gives {percent(m.guessing)}."
         )
     else:
         words = (
-            f"{reached} (between {_share(low)} and {_share(high)}, {level}); guessing gives {_share(guessing)}. This "
-            f"was measured, not proved: a cleverer attacker may do better."
+            f"{reached} (between {percent(m.low)} and {percent(m.high)}, {report.level}); guessing gives "
+            f"{percent(m.guessing)}. This was measured, not proved: a cleverer attacker may do better."
         )
     return {
-        "value": m["value"],
-        "low": max(low, guessing),
-        "high": high if bound is None else bound,
-        "guessing": guessing,
+        "value": m.value,
+        "low": max(m.low, m.guessing),
+        "high": m.high if bound is None else bound,
+        "guessing": m.guessing,
         "certified": bound is not None,
-        "attacker": result["attacker"],
+        "attacker": result.attacker,
         "words": words,
     }
-
-
-def _share(value: float) -> str:
-    return f"{value:.0%}".replace("%", " %")
 
 
 def samples(declared: dict[str, Any], seed: int = 0) -> list[Any]:

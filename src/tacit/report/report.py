@@ -2,88 +2,74 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
+import importlib.metadata
 import io
 import json
 import math
-import os
 import platform
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+from tacit import __version__
+from tacit.errors import InputError, RequirementNotMet
+from tacit.files import strict_json, write_whole
+from tacit.report.certificates import AnyCertificate
+from tacit.report.plain_data import plain, read_fields
+from tacit.report.results import (
+    AttackResult,
+    Exposure,
+    LimitPoint,
+    Measure,
+    Power,
+    Resemblance,
+    Result,
+    beats,
+    check_bound,
+    percent,
+    shown,
+)
 
-from tacit.audit.certificate import Certificate, LocalPrivacyCertificate
-from tacit.audit.gaussian import GaussianCertificate
-from tacit.audit.measures import advantage
-from tacit.audit.resemblance import Resemblance
-from tacit.audit.statements import Exposure, Power
-from tacit.audit.stats import Measure
-from tacit.errors import ContradictionError, InputError, RequirementNotMet
+if TYPE_CHECKING:
+    import pandas as pd  # a device has none, and reads reports all the same
 
-SCHEMA = 2
-AnyCertificate = Certificate | GaussianCertificate | LocalPrivacyCertificate
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
-class Result:
-    """How well one attribute can be read from the release.
+class Settings:
+    """How an audit was made.
 
-    `value` is the headline measure with its interval and what guessing gives: accuracy for a target
-    (utility), balanced accuracy for a sensitive attribute (leakage). The other measures are beside it.
+    Attributes
+    ----------
+    attackers : that ran
+    level : confidence of every statement
+    seed : of the attackers
+    data : name of the data
+    rows : how many attackers learned from ("attack") and were tested on ("test")
+    alongside : columns that travel with the release
+    candidates : how many releases share the error
+    per : whose average is meant, the "unit"'s or the "record"'s
+    look : which look at these rows the certificates were; None without certificates
+    seconds : it took
+    when, versions : of the libraries it was made with
     """
 
-    attribute: str
-    headline: str  # "accuracy" or "balanced_accuracy"
-    attacker: str
-    accuracy: Measure
-    balanced_accuracy: Measure
-    auc: Measure
-    n: int
-    n_units: int
-    attackers: Mapping[str, Measure] = field(default_factory=dict)
-    more: Mapping[str, Measure] = field(default_factory=dict)
-    classes: tuple[str, ...] = ()
-    confusion: tuple[tuple[int, ...], ...] = ()  # rows: the truth; columns: the attacker's answer
-    named: Measure | None = None  # share of people named with 90 % confidence, by whichever attacker names most
-
-    @property
-    def measure(self) -> Measure:
-        return getattr(self, self.headline)
-
-    @property
-    def advantage(self) -> Measure:
-        """How far above guessing, 0 (guessing) to 1 (always right)."""
-        return advantage(self.measure)
-
-    @property
-    def value(self) -> float:
-        return self.measure.value
-
-    @property
-    def low(self) -> float:
-        return self.measure.low
-
-    @property
-    def high(self) -> float:
-        return self.measure.high
-
-    @property
-    def guessing(self) -> float:
-        return self.measure.guessing
-
-
-@dataclass(frozen=True)
-class Attack:
-    """One kind of attack beside the headline: its name, what its attacker knows, what it found."""
-
-    kind: str
-    knows: str
-    results: Mapping[str, Result]
+    attackers: tuple[str, ...]
+    level: float
+    seed: int
+    data: str | None
+    rows: Mapping[str, int]
+    alongside: tuple[str, ...] = ()
+    candidates: int = 1
+    per: str = "unit"
+    look: int | None = None
+    seconds: float = math.nan
+    when: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,12 +99,12 @@ class Report:
     bound: Mapping[str, float | None]  # upper end of the two-sided statement, delta/2 a side
     in_sample: Mapping[str, Result]
     label_only: Mapping[str, Result]
-    attacks: tuple[Attack, ...]
+    attacks: tuple[AttackResult, ...]
     fresh: bool
     notes: tuple[str, ...]
-    settings: Mapping[str, Any]
+    settings: Settings
     label_only_utility: Mapping[str, Result] = field(default_factory=dict)
-    limit: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    limit: Mapping[str, tuple[LimitPoint, ...]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
     resemblance: Resemblance = field(default_factory=Resemblance)
     exposure: Mapping[str, Exposure] = field(default_factory=dict)
@@ -131,7 +117,7 @@ class Report:
     @property
     def level(self) -> str:
         """The confidence of every statement, in words: 95 %."""
-        return f"{self.settings['level']:.0%}".replace("%", " %")
+        return percent(self.settings.level)
 
     def status(self, attribute: str) -> str:
         """ "certified" (a bound on any attacker) or "audited" (what our attackers found)."""
@@ -141,25 +127,25 @@ class Report:
         """The headline of one sensitive attribute."""
         r, bound, level = self.leakage[attribute], self.bound[attribute], self.level
         if bound is not None:
-            text = f"{attribute}: leakage between {_p(max(r.low, r.guessing))} and {_p(bound)} ({level})"
+            text = f"{attribute}: leakage between {shown(max(r.low, r.guessing))} and {shown(bound)} ({level})"
         else:
-            text = f"{attribute}: leakage {_p(r.value)} [{_p(r.low)}, {_p(r.high)}] by {r.attacker} ({level})"
-        text += f", guessing {_p(r.guessing)}"
+            text = f"{attribute}: leakage {shown(r.value)} [{shown(r.low)}, {shown(r.high)}] by {r.attacker} ({level})"
+        text += f", guessing {shown(r.guessing)}"
         if attribute in self.label_only:
-            text += f", label-only {_p(self.label_only[attribute].value)}"
+            text += f", label-only {shown(self.label_only[attribute].value)}"
         return text + (", certified" if bound is not None else ", audited, not certified")
 
     def beaten_by_label(self, attribute: str) -> str | None:
         """Says so where releasing the predicted label alone is as useful and leaks less; else None.
 
-        Both count beyond chance, as in `tacit.report.dominated`.
+        Both count beyond chance, as in `tacit.report.page.dominated`.
         """
         floor, v = self.label_only.get(attribute), self.leakage[attribute]
         if floor is None or not beats(self.label_only_utility, floor, self.utility, v):
             return None
         return (
             f"releasing the predicted label alone is as useful and leaks less "
-            f"({_p(floor.value)} [{_p(floor.low)}, {_p(floor.high)}] of {attribute})"
+            f"({shown(floor.value)} [{shown(floor.low)}, {shown(floor.high)}] of {attribute})"
         )
 
     def __str__(self) -> str:
@@ -173,13 +159,13 @@ class Report:
 
     def __rich__(self) -> Any:
         """The same for a terminal that knows rich: a table of figures, then what the reader must know."""
-        from tacit.report.terminal import rich_report
+        from tacit.report.terminal import rich_report  # rich is slow to import, and a device has none
 
         return rich_report(self)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
         """The same as Markdown, for a pull request or a model card; written when a path is given."""
-        from tacit.report.markdown import markdown_report
+        from tacit.report.markdown import markdown_report  # needs pandas, as `table`
 
         text = markdown_report(self)
         if path is not None:
@@ -189,6 +175,8 @@ class Report:
     @property
     def table(self) -> pd.DataFrame:
         """One row per attribute and attacker group, every number with its interval and baseline."""
+        import pandas as pd
+
         rows = []
         groups = (
             ("utility", self.utility),
@@ -259,21 +247,32 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, with a schema number."""
+        return {"schema": SCHEMA, **plain(vars(self))}
 
-        def plain(value: Any) -> Any:
-            if isinstance(value, float) and not math.isfinite(value):
-                return None  # JSON has no NaN
-            if isinstance(value, tuple) and hasattr(value, "_asdict"):
-                return plain(value._asdict())
-            if isinstance(value, Mapping):
-                return {k: plain(v) for k, v in value.items()}
-            if isinstance(value, Result | Attack | Resemblance):
-                return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-            if dataclasses.is_dataclass(value) and not isinstance(value, type):
-                return plain(dataclasses.asdict(value))
-            return [plain(v) for v in value] if isinstance(value, tuple | list) else value
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Report:
+        """The inverse of `to_dict`; also reads schema 1 and 2, whose missing parts are empty."""
+        schema = told.get("schema") if isinstance(told, Mapping) else None
+        if schema not in range(1, SCHEMA + 1):
+            raise InputError(
+                f"this is not a report that Tacit {__version__} reads: its schema is {schema!r}, known are 1 to "
+                f"{SCHEMA}; a newer one needs a newer Tacit"
+            )
+        fresh = not any(
+            str(note).startswith("in-sample:") for note in told.get("notes") or ()
+        )  # schema 1 says so there
+        found: Report = read_fields(cls, {"attacks": [], "fresh": fresh, **told}, "report")
+        return found
 
-        return {"schema": SCHEMA, **{f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}}
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Report:
+        """The inverse of `to_json`."""
+        try:
+            return cls.from_dict(strict_json(text.encode() if isinstance(text, str) else text))
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(f"the report cannot be read as JSON ({error})") from None
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The same as JSON; written whole or not at all when a path is given."""
@@ -284,72 +283,13 @@ class Report:
 
     def to_html(self, path: str | Path) -> Path:
         """Write the report as one self-contained page."""
-        from tacit.report import write_page
+        from tacit.report.page import write_page  # jinja2 is slow to import, and a device has none
 
         return write_page([self], path, title=f"Audit of {self.name}")
 
 
-def check_bound(name: str, result: Result, bound: float | None) -> None:
-    """Raise where an attacker's lower end lies above what is certified for any attacker."""
-    if bound is None:
-        return
-    measured = {result.attacker: result.measure, **result.attackers}
-    attacker, worst = max(measured.items(), key=lambda item: item[1].low)
-    if worst.low > bound:
-        raise ContradictionError(
-            f"{name}: {attacker} reads {worst.value:.3f} [{worst.low:.3f}, {worst.high:.3f}], but the certificate "
-            f"says that no attacker exceeds {bound:.3f}. One of the two is wrong, so neither may be used. Check that "
-            f"rows of one person share a unit (units=), that `attack` and `test` were not used in the fit, and that "
-            f"the audited release is the one handed over; if all of this holds, please report a defect in Tacit"
-        )
-
-
-def beats(utility: Mapping[str, Result], leak: Result, other: Mapping[str, Result], other_leak: Result) -> bool:
-    """Whether a release is at least as useful as another for every target, and leaks less.
-
-    Both count beyond chance: not less useful by more than half the interval, and leaking less than the lower end.
-    """
-    as_useful = all(utility[t].value >= u.value - (u.high - u.low) / 4 for t, u in other.items())
-    return bool(other) and as_useful and leak.high < other_leak.low
-
-
-def worst_case(name: str, c: AnyCertificate, level: str) -> str:
-    """What a mean hides: the plain-accuracy bound, the rarest release, the largest odds, who is exposed."""
-    text = f"{name}: certified for any attacker ≤ {_p(c.bound)} balanced, ≤ {_p(c.accuracy_bound)} plain ({level})"
-    text += f", for the average {'person' if c.per == 'unit' else 'record'}"
-    if c.absent:
-        text += f"; {c.absent} of {c.n_classes} classes have no row here and count as exposed"
-    if isinstance(c, Certificate):
-        text += f"; the rarest of {c.cells} releases is shared by {c.smallest_cell:,} of {c.n:,} rows"
-        text += f"; largest odds {c.largest_odds:.1f}" if c.largest_odds is not None else ""
-    if isinstance(c, LocalPrivacyCertificate):
-        return text + f"; by local privacy, epsilon {c.epsilon:g}, whatever the population"
-    return text + f"; {c.exposed:.1%} named with 90 % confidence"
-
-
 def provenance() -> dict[str, Any]:
     """When this was measured, and with which versions."""
-    import numpy
-    import sklearn
-
-    from tacit import __version__
-
-    versions = {"tacit": __version__, "python": platform.python_version(), "numpy": numpy.__version__}
-    versions |= {"scikit-learn": sklearn.__version__, "pandas": pd.__version__}
+    versions = {"tacit": __version__, "python": platform.python_version()}
+    versions |= {name: importlib.metadata.version(name) for name in ("numpy", "scikit-learn", "pandas")}
     return {"when": datetime.datetime.now().strftime("%Y-%m-%d %H:%M"), "versions": versions}
-
-
-def write_whole(path: str | Path, text: str) -> Path:
-    """Write a file that is either complete or not there."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".part")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
-    return path
-
-
-def _p(value: float) -> str:
-    """Three digits without the leading zero, as in the papers: .571"""
-    text = f"{value:.3f}"
-    return text[1:] if text.startswith("0.") else text

@@ -1,0 +1,225 @@
+"""What an audit measures, by attribute and by attack: numbers that carry their interval and what guessing gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tacit.errors import ContradictionError
+
+RARE = "a rare group"
+
+
+class Measure(NamedTuple):
+    """A number, its interval, and what guessing would give."""
+
+    value: float
+    low: float
+    high: float
+    guessing: float
+
+
+def advantage(measure: Measure) -> Measure:
+    """How far from guessing (0) to certainty (1) a measure is; the interval is mapped the same way.
+
+    Examples
+    --------
+    >>> advantage(Measure(.75, .6, .9, guessing=.5))
+    Measure(value=0.5, low=0.2, high=0.8, guessing=0.0)
+    """
+    room = 1 - measure.guessing
+    if room <= 0:  # a single class: there was nothing to learn
+        return Measure(0.0, 0.0, 0.0, 0.0)
+    value, low, high = (round(min(1.0, max(0.0, (x - measure.guessing) / room)), 15) for x in measure[:3])
+    return Measure(value, low, high, 0.0)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How well one attribute can be read from the release.
+
+    `value` is the headline measure with its interval and what guessing gives: accuracy for a target
+    (utility), balanced accuracy for a sensitive attribute (leakage). The other measures are beside it.
+    """
+
+    attribute: str
+    headline: str  # "accuracy" or "balanced_accuracy"
+    attacker: str
+    accuracy: Measure
+    balanced_accuracy: Measure
+    auc: Measure
+    n: int
+    n_units: int
+    attackers: Mapping[str, Measure] = field(default_factory=dict)
+    more: Mapping[str, Measure] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()  # rows: the truth; columns: the attacker's answer
+    named: Measure | None = None  # share of people named with 90 % confidence, by whichever attacker names most
+
+    @property
+    def measure(self) -> Measure:
+        return self.accuracy if self.headline == "accuracy" else self.balanced_accuracy
+
+    @property
+    def advantage(self) -> Measure:
+        """How far above guessing, 0 (guessing) to 1 (always right)."""
+        return advantage(self.measure)
+
+    @property
+    def value(self) -> float:
+        return self.measure.value
+
+    @property
+    def low(self) -> float:
+        return self.measure.low
+
+    @property
+    def high(self) -> float:
+        return self.measure.high
+
+    @property
+    def guessing(self) -> float:
+        return self.measure.guessing
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """One kind of attack beside the headline: its name, what its attacker knows, what it found."""
+
+    kind: str
+    knows: str
+    results: Mapping[str, Result]
+
+
+class LimitPoint(NamedTuple):
+    """One point of the estimated limit: the best accuracy at this leakage, and the rule's certificate."""
+
+    accuracy: float
+    leakage: float
+    bound: float | None = None
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Who can be named, and where.
+
+    Attributes
+    ----------
+    named : share of the test people about whom the attacker is sure (at least 90 %) and right
+    precision : how often it was right among those it was sure of, classes weighing alike; None where it never was
+    attacker : the one that names the largest share of the validation rows; it may not be the headline's
+    group : the group of people in which the headline's attacker does best, or None where no group is large enough
+    within : that attacker's balanced accuracy there; the interval is widened for the number of groups
+    """
+
+    named: Measure
+    precision: Measure | None
+    attacker: str
+    group: str | None = None
+    within: Measure | None = None
+
+    @property
+    def sentence(self) -> str:
+        """ "3.1 % [2.5, 3.8] of people are named with 90 % confidence; most exposed: age over 48 (.61 [.58, .64])"."""
+        m = self.named
+        text = f"{percent(m.value, 1)} [{100 * m.low:.1f}, {100 * m.high:.1f}] of people are named with 90 % confidence"
+        if self.precision is not None:
+            text += f" (by {self.attacker}; such answers are right in {shown(self.precision.value)})"
+        if self.group is not None and self.within is not None:
+            w = self.within
+            text += f"; most exposed: {self.group} ({shown(w.value)} [{shown(w.low)}, {shown(w.high)}])"
+        return text
+
+
+@dataclass(frozen=True)
+class Power:
+    """The smallest leaks that would have been found in 9 of 10 cases.
+
+    Attributes
+    ----------
+    found : by kind of leak the smallest size: balanced accuracy of the reader who knows where to look, or for a rare
+        group the share of people named for sure. None: not even the largest that was tried
+    largest : by kind, the largest size that could be planted
+    readers : by kind, the attacker that was tried: one of those that ran
+    guessing : balanced accuracy of guessing
+    plantings : how many leaks of each kind were planted
+    rows : how many rows the reader learned from, and was tested on
+    """
+
+    found: Mapping[str, float | None]
+    largest: Mapping[str, float]
+    readers: Mapping[str, str]
+    guessing: float
+    plantings: int
+    rows: tuple[int, int]
+
+    @property
+    def sentence(self) -> str:
+        """What would have been found, and as plainly what would have been missed."""
+        sized = {kind: x for kind, x in self.found.items() if kind != RARE}
+        seen = [f"{shown(x)} in {kind}" for kind, x in sized.items() if x is not None]
+        missed = [f"{kind} (up to {shown(self.largest[kind])})" for kind, x in sized.items() if x is None]
+        rare = self.found.get(RARE)
+        text = f"would have found a leak of at least {', '.join(seen)}" if seen else ""
+        if rare is not None:
+            text += f"{', and ' if seen else 'would have found '}{RARE} if {percent(rare, 1)} of people are named"
+        elif RARE in self.found:
+            missed.append(f"{RARE} (up to {percent(self.largest[RARE], 1)} of people named)")
+        if missed:
+            text += f"{'; they ' if text else ''}would have missed any leak in {', '.join(missed)}"
+        if seen or rare is not None:
+            text += "; anything smaller they may have missed"
+        return f"These attackers, with these rows, {text} (guessing {shown(self.guessing)})"
+
+
+@dataclass(frozen=True)
+class Resemblance:
+    """What was found; measures carry their interval and what guessing gives.
+
+    Attributes
+    ----------
+    measures : by name, such as "reconstruction R²", "SSIM", "similarity", "DTW rank of identity"
+    columns : R² of each raw column of a table
+    attacker : the regressor that reconstructs, chosen on validation
+    examples : only where asked for: (original, released or None, reconstructed) as nested lists of numbers
+    """
+
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    columns: Mapping[str, Measure] = field(default_factory=dict)
+    attacker: str | None = None
+    examples: tuple[tuple[Any, Any, Any], ...] = ()
+
+
+def check_bound(name: str, result: Result, bound: float | None) -> None:
+    """Raise where an attacker's lower end lies above what is certified for any attacker."""
+    if bound is None:
+        return
+    measured = {result.attacker: result.measure, **result.attackers}
+    attacker, worst = max(measured.items(), key=lambda item: item[1].low)
+    if worst.low > bound:
+        raise ContradictionError(
+            f"{name}: {attacker} reads {worst.value:.3f} [{worst.low:.3f}, {worst.high:.3f}], but the certificate "
+            f"says that no attacker exceeds {bound:.3f}. One of the two is wrong, so neither may be used. Check that "
+            f"rows of one person share a unit (units=), that `attack` and `test` were not used in the fit, and that "
+            f"the audited release is the one handed over; if all of this holds, please report a defect in Tacit"
+        )
+
+
+def beats(utility: Mapping[str, Result], leak: Result, other: Mapping[str, Result], other_leak: Result) -> bool:
+    """Whether a release is at least as useful as another for every target, and leaks less.
+
+    Both count beyond chance: not less useful by more than half the interval, and leaking less than the lower end.
+    """
+    as_useful = all(t in utility and utility[t].value >= u.value - (u.high - u.low) / 4 for t, u in other.items())
+    return bool(other) and as_useful and leak.high < other_leak.low
+
+
+def shown(value: float) -> str:
+    """Three digits without the leading zero, as in the papers: .571"""
+    return f"{value:.3f}".removeprefix("0")
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share or a confidence in words: 95 %."""
+    return f"{share:.{digits}%}".replace("%", " %")

@@ -1,0 +1,193 @@
+"""A report comes back from its JSON as it was, also from bundles and from earlier schemas."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tacit
+from tacit.errors import InputError
+from tacit.report.certificates import AnyCertificate, Certificate, GaussianCertificate, LocalPrivacyCertificate
+from tacit.report.report import SCHEMA, Report
+from tacit.report.results import Measure, Result
+
+FIXTURES = Path(__file__).parent / "fixtures"
+KINDS = {
+    "finite": Certificate,
+    "gaussian": GaussianCertificate,
+    "local privacy": LocalPrivacyCertificate,
+    "raw": None,
+    "everything": Certificate,
+}
+
+
+def people(n: int = 900, units: bool = False) -> tacit.Dataset:
+    rng = np.random.default_rng(0)
+    who = np.arange(n) // 3 if units else np.arange(n)
+    s, t = rng.integers(2, size=n)[who], rng.integers(2, size=n)
+    X = pd.DataFrame({"a": t + rng.normal(size=n), "b": s + rng.normal(size=n)})
+    sensitive = pd.DataFrame({"s": s.astype(float), "age": rng.integers(3, size=n)[who]})
+    sensitive.loc[::7, "s"] = np.nan
+    return tacit.Dataset(X, pd.DataFrame({"t": t}), sensitive, units=who if units else "rows", name="people")
+
+
+@pytest.fixture(scope="module")
+def made():
+    """By kind, a report and the filter it is of."""
+    train, attack, test = people().split(seed=0)
+
+    def of(f, **options):
+        f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
+        return tacit.audit(f, attack, test, attackers="logistic", **options), f
+
+    found = {
+        "finite": of(tacit.CodebookFilter(4, random_state=0)),
+        "gaussian": of(tacit.MinimaxFilter(1, noise=3.0, max_iter=2, random_state=0), floor=False),
+        "local privacy": of(tacit.baselines.LaplaceMechanism(epsilon=1.0, random_state=0), floor=False),
+        "raw": (tacit.audit(None, attack, test, attackers="logistic", reconstruct=True, scan=True), None),
+    }
+    train, attack, test = people(units=True).split(seed=0)
+    raw = found["raw"][0]
+    shown = replace(raw.resemblance, examples=(([[0.5, 1.0]], None, [[0.25, 0.75]]),))
+    found["raw"] = replace(raw, resemblance=shown), None
+    options = {"train": train, "power": True, "groups": ["a"], "floor": False}
+    found["everything"] = of(tacit.CodebookFilter(4, random_state=0), **options)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_comes_back_as_it_was(made, kind):
+    report, _ = made[kind]
+    back = Report.from_json(report.to_json())
+    assert repr(back) == repr(report)  # NaN is NaN, tuples are tuples, certificates are of their kind
+    assert back.to_dict() == report.to_dict()
+    assert str(back) == str(report)
+    assert {type(c) for c in back.certificate.values() if c is not None} <= {KINDS[kind]}
+    assert (KINDS[kind] is None) == all(c is None for c in back.certificate.values())
+
+
+def test_the_reports_have_what_must_come_back(made):
+    """The control: nothing above came back only because it was empty."""
+    full, raw = made["everything"][0], made["raw"][0]
+    assert all((full.in_sample, full.attacks, full.power, full.exposure, full.groups))
+    assert all((raw.label_only, raw.limit, raw.resemblance.measures, raw.resemblance.examples))
+
+
+def test_nan_is_none_in_json_and_nan_again(made):
+    report, _ = made["finite"]
+    told = report.to_dict()
+    told["leakage"]["s"]["auc"] = {"value": None, "low": None, "high": None, "guessing": 0.5}
+    auc = Report.from_dict(json.loads(json.dumps(told))).leakage["s"].auc
+    assert math.isnan(auc.value)
+    assert auc.guessing == 0.5
+
+
+def test_a_bundle_carries_a_report(made, tmp_path):
+    report, f = made["finite"]
+    release = tacit.load(tacit.save(f, tmp_path / "x.tacit", report))
+    assert repr(release.report) == repr(report)
+    release.report.require(leakage={"s": 1.0})
+    assert tacit.load(tacit.save(f, tmp_path / "y.tacit")).report is None
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_bundles_of_old_formats_say_that_they_have_no_report(number):
+    assert tacit.load(FIXTURES / f"format{number}.tacit", noise_key=bytes(32)).report is None
+
+
+def old(report: Report, schema: int) -> dict:
+    """The report as an earlier schema wrote it: certificates without a kind, and what came later is missing."""
+    told = json.loads(report.to_json())
+    later = {"power", "exposure"}
+    certificate = {"kind", "per", "n_classes", "absent", "unseen_mass"}
+    settings = {"per", "look"}
+    result = {"named"}
+    if schema == 1:
+        later |= {"attacks", "fresh", "label_only_utility", "limit", "groups", "resemblance"}
+        certificate |= {"candidates", "largest_odds", "worst_cell", "exposed"}
+        settings |= {"candidates", "alongside"}
+        result |= {"more", "classes", "confusion"}
+    drop = lambda tree, names: {k: v for k, v in tree.items() if k not in names}  # noqa: E731
+    told = drop(told, later) | {"schema": schema, "settings": drop(told["settings"], settings)}
+    told["certificate"] = {k: c and drop(c, certificate) for k, c in told["certificate"].items()}
+    for side in ("utility", "leakage", "in_sample", "label_only"):
+        told[side] = {k: drop(r, result) for k, r in told[side].items()}
+    return told
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+@pytest.mark.parametrize("kind", ["finite", "gaussian", "local privacy"])
+def test_earlier_schemas_are_read(made, schema, kind):
+    report, _ = made[kind]
+    back = Report.from_dict(old(report, schema))
+    assert back.bound == report.bound
+    assert {k: c and c.bound for k, c in back.certificate.items()} == {
+        k: c and c.bound for k, c in report.certificate.items()
+    }
+    assert {type(c) for c in back.certificate.values()} == {type(c) for c in report.certificate.values()}
+    assert back.sentence("s") == report.sentence("s")
+    assert back.fresh
+    assert str(back)
+    assert back.to_dict()["schema"] == SCHEMA  # what is written again is of today
+
+
+def test_a_report_of_schema_1_says_in_its_notes_that_it_is_not_fresh(made):
+    told = old(made["finite"][0], 1)
+    told["notes"] = ["in-sample: every row of `attack` or of `test` was used to fit the filter", *told["notes"]]
+    assert not Report.from_dict(told).fresh
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema": SCHEMA + 1}, f"schema is {SCHEMA + 1}, known are 1 to {SCHEMA}; a newer one needs a newer Tacit"),
+        ({"schema": None}, "schema is None"),
+        ({"leakage": []}, "report, leakage: expected Mapping"),
+        ({"leakage": {"s": {"attribute": "s"}}}, "report, leakage, s: .*missing"),
+        ({"fresh": "yes"}, "report, fresh: expected bool, found 'yes'"),
+        ({"certificate": {"s": {"kind": "Magic"}}}, "'Magic' is not a kind of certificate"),
+        ({"notes": "in-sample"}, "report, notes"),
+    ],
+)
+def test_what_is_not_a_report_is_refused_by_name(made, change, said):
+    told = json.loads(made["finite"][0].to_json())
+    with pytest.raises(InputError, match=said):
+        Report.from_dict({**told, **change})
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "{", '{"schema": 3, "schema": 3}', "NaN"])
+def test_what_is_not_the_json_of_a_report_is_refused(text):
+    with pytest.raises(InputError):
+        Report.from_json(text)
+
+
+def test_every_certificate_explains_itself_and_is_registered():
+    assert set(AnyCertificate.kinds) >= {"Certificate", "GaussianCertificate", "LocalPrivacyCertificate"}
+    common = {"plugin": 0.5, "accuracy_bound": 0.7, "guessing": 0.5, "exposed": 0.1, "n": 90, "n_units": 30}
+    common |= {"delta": 0.05, "candidates": 1, "per": "unit", "n_classes": 2, "absent": 0, "unseen_mass": 0.1}
+    noisy = {"null_plugin": 0.7, "draws": 9, "sigma": 1.0}
+    for c, word, useless in (
+        (Certificate(bound=0.6, **common, cells=4, smallest_cell=7), "the rarest of 4 releases", None),
+        (Certificate(bound=1.0, **common, cells=4, smallest_cell=7), "10.0% named", "too few units"),
+        (GaussianCertificate(bound=0.6, **common, **noisy, vacuous=False), "10.0% named", None),
+        (GaussianCertificate(bound=0.6, **common, **noisy, vacuous=True), "plain", "vacuous"),
+        (LocalPrivacyCertificate(bound=0.6, **common, epsilon=0.4), "epsilon 0.4", None),
+        (LocalPrivacyCertificate(bound=0.995, **common, epsilon=9), "epsilon 9", "Lower epsilon"),
+    ):
+        assert word in c.explain("95 %")
+        assert "(95 %), for the average person" in c.explain("95 %")
+        assert c.useless() is None if useless is None else useless in c.useless()
+        assert AnyCertificate.from_dict(json.loads(json.dumps(c.to_dict()))) == c
+
+
+def test_a_headline_names_one_of_two_measures():
+    m = Measure(0.5, 0.4, 0.6, 0.5)
+    told = Result("s", "balanced_accuracy", "logistic", Measure(0.9, 0.8, 1.0, 0.5), m, m, 10, 10)
+    assert told.measure == m
+    assert told.value == 0.5
