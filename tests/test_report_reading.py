@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.preprocessing import KBinsDiscretizer
 
 import tacit
 from tacit.errors import InputError
@@ -57,7 +58,8 @@ def made():
     shown = replace(raw.resemblance, examples=(([[0.5, 1.0]], None, [[0.25, 0.75]]),))
     found["raw"] = replace(raw, resemblance=shown), None
     options = {"train": train, "power": True, "groups": ["a"], "floor": False}
-    found["everything"] = of(tacit.CodebookFilter(4, random_state=0), **options)
+    coarse = KBinsDiscretizer(2, encode="ordinal").fit(train.X)
+    found["everything"] = tacit.audit(coarse, attack, test, attackers="logistic", **options), None
     return found
 
 

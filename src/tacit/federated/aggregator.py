@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tacit.federated.agreeing import Rounds
 from tacit.federated.protocol import SERVER, Arrays, Message, ProtocolError, follow
 from tacit.labels import MISSING
-
-if TYPE_CHECKING:
-    from tacit.federated.personal import PersonalMinimax
 
 LARGEST = 1e12  # inputs are scaled, so that filtered samples (and sums of their squares) come nowhere near
 
@@ -24,7 +21,7 @@ class Aggregator(Rounds):
     is asked for its samples, and takes part from the next round on.
     """
 
-    def __init__(self, f: PersonalMinimax, names: Sequence[str], min_nodes: int = 2) -> None:
+    def __init__(self, f: Any, names: Sequence[str], min_nodes: int = 2) -> None:
         super().__init__(names, min_nodes)
         self.f, self.turn = f, 0
         self.held: dict[str, dict[str, np.ndarray]] = {}  # by contributor: samples or statistics, and labels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,14 +22,11 @@ from tacit.solvers.heads import Weighted
 from tacit.solvers.inner import LinearCode
 from tacit.solvers.kiwiel import kiwiel
 
-if TYPE_CHECKING:
-    from tacit.federated.personal import PersonalMinimax
-
 
 class Contributor:
     """Contributor's routine of Algorithm 3: improves its own filter, sends its filtered samples."""
 
-    def __init__(self, f: PersonalMinimax, node: Node) -> None:
+    def __init__(self, f: Any, node: Node) -> None:
         self.f, self.node, self.name = f, node, str(node.name)
         with naming(f"contributor {self.name!r}"):
             self.X = np.ascontiguousarray(f.start.mechanism_.schema.encode(node.X).reshape(len(node), -1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -16,9 +16,6 @@ from tacit.federated.schema import make_common_encoder
 from tacit.filters.eigan import one_hidden
 from tacit.training.stack import Stack, choose_batch_size
 
-if TYPE_CHECKING:
-    from tacit.federated.eigan import DistributedEIGAN
-
 DOWN = 22  # the stream of random numbers of downlinks, apart from those of the games
 
 
@@ -28,7 +25,7 @@ class EiganCoordinator(AgreeingCoordinator):
     It may be killed at any time: `state` after `receive` is all it needs to go on from the last finished round.
     """
 
-    def __init__(self, f: DistributedEIGAN, names: Sequence[str], min_nodes: int = 1) -> None:
+    def __init__(self, f: Any, names: Sequence[str], min_nodes: int = 1) -> None:
         super().__init__(names, min_nodes)
         self.f, self.categories = f, f.categories
         self.seed = int(check_random_state(f.random_state).randint(2**31 - 1))

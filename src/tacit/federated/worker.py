@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -20,18 +20,13 @@ from tacit.filters.eigan import Game
 from tacit.filters.notes import note_copies, note_dependence
 from tacit.labels import Labels, encode_labels
 
-if TYPE_CHECKING:
-    from tacit.federated.eigan import DistributedEIGAN
-
 UP = 21  # the stream of random numbers of uplinks, apart from those of the games
 
 
 class EiganWorker(AgreeingWorker):
     """A node of D-EIGAN: describes its columns, then plays EIGAN's game with its own heads between syncs."""
 
-    f: DistributedEIGAN
-
-    def __init__(self, f: DistributedEIGAN, node: Node) -> None:
+    def __init__(self, f: Any, node: Node) -> None:
         super().__init__(clone(f), node)
         self.problem: Problem | None = None
         self.game: Game | None = None

@@ -8,6 +8,7 @@ whose it is (`tacit.noise.keyed`).
 
 from __future__ import annotations
 
+import base64
 import copy
 import os
 import sys
@@ -24,6 +25,7 @@ from tacit.errors import BundleError, InputError, TacitWarning
 from tacit.files import onnx_session
 from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key
 from tacit.noise.support import Bounded, Finite, Support
+from tacit.records.fingerprints import looked, sketched, sketched_units
 from tacit.records.schema import Problem, schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
 from tacit.release.weights import read_weights
@@ -68,12 +70,10 @@ def load(
     """
     bundle = read_bundle(path)
     if trusted_key is not None:
-        from tacit.release.signing import require_signature
+        from tacit.release.signing import require_signature  # a device without signatures has no cryptography
 
         require_signature(bundle, trusted_key)
     if owner_key is not None:
-        from tacit.release.owned import OwnRelease
-
         return OwnRelease(bundle, noise_key, owner_key=read_key(owner_key))
     return Release(bundle, noise_key)
 
@@ -345,6 +345,34 @@ class Release:
         for i, values in enumerate(columns.values()):
             table[:, i] = values
         return table
+
+
+class OwnRelease(Release):
+    """A `Release` that tells, like the filter it came from, which records it has seen."""
+
+    def __init__(self, bundle: Bundle, noise_key: Any = None, *, owner_key: bytes) -> None:
+        super().__init__(bundle, noise_key)
+        declared = self.manifest.get("sketch")
+        if declared is None:
+            raise InputError(
+                f"{self.name} has no sketch of the rows it was fitted on (bundles before format 3 have none, nor have "
+                f"filters learned on other machines); load it without owner_key"
+            )
+        self._owner_key = owner_key
+        self._sketch = base64.b64decode(declared["entries"])
+        self._looks = [(int(digits), int(column)) for digits, column in declared["looks"]]
+
+    def seen(self, X: Any, units: Any = None) -> np.ndarray:
+        """Which of these records equal a record of the fit (but for rounding or a time stamp), or are of its units."""
+        declared = self.manifest["input"]
+        names = [c["name"] for c in declared["columns"]] if declared["kind"] == "table" else None
+        prints = looked(X, names, self._looks)
+        seen = np.zeros(len(prints[0]), dtype=bool)
+        for look in prints:
+            seen |= sketched(look, self._sketch, self._owner_key)
+        if units is not None:
+            seen |= sketched_units(list(np.asarray(units).astype(str)), self._sketch, self._owner_key)
+        return seen
 
 
 def read_key(key: bytes | str | Path) -> bytes:
