@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tacit.errors import InputError
 
@@ -47,7 +47,7 @@ class Paper:
 
     def missing_data(self, experiment: str) -> list[str]:
         """Data sets the experiment needs that are not on this machine."""
-        from tacit.datasets import declarations
+        from tacit.datasets import declarations  # slow to import
 
         known = declarations()
         needs = self.settings_of(experiment, quick=False).get("needs", [])

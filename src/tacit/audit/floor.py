@@ -38,7 +38,7 @@ def measure_floor(bench: Bench, attack: Dataset, test: Dataset, limit: bool | No
 
     `limit` None estimates the curve where that takes seconds, True always, False never.
     """
-    from tacit.baselines import LabelOnly
+    from tacit.baselines import LabelOnly  # slow to import, and not every audit has a floor
 
     known = attack.y.notna().all(axis=1).to_numpy()
     own = attack.take(known)
@@ -87,7 +87,7 @@ def _curves(
     One cell per class of the target; cells are chosen on the out-of-fold posteriors of `attack` and both axes are
     measured on `test`. An estimate: with better posteriors the curve would lie higher.
     """
-    from tacit.filters.posterior import Posteriors
+    from tacit.filters.posterior import Posteriors  # slow to import, and not every audit has a floor
     from tacit.solvers.exact import closed_code
 
     X_test = label.mechanism_.schema.encode(test.X)

@@ -55,7 +55,7 @@ def demo(
     ] = 0,
 ) -> None:
     """Filters, floors and attackers on handwritten digits, in under a minute. No network."""
-    from tacit.cli.demo import run
+    from tacit.cli.demo import run  # every command starts quickly
 
     run(console, out, seed)
 
@@ -132,7 +132,7 @@ def profile(
     repeats: Annotated[int, typer.Option(min=1, help="Passes, of which the median time is taken.")] = 20,
 ) -> None:
     """What a filter costs on a device, and what each possible cut of it would send: time, memory, work, bytes."""
-    from tacit.cli.profile import run
+    from tacit.cli.profile import run  # every command starts quickly
 
     run(console, model, figure, as_json, repeats)
 
@@ -197,7 +197,7 @@ def reproduce(
 @data_app.command("list")
 def data_list() -> None:
     """All data sets: rows, targets, sensitive attributes, licence, and whether they are here."""
-    from tacit.datasets import declarations
+    from tacit.datasets import declarations  # every command starts quickly
 
     shown = Table(box=None, pad_edge=False)
     sets = sorted(declarations().values(), key=lambda d: (bool(d.files), d.name))

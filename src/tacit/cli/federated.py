@@ -20,7 +20,7 @@ def keys(
 ) -> None:
     """Make the authority, the server's certificate and a key for every node. Nodes can be added later."""
     _check_flower()
-    from tacit.federated.flower.keys import make_keys
+    from tacit.federated.flower.keys import make_keys  # every command starts quickly
 
     make_keys(folder, node, host or [])
     typer.echo(f"{folder}/server goes to the server, each {folder}/nodes/NAME to its node and nowhere else.")
@@ -31,7 +31,7 @@ def keys(
 def server(config: Annotated[Path, typer.Argument(help="The server's TOML file.")]) -> None:
     """Run the server: TLS, and only nodes whose keys are in its folder `allowed`."""
     _check_flower()
-    from tacit.federated.flower.config import read_server
+    from tacit.federated.flower.config import read_server  # every command starts quickly
     from tacit.federated.flower.launch import run_server
 
     raise typer.Exit(run_server(read_server(config), typer.echo))
@@ -44,7 +44,7 @@ def node(
 ) -> None:
     """Run a node beside its data."""
     _check_flower()
-    from tacit.federated.flower.config import read_node
+    from tacit.federated.flower.config import read_node  # every command starts quickly
     from tacit.federated.flower.launch import run_node
 
     raise typer.Exit(run_node(read_node(config, data), config, typer.echo))
@@ -54,7 +54,7 @@ def node(
 def submit(config: Annotated[Path, typer.Argument(help="The server's TOML file.")]) -> None:
     """Start a federation on the running server, or go on with one that was stopped. Run it on the server's machine."""
     _check_flower()
-    from tacit.federated.flower.config import read_server
+    from tacit.federated.flower.config import read_server  # every command starts quickly
     from tacit.federated.flower.launch import submit as start
 
     told = read_server(config)

@@ -46,7 +46,7 @@ def apply(
     """Release a file or a folder of images in constant memory. A run that was killed goes on where it stopped."""
     from rich.progress import Progress
 
-    from tacit.release.bulk import apply as run
+    from tacit.release.bulk import apply as run  # every command starts quickly
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True) as bar:
@@ -103,7 +103,7 @@ def stream(
     One for one; or, with --windows, sensor samples in and one release for each full window out. A line that does not
     fit gives a line {"error", "line"}, without its content, and the stream goes on.
     """
-    from tacit.release.runtime import load
+    from tacit.release.runtime import load  # every command starts quickly
     from tacit.release.sensors import Sensors
     from tacit.release.stream import release_lines, text_lines
 
@@ -136,7 +136,7 @@ def stream(
 @release_app.command()
 def show(bundle: Bundle, trusted_key: Trusted = None) -> None:
     """Check a bundle and show what it takes, what it gives, and its model card."""
-    from tacit.release.runtime import load
+    from tacit.release.runtime import load  # every command starts quickly
 
     release = load(bundle, trusted_key)
     m = release.manifest
@@ -157,7 +157,7 @@ def sign(
     key: Annotated[Path, typer.Option("--key", help="The secret signing key (made by `tacit release keys`).")],
 ) -> None:
     """Sign a bundle, in place."""
-    from tacit.release.signing import sign as run
+    from tacit.release.signing import sign as run  # every command starts quickly
 
     _print(f"Signed {run(bundle, key)}")
 
@@ -168,7 +168,7 @@ def verify(
     trusted_key: Annotated[Path, typer.Option("--trusted-key", help="The public key that must have signed it.")],
 ) -> None:
     """Check a bundle and its signature; exit 2 if anything is wrong."""
-    from tacit.release.bundle import read_bundle
+    from tacit.release.bundle import read_bundle  # every command starts quickly
     from tacit.release.signing import require_signature
 
     require_signature(read_bundle(bundle), trusted_key)
@@ -178,7 +178,7 @@ def verify(
 @release_app.command()
 def keys(path: Annotated[Path, typer.Argument(help="File for the secret key; the public one is FILE.pub.")]) -> None:
     """Make a key pair for signing bundles."""
-    from tacit.release.signing import new_signing_key
+    from tacit.release.signing import new_signing_key  # every command starts quickly
 
     secret, public = new_signing_key(path)
     _print(f"Secret key: {secret} (keep it)\nPublic key: {public} (give it to whoever loads your bundles)")
@@ -187,7 +187,7 @@ def keys(path: Annotated[Path, typer.Argument(help="File for the secret key; the
 @release_app.command()
 def key(path: Annotated[Path, typer.Argument(help="File for the noise key.")]) -> None:
     """Make a noise key: the owner's secret, under which the noise of releases is drawn."""
-    from tacit.noise.keyed import new_key
+    from tacit.noise.keyed import new_key  # every command starts quickly
     from tacit.release.signing import write_secret
 
     write_secret(path, new_key().hex().encode())

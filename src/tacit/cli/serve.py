@@ -38,14 +38,14 @@ def serve(
     _needs_extra()
     import uvicorn
 
-    from tacit.release.bundle import read_bundle
+    from tacit.release.bundle import read_bundle  # every command starts quickly
     from tacit.serve.app import Limits, make_app
     from tacit.serve.keys import KeyFile
 
     _check_open(host, keys, no_auth, tls_cert, tls_key)
     found = read_bundle(bundle)
     if trusted_key is not None:
-        from tacit.release.signing import require_signature
+        from tacit.release.signing import require_signature  # every command starts quickly
 
         require_signature(found, trusted_key)
     app = make_app(found, None if keys is None else KeyFile(keys), Limits(max_bytes, max_rows, in_flight))
@@ -93,7 +93,7 @@ def client(
     _needs_extra()
     from rich.progress import Progress
 
-    from tacit.release.runtime import load
+    from tacit.release.runtime import load  # every command starts quickly
     from tacit.serve.client import Client, answer_file
 
     release = load(bundle, trusted_key, noise_key=noise_key)
@@ -113,7 +113,7 @@ def client(
 @keys_app.command("add")
 def keys_add(file: Keys, name: Annotated[str, typer.Argument(help="Whose key it is.")]) -> None:
     """Make a key. It is shown once; the file keeps its hash."""
-    from tacit.serve.keys import add_key
+    from tacit.serve.keys import add_key  # every command starts quickly
 
     print(add_key(file, name))
     Console(stderr=True).print(
@@ -124,7 +124,7 @@ def keys_add(file: Keys, name: Annotated[str, typer.Argument(help="Whose key it 
 @keys_app.command("list")
 def keys_list(file: Keys) -> None:
     """Whose keys there are."""
-    from tacit.serve.keys import read_keys
+    from tacit.serve.keys import read_keys  # every command starts quickly
 
     for entry in read_keys(file):
         print(f"{entry['created']}  {entry['name']}")
@@ -133,7 +133,7 @@ def keys_list(file: Keys) -> None:
 @keys_app.command("revoke")
 def keys_revoke(file: Keys, name: Annotated[str, typer.Argument(help="Whose key it is.")]) -> None:
     """Take a key out; a running service refuses it at once."""
-    from tacit.serve.keys import revoke_key
+    from tacit.serve.keys import revoke_key  # every command starts quickly
 
     revoke_key(file, name)
     Console().print(f"{name} has no key any more.", highlight=False, markup=False)

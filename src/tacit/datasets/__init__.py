@@ -37,6 +37,7 @@ def load_dataset(name: str, **options: Any) -> Dataset:
 
 def declarations() -> dict[str, Declaration]:
     """Every declared data set, by name."""
+    # late, so that `import tacit.datasets` stays quick
     from tacit.datasets import celebrities, embedded, faces, hospital, motion, people, signals, speech, synthetic  # noqa: F401  (each registers its sets)
 
     return REGISTRY

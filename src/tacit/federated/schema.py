@@ -19,6 +19,7 @@ import pandas as pd
 from tacit.errors import InputError
 from tacit.federated.protocol import MOST_RECORDS, Arrays, Message, fault_of_head
 from tacit.records.encoding import ArrayEncoder, Column, TableEncoder
+from tacit.records.people import round_range
 
 STATISTICS = ("count", "mean", "variance")
 # what a node on another machine may say at most: more would stop or drown the others
@@ -48,8 +49,6 @@ def describe(
             "variance": records.var(axis=axes),
         }
         return Message("description", node, facts={**facts, "shape": list(records.shape[1:])}, arrays=arrays)
-    from tacit.records.people import round_range
-
     try:
         columns = TableEncoder().fit(records).columns
     except InputError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +18,6 @@ from tacit.nets.unet import UNet
 from tacit.records.dataset import cross_folds
 from tacit.training.loop import Training
 from tacit.training.stack import choose_batch_size, choose_device
-
-if TYPE_CHECKING:
-    from tacit.filters.mask import TaskMask
 
 PREDICTOR_BATCHES = 3  # for one batch of the obfuscator (section II-B)
 NARROWED = 0.5  # the share of the epochs over which the mask closes from the whole image to K %
@@ -53,7 +50,7 @@ def top_k(scores: Tensor, k: int, always: Tensor, never: Tensor) -> Tensor:
 class MaskGame:
     """Masker, predictor and obfuscator in training (section II)."""
 
-    def __init__(self, f: TaskMask, problem: Problem) -> None:
+    def __init__(self, f: Any, problem: Problem) -> None:
         self.f, self.problem, self.device = f, problem, choose_device(f.device)
         shape, targets = problem.X.shape[1:], problem.targets
         with torch.random.fork_rng(devices=[]):

@@ -32,7 +32,7 @@ def write_reference(
     """Fit label-only and the closed rules on `train`, as any filter, and count both on the rows of the curve."""
     if folder.has("done", "reference"):
         return
-    from tacit.baselines import LabelOnly
+    from tacit.baselines import LabelOnly  # transformers need no torch
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -77,7 +77,7 @@ def _closed_curve(
     train: Dataset, attack: Dataset, test: Dataset, secret: str, terms: Terms
 ) -> list[list[float | None]]:
     """The best release for accuracy at every slope, as far as boosted trees fitted on `train` know the posteriors."""
-    from tacit.filters.codebook import CodebookFilter
+    from tacit.filters.codebook import CodebookFilter  # transformers need no torch
     from tacit.frontier.fitting import fit_points
     from tacit.frontier.points import Point
 

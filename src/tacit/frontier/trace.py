@@ -26,9 +26,8 @@ from tacit.frontier.points import GAMES_ON_CPU, GAMES_ON_GPU, Point, groups, lay
 from tacit.frontier.reference import read_reference, write_reference
 from tacit.frontier.streaming import StreamedTable, stream
 from tacit.records.dataset import Dataset
-from tacit.release.saving import _plain
 from tacit.report.certificates import AnyCertificate
-from tacit.report.plain_data import read
+from tacit.report.plain_data import plain_parameter, read
 from tacit.report.results import Result
 
 
@@ -114,10 +113,10 @@ def frontier(
         {
             "version": __version__,
             "filters": {
-                n: {"kind": type(f).__name__, "parameters": _plain(f.get_params())} for n, f in filters.items()
+                n: {"kind": type(f).__name__, "parameters": plain_parameter(f.get_params())} for n, f in filters.items()
             },
             "points": [[p.filter, p.knob, p.value, p.seed] for p in points],
-            "settings": {"attackers": _plain(attackers), "level": level, "limit": limit, "rows": MOST_ROWS},
+            "settings": {"attackers": plain_parameter(attackers), "level": level, "limit": limit, "rows": MOST_ROWS},
             "data": identity,
             "groups": [[p.number for p in group] for group in together],
         }
@@ -198,7 +197,7 @@ def _device_of(f: Any) -> str:
     """Where a filter would train; the import is late, for transformers need no torch."""
     if "device" not in f.get_params():
         return "cpu"
-    from tacit.training.stack import choose_device
+    from tacit.training.stack import choose_device  # transformers need no torch
 
     return choose_device(f.get_params()["device"]).type
 

@@ -58,14 +58,14 @@ def profile(model: Any, example: Any = None, repeats: int = 20) -> pd.DataFrame:
         if path.suffix == ".onnx":
             return _graph_costs(_read(path.read_bytes(), path.name), path.name, repeats)
         return _graph_costs(onnx.load_model_from_string(read_bundle(path).members["model.onnx"]), path.name, repeats)
-    from tacit.filters.base import Filter
+    from tacit.filters.base import Filter  # graphs are profiled without torch
 
     if isinstance(model, Filter):
-        from tacit.release.saving import save
+        from tacit.release.saving import save  # graphs are profiled without torch
 
         with tempfile.TemporaryDirectory() as folder:
             return profile(save(model, Path(folder) / "filter.tacit"), repeats=repeats)
-    from tacit.nets.cut import cost_of_cuts
+    from tacit.nets.cut import cost_of_cuts  # graphs are profiled without torch
 
     if example is None:
         raise InputError(f"a {type(model).__name__} needs an example: one or several records that it takes")

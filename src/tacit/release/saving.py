@@ -30,6 +30,7 @@ from tacit.release.manifest import ANALYZER
 from tacit.release.onnx import export, export_analyzer
 from tacit.release.runtime import Release, load
 from tacit.release.weights import write_weights
+from tacit.report.plain_data import plain_parameter
 
 CLOSE = 1e-5  # of the output's scale
 AGREE = 0.999  # of codes
@@ -171,7 +172,7 @@ def _manifest(f: Filter) -> dict[str, Any]:
     shape = [1] if table is not None else list(m.noiseless(made_records(m.schema, 8)).shape[1:])
     return {
         "filter": type(f).__name__,
-        "parameters": {k: _plain(v) for k, v in f.get_params(deep=False).items()},
+        "parameters": {k: plain_parameter(v) for k, v in f.get_params(deep=False).items()},
         "input": describe_input(m.schema),
         "output": {
             "shape": shape,
@@ -241,21 +242,6 @@ def _card(f: Filter, path: Path, report: Any) -> str:
     if report is None:
         return NO_AUDIT.format(name=type(f).__name__, file=path.name)
     return f"{report.to_markdown()}\nFilter: {type(f).__name__}. File: {path.name}.\n"
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as JSON; what is no plain data by the name of its type."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    return f"<{getattr(value, '__name__', type(value).__name__)}>"
 
 
 def _listed(column: pd.Series) -> list[Any]:

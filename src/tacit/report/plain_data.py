@@ -10,6 +10,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tacit.errors import InputError
 
 
@@ -67,6 +69,21 @@ def read_fields(kind: Any, told: Mapping[str, Any], name: str) -> Any:
         return kind(**given)
     except TypeError as error:
         raise InputError(f"{name}: {error}") from None
+
+
+def plain_parameter(value: Any) -> Any:
+    """A parameter as JSON; what is no plain data by the name of its type."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {str(k): plain_parameter(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_parameter(v) for v in value]
+    return f"<{getattr(value, '__name__', type(value).__name__)}>"
 
 
 @functools.cache

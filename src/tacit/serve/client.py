@@ -137,7 +137,7 @@ def answer_file(
 
     import pyarrow as pa
 
-    from tacit.noise.keyed import Occurrences
+    from tacit.noise.keyed import Occurrences  # only whole files need pyarrow
     from tacit.release.files import open_reader
 
     writers = {".csv": _csv_writer, ".parquet": _parquet_writer, ".arrow": _arrow_writer}

@@ -49,18 +49,18 @@ def algorithm_of(settings: Mapping[str, Any], start: Any = None) -> Any:
     f: Any
     # every message starts a new Python at a node: import what it needs
     if name == "DistributedEIGAN":
-        from tacit.federated.eigan import DistributedEIGAN
+        from tacit.federated.eigan import DistributedEIGAN  # every message starts a new Python at a node
 
         f = DistributedEIGAN(**own)
     elif name == "PersonalMinimax":
-        from tacit.federated.personal import PersonalMinimax
+        from tacit.federated.personal import PersonalMinimax  # every message starts a new Python at a node
 
         f = PersonalMinimax(start, **own)
         if start is None:
             f._check_settings()
             return f
     else:
-        from tacit import baselines
+        from tacit import baselines  # every message starts a new Python at a node
         from tacit.federated.closed_form import ClosedForm
 
         more = {k: own.pop(k) for k in CLOSED if k in own}
@@ -73,7 +73,7 @@ def pack_algorithm(settings: Mapping[str, Any], start: Any = None) -> tuple[dict
     """Facts and arrays that go along with every message, from which a node builds the algorithm."""
     if start is None:
         return {"settings": dict(settings)}, {}
-    from tacit.federated.start import tell_start
+    from tacit.federated.start import tell_start  # every message starts a new Python at a node
 
     told, arrays = tell_start(start)
     return {"settings": dict(settings), "start": told}, {START + k: v for k, v in arrays.items()}
@@ -83,7 +83,7 @@ def unpack_algorithm(facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
     """The algorithm that `pack_algorithm` told of."""
     if "start" not in facts:
         return algorithm_of(facts["settings"])
-    from tacit.federated.start import start_of
+    from tacit.federated.start import start_of  # every message starts a new Python at a node
 
     mine = {k.removeprefix(START): v for k, v in arrays.items() if k.startswith(START)}
     return algorithm_of(facts["settings"], start_of(facts["start"], mine))

@@ -69,7 +69,7 @@ def answer_request(config: NodeConfig, request: Message) -> Message:
         _check_means(config, answer)
     own = worker.own_filter()
     if own is not None:
-        from tacit.release.saving import save
+        from tacit.release.saving import save  # every message starts a new Python at a node
 
         save(own, config.out)
     told = {"asked": asked, "kind": answer.kind, "facts": dict(answer.facts)}
@@ -124,7 +124,7 @@ def _kept_start(config: NodeConfig, request: Message) -> Mapping[str, np.ndarray
 
 
 def _audit(config: NodeConfig, request: Message, release: Any, attack: Dataset | None, test: Dataset | None) -> Message:
-    from tacit.federated.audit import audit_here
+    from tacit.federated.audit import audit_here  # every message starts a new Python at a node
 
     if attack is None or test is None:
         raise ProtocolError("hold_out is 0: there are no rows to audit on")
@@ -135,7 +135,7 @@ def _audit(config: NodeConfig, request: Message, release: Any, attack: Dataset |
 
 def _given_filter(bundle: np.ndarray) -> Any:
     """The common filter, as it will be used: the bundle itself, which holds no code."""
-    from tacit.release.runtime import load
+    from tacit.release.runtime import load  # every message starts a new Python at a node
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "given.tacit"

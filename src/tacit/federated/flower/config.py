@@ -41,7 +41,7 @@ class PublicConfig:
 
     def start(self) -> Any:
         """The common filter, fitted."""
-        from tacit.filters.minimax import MinimaxFilter
+        from tacit.filters.minimax import MinimaxFilter  # every message starts a new Python at a node
 
         data = read_table(self.data, list(self.target), list(self.sensitive), self.unit, self.drop)
         names = ("n_components", "rho", "privacy_loss", "max_iter", "random_state")

@@ -73,7 +73,7 @@ def register_nodes(config: ServerConfig) -> None:
     """Make the keys that Flower lets in those of the folder `allowed`: no fewer, and no others."""
     from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest, UnregisterNodeRequest
 
-    from tacit.federated.flower.strategy import registered_names
+    from tacit.federated.flower.strategy import registered_names  # every message starts a new Python at a node
 
     names = registered_names(config.keys / "allowed")
     with _control(config) as control:

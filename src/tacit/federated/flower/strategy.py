@@ -104,7 +104,7 @@ class CoordinatorStrategy(Strategy):
         return [self._wrap(m) for m in self._asked]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[FlowerMessage]) -> MetricRecord | None:
-        from tacit.federated.audit import FederatedReport, readable_figures
+        from tacit.federated.audit import FederatedReport, readable_figures  # slow, needed once
 
         answers, failures = self._unwrap(replies, self._asked)
         figures = {}
@@ -123,7 +123,7 @@ class CoordinatorStrategy(Strategy):
         log(INFO, "federation of at least %s nodes", self.config.min_nodes)
 
     def _finish(self, grid: Grid) -> None:
-        from tacit.release.saving import save
+        from tacit.release.saving import save  # slow, needed once
 
         try:
             f = self.algorithm.conclude(self.coordinator)
