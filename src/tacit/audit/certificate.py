@@ -25,7 +25,7 @@ import numpy as np
 from tacit.audit.local_privacy import CONFIDENT
 from tacit.audit.local_privacy import certify_local_privacy as certify_local_privacy
 from tacit.audit.local_privacy import local_dp_bound as local_dp_bound
-from tacit.audit.population import Sample, check_records, independent_units, share_delta, unseen_mass, whole_numbers
+from tacit.audit.population import Sample, check_records, independent_units, share_delta, whole_numbers
 from tacit.audit.population import joint_units as joint_units
 from tacit.audit.population import look_delta as look_delta
 from tacit.errors import InputError
@@ -237,7 +237,7 @@ def _certificate(found: _Counted, sample: Sample, n: int, delta: float, candidat
     """The certificate of counts; behind a channel, of expected counts."""
     balanced_slack, plain_slack = slacks(sample, delta, candidates)
     seen = sample.counts > 0
-    table, counts, m = found.table[:, seen], sample.counts[seen], len(sample.counts)
+    table, counts = found.table[:, seen], sample.counts[seen]
     law = table / counts
     plugin = balanced_plugin(found.table, sample.counts)
     plain = float(table.max(axis=1).sum() / sample.n_units)
@@ -250,20 +250,12 @@ def _certificate(found: _Counted, sample: Sample, n: int, delta: float, candidat
         bound=min(1.0, plugin + balanced_slack),
         plugin=plugin,
         accuracy_bound=min(1.0, plain + plain_slack),
-        guessing=1 / m,
-        n=n,
-        n_units=sample.n_units,
         cells=len(table),
         smallest_cell=int(found.records.min() + 1e-9),
-        delta=delta,
-        candidates=candidates,
         largest_odds=float(odds[worst]) if odds[worst] else None,
         worst_cell=int(found.names[worst]) if odds[worst] else None,
         exposed=min(1.0, float(table[named].sum() / sample.n_units)),
-        per=per,
-        n_classes=m,
-        absent=sample.absent,
-        unseen_mass=unseen_mass(sample.n_units, m, sample.absent, delta),
+        **sample.facts(n, delta, candidates, per),
     )
 
 

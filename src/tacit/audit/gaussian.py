@@ -20,7 +20,7 @@ import numpy as np
 
 from tacit.audit.certificate import slacks
 from tacit.audit.local_privacy import CONFIDENT
-from tacit.audit.population import check_records, independent_units, share_delta, unseen_mass
+from tacit.audit.population import check_records, independent_units, share_delta
 from tacit.errors import InputError, check_number
 from tacit.report.certificates import GaussianCertificate
 
@@ -85,20 +85,12 @@ def certify_gaussian(
         bound=min(1.0, plugin + balanced_slack + draws_slack),
         plugin=plugin,
         accuracy_bound=min(1.0, found.accuracy + plain_slack + plain_draws),
-        guessing=1 / n_classes,
         null_plugin=(seen * null.balanced + absent) / n_classes,
         vacuous=null.balanced - 1 / len(null.prior) > MOST_BIAS,
         exposed=found.exposed,
-        n=len(secret),
-        n_units=sample.n_units,
         draws=found.draws,
         sigma=float(sigma),
-        delta=delta + delta_mc,
-        candidates=candidates,
-        per=per,
-        n_classes=n_classes,
-        absent=absent,
-        unseen_mass=unseen_mass(sample.n_units, n_classes, absent, delta + delta_mc),
+        **sample.facts(len(secret), delta + delta_mc, candidates, per),
     )
 
 

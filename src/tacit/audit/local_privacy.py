@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit.audit.population import check_records, independent_units, share_delta, unseen_mass
+from tacit.audit.population import check_records, independent_units, share_delta
 from tacit.errors import check_number
 from tacit.report.certificates import LocalPrivacyCertificate
 
@@ -45,17 +45,9 @@ def certify_local_privacy(
         bound=bound,
         plugin=bound,
         accuracy_bound=commonest / (commonest + (1 - commonest) * math.exp(-epsilon)),
-        guessing=1 / n_classes,
         epsilon=epsilon,
-        n=len(secret),
-        n_units=n,
         exposed=float(bound >= CONFIDENT),
-        delta=delta,
-        candidates=1,
-        per=per,
-        n_classes=n_classes,
-        absent=sample.absent,
-        unseen_mass=unseen_mass(n, n_classes, sample.absent, delta),
+        **sample.facts(len(secret), delta, 1, per),
     )
 
 

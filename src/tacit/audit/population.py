@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -60,6 +61,13 @@ class Sample:
     def square_shares(self) -> float:
         """Sum over units of the square of what one moves its class's law: 1 / n_s per class that is there."""
         return float((1 / self.counts[self.counts > 0]).sum())
+
+    def facts(self, n: int, delta: float, candidates: int, per: str) -> dict[str, Any]:
+        """What every certificate says of the n records and the units that it was counted from."""
+        m = len(self.counts)
+        unseen = unseen_mass(self.n_units, m, self.absent, delta)
+        found = {"n": n, "n_units": self.n_units, "n_classes": m, "absent": self.absent, "unseen_mass": unseen}
+        return found | {"guessing": 1 / m, "delta": delta, "candidates": candidates, "per": per}
 
 
 def independent_units(

@@ -87,7 +87,7 @@ class MaskGame:
         x, y = self._images(rows), self.y[rows]
         learnt = torch.zeros((), device=self.device)
         if self.told_kinds:
-            scores, kinds = self.masker.scores_and_kinds(x)  # type: ignore[operator]
+            scores, kinds = self.masker.scores_and_kinds(x)
             learnt = task_loss(kinds, y, self.problem.targets)
         else:
             scores = self.masker(x)

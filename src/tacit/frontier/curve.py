@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -299,12 +297,9 @@ class Frontier:
     # -- showing --------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        from rich.console import Console
+        from tacit.report.terminal import as_text  # rich is slow to import
 
-        console = Console(file=io.StringIO(), width=min(100, shutil.get_terminal_size((80, 24)).columns))
-        console.print(self, highlight=False)
-        text: str = console.file.getvalue()  # type: ignore[attr-defined]
-        return "\n".join(line.rstrip() for line in text.splitlines())
+        return as_text(self, 80)
 
     def __rich__(self) -> Any:
         from tacit.report.frontier import rich_frontier  # rich and jinja2 are slow to import

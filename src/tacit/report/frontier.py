@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
 from tacit.errors import InputError
 from tacit.files import write_whole
-from tacit.report.markdown import DOES_NOT_PROTECT
-from tacit.report.results import percent, shown
+from tacit.report.page import render
+from tacit.report.results import interval, percent, shown
 
 MOST_SHOWN = 24  # points in a terminal
 
@@ -38,11 +36,7 @@ def rich_frontier(front: Any) -> Any:
         row += [shown(r.value) for r in t.utility.values()]
         for s, r in t.leakage.items():
             c = t.certificate[s]
-            row += [
-                shown(r.value),
-                f"{shown(r.low)}–{shown(r.high)}",
-                "–" if c is None else f"[green]≤ {shown(c.bound)}[/green]",
-            ]
+            row += [shown(r.value), interval(r), "–" if c is None else f"[green]≤ {shown(c.bound)}[/green]"]
         table.add_row(*row)
     return Group(table, "", *(escape(line) for line in summary(front)))
 
@@ -83,10 +77,6 @@ def summary(front: Any) -> list[str]:
 
 def write_frontier(front: Any, path: str | Path) -> Path:
     """One self-contained page: an interactive figure per target and secret, and the table."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["p"] = lambda value: "–" if value is None else shown(value)
     best = {t.point.number for t in front.pareto()}
     data = {
         "filters": front.filters,
@@ -97,14 +87,13 @@ def write_frontier(front: Any, path: str | Path) -> Path:
             "leakage": {k: _measure(r) for k, r in front.reference.label_only.items()},
         },
     }
-    text = environment.get_template("frontier.html.j2").render(
+    text = render(
+        "frontier.html.j2",
+        data,
         title=f"Frontier of {', '.join(front.filters)}" + (f" on {front.test.name}" if front.test.name else ""),
         front=front,
         points=data["points"],
         summary=summary(front),
-        limits=DOES_NOT_PROTECT,
-        # inside a script element only "<" could end it
-        embedded=json.dumps(data, allow_nan=False).replace("<", "\\u003c"),
     )
     return write_whole(path, text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.report.results import shown
+from tacit.report.results import interval, shown
 
 DOES_NOT_PROTECT = (
     "Several releases of the same person, or a release combined with other columns, give away more than one.",
@@ -33,9 +33,7 @@ def markdown_report(report: Any) -> str:  # a Report, which calls this and so ca
         cells += [f"{shown(row['low'])}–{shown(row['high'])}", shown(row["guessing"]), row["attacker"]]
         lines.append("| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |")
     for name, m in report.resemblance.measures.items():
-        lines.append(
-            f"| resembles | | {name} | {shown(m.value)} | {shown(m.low)}–{shown(m.high)} | {shown(m.guessing)} | |"
-        )
+        lines.append(f"| resembles | | {name} | {shown(m.value)} | {interval(m)} | {shown(m.guessing)} | |")
     found = [f"{name}: {c.explain(level)}" for name, c in report.certificate.items() if c is not None]
     for title, texts in (
         ("Certificate", found),

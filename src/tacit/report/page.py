@@ -18,26 +18,20 @@ from tacit.report.results import beats, shown
 
 def write_page(reports: Sequence[Any], path: str | Path, title: str, introduction: str = "") -> Path:
     """Write one or several audits of the same data as one page, with the utility-leakage figure."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["p"] = lambda value: "–" if value is None else shown(value)
     plain = [r.to_dict() for r in reports]
     beaten = dominated(reports)
     secrets = list(reports[0].leakage)
     why = {s: [_why(r, s, beaten) for r in reports] for s in secrets}
-    embedded = json.dumps({"reports": plain, "dominated": why}, allow_nan=False)
-    text = environment.get_template("page.html.j2").render(
+    text = render(
+        "page.html.j2",
+        {"reports": plain, "dominated": why},
         title=title,
         introduction=introduction,
         reports=list(reports),
         plain=plain,
         at=lambda tree, path: functools.reduce(lambda node, key: node[key], path, tree),
-        # inside a script element only "<" could end it
-        embedded=embedded.replace("<", "\\u003c"),
         secrets=secrets,
         targets=list(reports[0].utility),
-        limits=DOES_NOT_PROTECT,
         dominated=why,
         pooled=lambda secret: any(
             a.kind.startswith("pooled") and secret in a.results for r in reports for a in r.attacks
@@ -46,6 +40,17 @@ def write_page(reports: Sequence[Any], path: str | Path, title: str, introductio
         level=reports[0].level,
     )
     return write_whole(path, text)
+
+
+def render(template: str, data: Any, **told: Any) -> str:
+    """A page of a template, with its data inside."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["p"] = lambda value: "–" if value is None else shown(value)
+    # inside a script element only "<" could end it
+    embedded = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
+    return environment.get_template(template).render(embedded=embedded, limits=DOES_NOT_PROTECT, **told)
 
 
 def _why(report: Any, secret: str, beaten: dict[tuple[str, str], str]) -> str | None:

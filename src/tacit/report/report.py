@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
-import io
 import json
 import math
 import platform
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,13 +147,9 @@ class Report:
         )
 
     def __str__(self) -> str:
-        from rich.console import Console
+        from tacit.report.terminal import as_text  # rich is slow to import, and a device has none
 
-        # plain text, so that it can go into a log; a terminal's width, so that the table is not broken
-        console = Console(file=io.StringIO(), width=min(100, shutil.get_terminal_size((100, 24)).columns))
-        console.print(self, highlight=False)
-        text: str = console.file.getvalue()  # type: ignore[attr-defined]
-        return "\n".join(line.rstrip() for line in text.splitlines())
+        return as_text(self, 100)
 
     def __rich__(self) -> Any:
         """The same for a terminal that knows rich: a table of figures, then what the reader must know."""

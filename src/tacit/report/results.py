@@ -220,6 +220,11 @@ def shown(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
 
 
+def interval(measure: Measure | Result) -> str:
+    """ ".501–.540" """
+    return f"{shown(measure.low)}–{shown(measure.high)}"
+
+
 def percent(share: float, digits: int = 0) -> str:
     """A share or a confidence in words: 95 %."""
     return f"{share:.{digits}%}".replace("%", " %")

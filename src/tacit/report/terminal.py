@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 from typing import Any
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.report.results import Result, shown
+from tacit.report.results import Result, interval, shown
+
+
+def as_text(told: Any, width: int) -> str:
+    """Plain text, so that it can go into a log; `width` where no terminal says its own, up to 100."""
+    console = Console(file=io.StringIO(), width=min(100, shutil.get_terminal_size((width, 24)).columns))
+    console.print(told, highlight=False)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines())
 
 
 def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot be imported here
@@ -27,9 +37,7 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
         for name, r in results.items():
             table.add_row(*_row(role, name, r))
     for name, m in report.resemblance.measures.items():
-        table.add_row(
-            "resembles", escape(name), shown(m.value), f"{shown(m.low)}–{shown(m.high)}", shown(m.guessing), ""
-        )
+        table.add_row("resembles", escape(name), shown(m.value), interval(m), shown(m.guessing), "")
     lines = [""]
     for name in report.leakage:
         colour = "green" if report.certificate[name] is not None else "yellow"
@@ -49,11 +57,4 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
 
 
 def _row(role: str, name: str, r: Result) -> list[str]:
-    return [
-        role,
-        escape(name),
-        shown(r.value),
-        f"{shown(r.low)}–{shown(r.high)}",
-        shown(r.guessing),
-        escape(r.attacker),
-    ]
+    return [role, escape(name), shown(r.value), interval(r), shown(r.guessing), escape(r.attacker)]
