@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,3 +195,24 @@ def test_a_headline_names_one_of_two_measures():
     told = Result("s", "balanced_accuracy", "logistic", Measure(0.9, 0.8, 1.0, 0.5), m, m, 10, 10)
     assert told.measure == m
     assert told.value == 0.5
+
+
+def test_a_device_reads_the_report_of_a_bundle(made, tmp_path):
+    """Devices have numpy and onnxruntime. The control: what needs pandas fails there, and says so."""
+    report, f = made["finite"]
+    tacit.save(f, tmp_path / "x.tacit", report)
+    code = f"""
+import sys
+for name in ("torch", "sklearn", "pandas", "scipy", "onnx", "lightgbm", "pyarrow", "rich", "jinja2", "safetensors"):
+    sys.modules[name] = None
+import tacit
+report = tacit.load({str(tmp_path / "x.tacit")!r}).report
+report.require(leakage={{"s": 1.0}})
+print(report.sentence("s"))
+try:
+    report.table
+except ImportError as error:
+    print(error.name)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == [report.sentence("s"), "pandas"]
