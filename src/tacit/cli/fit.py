@@ -20,6 +20,7 @@ from tacit.cli.tables import print_comparison, progress, rows_as_people
 from tacit.files import replacing, write_whole
 from tacit.filters.registry import make_filter
 from tacit.report import write_page
+from tacit.report.report import Report
 
 
 def run(
