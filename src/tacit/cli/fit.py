@@ -15,7 +15,6 @@ import tacit
 from tacit.audit.attackers import resolve
 from tacit.audit.attacks import Parts, row_order
 from tacit.audit.bench import Bench
-from tacit.audit.report import Report
 from tacit.cli.tables import print_comparison, progress, rows_as_people
 from tacit.files import replacing, write_whole
 from tacit.filters.registry import make_filter
