@@ -25,6 +25,9 @@ from papers.common.papers import Paper
 from papers.common.tables import script_of, shown
 from tacit.audit.looks import new_project
 from tacit.errors import InputError
+from tacit.files import write_whole
+from tacit.report.report import Report, provenance
+from tacit.report.results import Result
 
 Tell = Callable[[str], None]
 

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from papers.common.papers import Paper, all_papers, load_paper
-from tacit.audit.report import beats, write_whole
 from tacit.errors import InputError
+from tacit.files import write_whole
+from tacit.report.results import beats
 
 BLOCK = re.compile(r"(<!-- results: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.S)
 SUMMARY, GRID = "summary", "grid"  # blocks of papers/README.md

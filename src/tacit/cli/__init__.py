@@ -88,7 +88,7 @@ def fit(
 ) -> None:
     """Learn a filter for a table, audit it, and release every row by parts that never saw it."""
     options = dict(locals())
-    from tacit.cli.fit import run
+    from tacit.cli.fit import run  # every command starts quickly
 
     run(console, **options)
 
@@ -119,7 +119,7 @@ def audit(
 ) -> None:
     """Attack a released table: what it keeps, what it gives away. Usable as a gate in a pipeline."""
     options = dict(locals())
-    from tacit.cli.audit import run
+    from tacit.cli.audit import run  # every command starts quickly
 
     run(console, **options)
 
@@ -164,7 +164,7 @@ def frontier(
 ) -> None:
     """Trace utility against leakage for a table, and choose a point by what you can accept. Exit 3: no point does."""
     options = dict(locals())
-    from tacit.cli.frontier import run
+    from tacit.cli.frontier import run  # every command starts quickly
 
     run(console, **options)
 
@@ -183,7 +183,7 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="With --quick: folder for its figures.")] = None,
 ) -> None:
     """Run a paper's table or figure and set it beside the printed numbers. Interrupted full runs go on."""
-    from tacit.cli.reproduce import command
+    from tacit.cli.reproduce import command  # every command starts quickly
 
     papers = command()
     if show:
@@ -247,7 +247,7 @@ def data_show(
 ) -> None:
     """Load one data set and describe it, or say where to get it. Reads your own table, sensor samples or images too."""
     options = dict(locals())
-    from tacit.cli.show import run
+    from tacit.cli.show import run  # every command starts quickly
 
     run(console, **options)
 

@@ -16,7 +16,7 @@ from tacit.audit.attackers import resolve
 from tacit.audit.attacks import Parts, row_order
 from tacit.audit.bench import Bench
 from tacit.cli.tables import print_comparison, progress, rows_as_people
-from tacit.files import replacing, write_whole
+from tacit.files import write_whole
 from tacit.filters.registry import make_filter
 from tacit.report import write_page
 from tacit.report.report import Report
@@ -68,7 +68,8 @@ def run(
         order = "shuffled" + (f", since their order tells {' and '.join(told)}" if told else "")
     else:
         order = f"in the order of {table.name}" + (f", WHICH TELLS {' and '.join(told)}" if told else "")
-    _write_parquet(released, out / "release.parquet")
+    with replacing(out / "release.parquet") as partial:
+        released.to_parquet(partial, index=False)
     answers = tacit.serve.fit_analyzer(chosen, attack) if analyzer else None
     if answers is not None:
         console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
