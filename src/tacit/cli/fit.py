@@ -16,7 +16,7 @@ from tacit.audit.attackers import resolve
 from tacit.audit.attacks import Parts, row_order
 from tacit.audit.bench import Bench
 from tacit.cli.tables import print_comparison, progress, rows_as_people
-from tacit.files import write_whole
+from tacit.files import replacing, write_whole
 from tacit.filters.registry import make_filter
 from tacit.report import write_page
 from tacit.report.report import Report
