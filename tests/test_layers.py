@@ -38,7 +38,6 @@ LAYERS = (
     ("federated",),
     ("serve",),
     ("datasets",),
-    ("reproduce",),
     ("cli",),
     ("__main__",),
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError
+from tacit.records.pixels import check_images
 
 
 def draw_masks(images: Any, releases: Mapping[str, Any], most: int = 8) -> Any:
@@ -29,9 +30,7 @@ def draw_masks(images: Any, releases: Mapping[str, Any], most: int = 8) -> Any:
     """
     from matplotlib.figure import Figure
 
-    shown = np.asarray(images)[:most]
-    if shown.ndim != 4 or shown.shape[1] not in (1, 3):
-        raise InputError(f"images must be (n, 1 or 3, height, width); found an array of shape {shown.shape}")
+    shown = check_images(images, "images", channels=(1, 3))[:most]
     columns = {"original": shown}
     for name, release in releases.items():
         columns[name] = np.asarray(release.transform(shown))

@@ -47,7 +47,7 @@ class Paper:
 
     def missing_data(self, experiment: str) -> list[str]:
         """Data sets the experiment needs that are not on this machine."""
-        from tacit.datasets import declarations  # slow to import
+        from tacit.datasets import declarations
 
         known = declarations()
         needs = self.settings_of(experiment, quick=False).get("needs", [])
