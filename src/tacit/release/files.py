@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 import zipfile
@@ -13,17 +12,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tacit.errors import InputError
-from tacit.records.cells import GAPS, cell_value
+from tacit.records.csv_files import CsvFile, as_floats, cells_of, spelled_numbers
 from tacit.release.columns import Columns
 from tacit.release.runtime import Release
 
 FORMATS = ".csv, .parquet, .arrow, .npz"
-CSV_BLOCK = 2**22  # bytes
 BUFFER = 2**18  # bytes of a Parquet column that are read at a time
 FILE = "file"  # beside the release of a folder of images: which image
 NUMBER = {"kind": "number", "type": "float"}
@@ -113,37 +110,23 @@ def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None) -
 
 def _csv(path: Path, declared: Mapping[str, Any], names: list[str] | None, unit: str | None) -> Iterator[Columns]:
     """Cells are read as text, so that one bad cell is one bad row and not a file that cannot be read."""
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        header = {name.lstrip(" "): name for name in next(csv.reader(file), [])}
-    names = _with(names, unit) or list(header)
-    _need(names, list(header), path)
+    file = CsvFile(path)
+    names = _with(names, unit) or file.names
+    _need(names, file.names, path)
     kinds = {c["name"]: c for c in declared["columns"]} if declared["kind"] == "table" else {}
     kinds |= {} if unit is None else {unit: {"kind": "category"}}
-    taken = [header[n] for n in names]
-    options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(taken, pa.string()), include_columns=taken)
-    try:
-        reader = pyarrow.csv.open_csv(path, pyarrow.csv.ReadOptions(block_size=CSV_BLOCK), convert_options=options)
-        for batch in reader:
-            if batch.num_rows:
-                columns = [_typed(c, kinds.get(n, NUMBER)) for n, c in zip(names, batch.columns, strict=True)]
-                yield Columns.of(pa.record_batch(columns, names=names), unit)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path.name} cannot be read as CSV: {error}") from None
+    for batch in file.batches(names):
+        columns = [_typed(c, kinds.get(n, NUMBER)) for n, c in zip(names, batch.columns, strict=True)]
+        yield Columns.of(pa.record_batch(columns, names=names), unit)
 
 
 def _typed(text: pa.Array, kind: Mapping[str, Any]) -> pa.Array:
-    """A column of cells as the schema has it: `cell_value` of each, for whole columns at once."""
-    if kind.get("type") == "boolean":
-        text = pa.array([None if v is None else cell_value(v, kind) for v in text.to_pylist()], type=pa.string())
-    else:
-        text = pc.utf8_ltrim(text, " ")
-        text = pc.if_else(pc.is_in(text, value_set=pa.array(GAPS)), pa.scalar(None, pa.string()), text)
+    """A column of cells as the schema has it; where one does not fit, as text: the schema finds it and names it."""
+    text = cells_of(text)
     if kind["kind"] == "category":
         return text
-    try:
-        return pc.cast(text, pa.float64())
-    except pa.ArrowInvalid:
-        return text  # the schema finds the cell and names it
+    numbers = as_floats(spelled_numbers(text) if kind["type"] == "boolean" else text)
+    return text if numbers is None else numbers
 
 
 def _arrow(path: Path, names: list[str] | None, rows: int, unit: str | None) -> Iterator[Columns]:
