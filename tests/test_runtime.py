@@ -87,7 +87,7 @@ def test_all_kinds_of_tables_give_the_same(plain):
 def test_text_of_any_kind_is_only_text(plain):
     release = load(plain)
     X = table(3, seed=1)[0].astype({"job": object})
-    odd = ["\ud800", "x" * 100_000, "\x00", "\ue000other", "", b"cook", 1.5]
+    odd = ["\ud800", "x" * 100_000, "\x00", "\ue000other", b"cook", 1.5]
     other = release.transform(X.assign(job="astronaut"))
     for word in odd:
         assert np.array_equal(release.transform(X.assign(job=pd.Series([word] * 3, dtype=object))), other), word

@@ -138,29 +138,28 @@ def _number(value: Any, boolean: bool) -> float:
 
 
 def words(name: str, column: Any, categories: Iterable[str]) -> tuple[np.ndarray, list[Problem]]:
-    """A column of categories as text, `MISSING_TEXT` and `OTHER_TEXT`, and the cells that are numbers instead.
+    """A column of categories as text, `MISSING_TEXT` and `OTHER_TEXT`, and the cells of a column of numbers instead.
 
     A word that is a category is that; else leading spaces do not count, nor the case of booleans.
     """
     values = as_array(column)
-    if values.dtype.kind not in "OUSbfiu":
+    if values.dtype.kind in "fiu":  # NaN is a gap
+        said = "is a number; pass text, or None for unknown"
+        wrong = [Problem(int(at), repr(name), f"{_short(values[at])} {said}") for at in np.flatnonzero(values == values)]
+        return np.full(len(values), MISSING_TEXT, dtype=object), wrong
+    if values.dtype.kind not in "OUSb":
         raise InputError(f"column {name!r} has type {values.dtype}, but text is expected there")
     known = {c: c for c in categories}
     boolean = bool(known) and set(known) <= _BOOLEANS
     known |= {c.lower(): c for c in known} if boolean else {}
 
-    def meaning(value: Any) -> str | None:
-        if isinstance(value, int | float | np.number) and not isinstance(value, bool) and not is_gap(value):
-            return None
+    def meaning(value: Any) -> str:
         text = None if is_gap(value) else cell_value(str(value))
         return MISSING_TEXT if text is None else known.get(text.lower() if boolean else text, OTHER_TEXT)
 
     out = np.empty(len(values), dtype=object)
     out[:] = [known[v] if type(v) is str and v in known else meaning(v) for v in values.tolist()]
-    wrong = np.flatnonzero([word is None for word in out])
-    out[wrong] = MISSING_TEXT
-    said = "is a number; pass text, or None for unknown"
-    return out, [Problem(int(row), repr(name), f"{_short(values[row])} {said}") for row in wrong]
+    return out, []
 
 
 def _short(value: Any) -> str:
