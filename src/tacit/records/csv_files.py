@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -44,11 +43,11 @@ class CsvFile:
                 if batch.num_rows:
                     yield batch.rename_columns([self.names[k] for k in at])
 
-    def table(self) -> pd.DataFrame:
+    def columns(self) -> dict[str, Any]:
         """The whole file, every column as numbers, booleans or text, by what all of its cells are."""
         parts = list(self.batches())
         columns = [pa.chunked_array([b.column(i) for b in parts], pa.string()) for i in range(len(self.names))]
-        return pd.DataFrame({name: _typed(c) for name, c in zip(self.names, columns, strict=True)})
+        return {name: _typed(c) for name, c in zip(self.names, columns, strict=True)}
 
     def _parsed(self, at: list[int]) -> Iterator[pa.RecordBatch]:
         places = [str(k) for k in range(len(self.names))]
@@ -151,7 +150,7 @@ def _typed(text: pa.ChunkedArray) -> Any:
         try:
             found = [None if t is None else text_number(t) for t in text.to_pylist()]
         except ValueError:
-            return pd.Series(text.to_pylist())
+            return text.to_pylist()
         numbers = pa.chunked_array([pa.array(found, pa.float64())])
     if not text.null_count:
         try:

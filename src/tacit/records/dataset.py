@@ -269,7 +269,7 @@ def read_file(path: Path) -> pd.DataFrame:
         if ".csv" in path.suffixes or ".tsv" in path.suffixes:
             from tacit.records.csv_files import CsvFile  # pyarrow is not loaded by `import tacit`
 
-            return CsvFile(path, "\t" if ".tsv" in path.suffixes else ",").table()
+            return pd.DataFrame(CsvFile(path, "\t" if ".tsv" in path.suffixes else ",").columns())
     except TacitError:
         raise
     except Exception as error:

@@ -23,7 +23,8 @@ import onnxruntime
 from tacit.errors import BundleError, InputError, TacitWarning
 from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key
 from tacit.noise.support import Bounded, Finite, Support
-from tacit.records.schema import Problem, schema_of
+from tacit.records.cells import Problem
+from tacit.records.schema import schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
 from tacit.release.weights import read_weights
 
