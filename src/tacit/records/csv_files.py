@@ -9,6 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class CsvFile:
         late, last = re.compile(rf'(^|[{self.delimiter}\r\n]) +"'.encode()), b""
         with self._bytes() as file:
             while block := file.read(BLOCK):
-                if late.search(last + block):
+                if b' "' in last + block and late.search(last + block):
                     return True
                 last = block[-64:]
         return False
@@ -92,22 +93,12 @@ class CsvFile:
     def _text(self) -> Any:
         return io.TextIOWrapper(self._bytes(), encoding="utf-8-sig", newline="")
 
-    def _problems(self) -> _Problems:
-        return _Problems(self.path.name)
-
-
-class _Problems:
-    """Errors of the parsers, as ours."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, pa.ArrowInvalid | csv.Error | UnicodeDecodeError | OSError):
-            raise InputError(f"{self.name} cannot be read as CSV: {error}") from None
+    @contextmanager
+    def _problems(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowInvalid, csv.Error, UnicodeDecodeError, OSError) as error:
+            raise InputError(f"{self.path.name} cannot be read as CSV: {error}") from None
 
 
 def _as_batch(rows: list[list[str]], at: list[int]) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import zipfile
@@ -57,8 +58,7 @@ def open_reader(path: Path, declared: Mapping[str, Any], rows: int, unit: str | 
 
 def open_writer(path: Path, release: Release) -> Writer:
     """A function that writes all parts to a file of another name and then gives it its own: all of it or nothing."""
-    writers = {".csv": _write_csv, ".parquet": _write_parquet, ".arrow": _write_arrow, ".npz": _write_npz}
-    if path.suffix not in writers:
+    if path.suffix not in WRITERS:
         raise InputError(
             f"{path.name}: cannot write {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}"
         )
@@ -69,14 +69,19 @@ def open_writer(path: Path, release: Release) -> Writer:
         raise InputError(f"{path.name}: this bundle releases text, which .npz does not hold; write .parquet or .csv")
 
     def write(parts: Iterator[pa.RecordBatch], n: int, partial: Path) -> None:
-        first = next(parts, None)
-        if first is None:
-            raise InputError("the input has no rows, so there is nothing to release")
-        with open(partial, "wb") as file:
-            writers[path.suffix](file, _chain(first, parts), first.schema, (n, *shape))
-        os.replace(partial, path)
+        write_parts(path, parts, partial, (n, *shape))
 
     return write
+
+
+def write_parts(path: Path, parts: Iterator[pa.RecordBatch], partial: Path, shape: tuple[int, ...] = ()) -> None:
+    """Write a file of columns under another name, then give it its own. `shape` is that of an npz."""
+    first = next(parts, None)
+    if first is None:
+        raise InputError("the input has no rows, so there is nothing to release")
+    with open(partial, "wb") as file:
+        WRITERS[path.suffix](file, itertools.chain([first], parts), first.schema, shape)
+    os.replace(partial, path)
 
 
 def _need(names: list[str] | None, found: list[str], path: Path) -> None:
@@ -161,39 +166,24 @@ def _npz(path: Path, rows: int) -> Reader:
                 raise InputError(f"{path.name} has {has}; call the records X")
             with archive.open(member) as file:
                 shape, dtype = _header(file, path)
-                start = file.tell()
-            info = archive.getinfo(member)
     except zipfile.BadZipFile:
         raise InputError(f"{path.name} is no npz file; save one with np.savez(path, X=X)") from None
     size = math.prod(shape[1:]) * dtype.itemsize
 
-    def stored() -> Iterator[np.ndarray]:
-        """Not compressed: the array lies in the file as it is. (A mapped file would count as memory in use.)"""
-        with open(path, "rb") as file:
-            file.seek(info.header_offset + 26)
-            lengths = int.from_bytes(file.read(2), "little") + int.from_bytes(file.read(2), "little")
-            file.seek(info.header_offset + 30 + lengths + start)
-            for at in range(0, shape[0], rows):
-                n = min(rows, shape[0] - at)
-                part = np.empty((n, *shape[1:]), dtype=dtype)
-                if file.readinto(part.data.cast("B")) != part.nbytes:
-                    raise InputError(f"{path.name} is cut off")
-                yield part
-
-    def unpacked() -> Iterator[np.ndarray]:
+    def parts() -> Iterator[np.ndarray]:
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
             _header(file, path)
             for at in range(0, shape[0], rows):
                 n = min(rows, shape[0] - at)
                 try:
                     data = file.read(n * size)
-                except (zipfile.BadZipFile, zlib.error) as error:
+                except (zipfile.BadZipFile, zlib.error, EOFError) as error:
                     raise InputError(f"{path.name} is damaged: {error}") from None
                 if len(data) != n * size:
                     raise InputError(f"{path.name} is cut off at row {at + len(data) // size}")
                 yield np.frombuffer(data, dtype=dtype).reshape(n, *shape[1:])
 
-    return Reader(stored() if info.compress_type == zipfile.ZIP_STORED else unpacked(), shape[0])
+    return Reader(parts(), shape[0])
 
 
 def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -206,11 +196,6 @@ def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if fortran or dtype.hasobject or not shape:
         raise InputError(f"{path.name}: X must be a C-ordered array of numbers; save np.ascontiguousarray(X)")
     return shape, dtype
-
-
-def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 def _write_csv(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:
@@ -247,3 +232,6 @@ def _write_npz(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, sh
         if names:
             with archive.open(zipfile.ZipInfo(f"{FILE}.npy"), "w") as member:
                 np.lib.format.write_array(member, np.array(names), allow_pickle=False)
+
+
+WRITERS = {".csv": _write_csv, ".parquet": _write_parquet, ".arrow": _write_arrow, ".npz": _write_npz}

@@ -133,57 +133,35 @@ def answer_file(
     unit: str | None = None,
 ) -> int:
     """Answers for all records of a file, part by part: the whole output or none. Returns how many."""
-    import os
-
-    import pyarrow as pa
+    import pyarrow as pa  # a client that answers single records needs none of these
 
     from tacit.noise.keyed import Occurrences
-    from tacit.release.files import open_reader
+    from tacit.release.files import open_reader, write_parts
 
-    writers = {".csv": _csv_writer, ".parquet": _parquet_writer, ".arrow": _arrow_writer}
-    if out.suffix not in writers:
-        raise InputError(f"{out.name}: answers are written as {', '.join(writers)}")
+    suffixes = (".csv", ".parquet", ".arrow")
+    if out.suffix not in suffixes:
+        raise InputError(f"{out.name}: answers are written as {', '.join(suffixes)}")
     out.parent.mkdir(parents=True, exist_ok=True)
     reader = open_reader(source, client.release.manifest["input"], 8192, unit)
-    file = Occurrences()
-    partial = out.with_name(f".{out.name}.part")
-    done, writer = 0, None
-    try:
+    file, done = Occurrences(), 0
+
+    def answered() -> Iterator[pa.RecordBatch]:
+        nonlocal done
         for part in reader:
             columns: dict[str, Any] = {}
             for target, found in client.answer(part, getattr(part, "units", None), file).items():
                 columns[target] = pa.array(found["label"])
                 columns[f"{target}, probability"] = pa.array([max(p) for p in found["probabilities"]])
-            batch = pa.record_batch(columns)
-            writer = writer or writers[out.suffix](partial, batch.schema)
-            writer.write_batch(batch)
-            done += batch.num_rows
+            yield pa.record_batch(columns)
+            done += len(part)
             tell(done, reader.rows)
-        if writer is None:
-            raise InputError(f"{source.name} has no rows, so there is nothing to ask")
-        writer.close()
-        os.replace(partial, out)
+
+    partial = out.with_name(f".{out.name}.part")
+    try:
+        write_parts(out, answered(), partial)
     finally:
         partial.unlink(missing_ok=True)
     return done
-
-
-def _csv_writer(path: Path, schema: Any) -> Any:
-    import pyarrow.csv
-
-    return pyarrow.csv.CSVWriter(path, schema)
-
-
-def _parquet_writer(path: Path, schema: Any) -> Any:
-    import pyarrow.parquet
-
-    return pyarrow.parquet.ParquetWriter(path, schema)
-
-
-def _arrow_writer(path: Path, schema: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.ipc.new_file(path, schema)
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
