@@ -106,7 +106,7 @@ class Road:
         self.csv = write(self.raw, folder / "fresh.csv", False)
         fresh = tacit.read_table(self.csv, "income", "sex", unit="who")
         self.X, self.units = fresh.X, fresh.units_of()
-        self.noisy = self.f.noise_ is not None
+        self.noisy = self.f.mechanism_.noise is not None
         self.key = self.f.noise_key if self.noisy else None
         self.release = tacit.load(self.bundle, noise_key=self.key)
         self.unit = "who" if self.noisy else None
@@ -115,7 +115,7 @@ class Road:
     def same(self, found):
         """Equal, but for the last digits of single precision, which may move noisy releases by a step of their grid."""
         found = np.asarray(found, dtype=float).reshape(self.expected.shape)
-        step = 0.0 if not self.noisy else 1.01 * self.f.noise_.scale * self.f.noise_.grid
+        step = 0.0 if not self.noisy else 1.01 * self.f.mechanism_.noise.scale * self.f.mechanism_.noise.grid
         digits = {"finite": 0.0, "continuous": 1e-9, "noisy": 1e-5}[self.name]
         scale = digits * (1 + np.abs(self.expected).max(axis=1, keepdims=True))
         wrong = np.flatnonzero((np.abs(found - self.expected) > step + scale).any(axis=1))
@@ -155,12 +155,12 @@ def test_a_gap_matters(road):
 
 
 def test_the_columns_are_what_they_should_be(road):
-    kinds = {c.name: (c.kind, c.type, c.has_missing) for c in road.f.encoder_.columns}
+    kinds = {c.name: (c.kind, c.type, c.has_missing) for c in road.f.mechanism_.schema.encoder.columns}
     assert kinds["age"] == ("number", "float", True)
     assert kinds["pay"] == ("number", "float", True)
     assert kinds["own"] == ("number", "boolean", False)
     assert [kinds[c][0] for c in ("smokes", "job", "day", "code")] == ["category"] * 4
-    by_name = {c.name: c.categories for c in road.f.encoder_.columns}
+    by_name = {c.name: c.categories for c in road.f.mechanism_.schema.encoder.columns}
     assert by_name["smokes"] == ("False", "True")
     assert by_name["job"] == tuple(sorted(JOBS))
     assert by_name["code"] == ("007", "1.0", "12", "1e3", "A1")
@@ -248,8 +248,10 @@ def test_the_page(road, page):
             found = released_in_browser(page, road.bundle, records)
             if road.noisy:
                 apart = found - road.release.noiseless(road.X)
-                assert abs(apart.mean()) < 6 * road.f.noise_.scale / np.sqrt(apart.size)  # false alarm: 1 in 10^8
-                assert np.abs(apart).max() < 7 * road.f.noise_.scale
+                assert abs(apart.mean()) < 6 * road.f.mechanism_.noise.scale / np.sqrt(
+                    apart.size
+                )  # false alarm: 1 in 10^8
+                assert np.abs(apart).max() < 7 * road.f.mechanism_.noise.scale
             else:
                 road.same(found)
 
