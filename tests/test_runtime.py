@@ -87,7 +87,7 @@ def test_all_kinds_of_tables_give_the_same(plain):
 def test_text_of_any_kind_is_only_text(plain):
     release = load(plain)
     X = table(3, seed=1)[0].astype({"job": object})
-    odd = ["\ud800", "x" * 100_000, "\x00", "\ue000other", "", b"cook", 1.5]
+    odd = ["\ud800", "x" * 100_000, "\x00", "\ue000other", b"cook", 1.5]
     other = release.transform(X.assign(job="astronaut"))
     for word in odd:
         assert np.array_equal(release.transform(X.assign(job=pd.Series([word] * 3, dtype=object))), other), word
@@ -97,9 +97,9 @@ def test_records_that_do_not_fit_are_named_by_row_and_column(plain, rows):
     release = load(plain)
     X = table(20, seed=1)[0].astype({"age": object, "pay": object, "job": object})
     for column, value, message in (
-        ("age", "old", r"'age', row 7: 'old' is no number; pass a number, or NaN"),
+        ("age", "old", r"'age', row 7: 'old' is not a number; pass a number, or NaN"),
         ("pay", np.inf, r"'pay', row 7: infinity"),
-        ("pay", [1], r"'pay', row 7: \[1\] is no number"),
+        ("pay", [1], r"'pay', row 7: \[1\] is not a number"),
     ):
         bad = X.copy()
         bad.at[7, column] = value
@@ -275,7 +275,7 @@ def test_bad_rows_of_files(plain, tmp_path):
     X = table(250, seed=2)[0].astype({"age": object, "owner": object})
     X.at[120, "age"], X.at[207, "owner"] = "old", "perhaps"
     source = written(X, tmp_path / "in.csv")
-    with pytest.raises(tacit.TacitError, match=r"'age', row 120: 'old' is no number.*Nothing was released"):
+    with pytest.raises(tacit.TacitError, match=r"'age', row 120: 'old' is not a number.*Nothing was released"):
         apply(plain, source, tmp_path / "out.parquet")
     assert os.listdir(tmp_path) == ["in.csv"]
     done = apply(plain, source, tmp_path / "out.parquet", on_error="quarantine")

@@ -12,8 +12,8 @@ from tacit.datasets.declaration import choose_labels, declare
 from tacit.datasets.store import require
 from tacit.errors import InputError, check_number
 from tacit.records.dataset import Dataset
-from tacit.records.image_files import SUFFIXES
 from tacit.records.images import load_images
+from tacit.records.pixels import SUFFIXES
 
 HAIR = {"Black_Hair": "black", "Blond_Hair": "blond", "Brown_Hair": "brown", "Gray_Hair": "grey"}
 CELEBA = ("list_attr_celeba.txt", "list_eval_partition.txt", "identity_CelebA.txt", "img_align_celeba")

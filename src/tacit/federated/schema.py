@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ import pandas as pd
 
 from tacit.errors import InputError
 from tacit.federated.protocol import MOST_RECORDS, Arrays, Message, fault_of_head
-from tacit.records.encoding import ArrayEncoder, Column, TableEncoder
-from tacit.records.people import round_range
+from tacit.records.encoding import ArrayEncoder, TableEncoder
+from tacit.records.schema import Column
 
 STATISTICS = ("count", "mean", "variance")
 # what a node on another machine may say at most: more would stop or drown the others
@@ -63,13 +64,12 @@ def describe(
                     f"node {node!r}: column {c.name!r} has the categories {_few(set(c.categories) - set(fixed))}, "
                     f"which are not among those agreed on ({_few(set(fixed))}); recode them there, or agree on more"
                 )
-            told.append({"name": c.name, "kind": c.kind, "categories": list(c.categories if fixed is None else fixed)})
+            told.append((c if fixed is None else replace(c, categories=tuple(fixed))).to_dict())
             continue
-        number = pd.to_numeric(records.iloc[:, i]).to_numpy(dtype=np.float64, na_value=np.nan)
+        number, _ = c.read(records.iloc[:, i])
         present = number[~np.isnan(number)]
         found.append((len(present), present.mean(), present.var()))
-        range_ = list(round_range(c.low, c.high))
-        told.append({"name": c.name, "kind": c.kind, "type": c.type, "gaps": c.has_missing, "range": range_})
+        told.append(c.to_dict())
     count, mean, variance = np.array(found, dtype=np.float64).reshape(-1, 3).T
     arrays = {"count": count.astype(np.int64), "mean": mean.copy(), "variance": variance.copy()}
     return Message("description", node, facts={**facts, "columns": told}, arrays=arrays)
@@ -143,27 +143,11 @@ def make_common_encoder(facts: Mapping[str, Any], arrays: Arrays) -> TableEncode
         broadcast = (1, -1, *[1] * (len(facts["shape"]) - 1))
         encoder.mean, encoder.scale = arrays["mean"].reshape(broadcast), scale.reshape(broadcast)
         return encoder
-    columns, at = [], 0
-    for c in facts["columns"]:
-        if c["kind"] == "category":
-            columns.append(Column(c["name"], "category", categories=tuple(c["categories"])))
-            continue
-        low, high = c["range"]
-        columns.append(
-            Column(
-                c["name"],
-                "number",
-                mean=float(arrays["mean"][at]),
-                scale=float(scale[at]),
-                low=low,
-                high=high,
-                has_missing=c["gaps"],
-                type=c["type"],
-            )
-        )
-        at += 1
+    scaling = zip(arrays["mean"].tolist(), scale.tolist(), strict=True)
     table = TableEncoder()
-    table.columns = tuple(columns)
+    table.columns = tuple(
+        Column.from_dict(c, *(next(scaling) if c["kind"] == "number" else ())) for c in facts["columns"]
+    )
     return table
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +12,9 @@ from tacit.federated.agreeing import agreed_intake
 from tacit.federated.protocol import Arrays
 from tacit.filters.base import Preparation, settle
 from tacit.filters.minimax import MinimaxFilter, learned_filter, linear_net
-from tacit.records.encoding import Column, TableEncoder
+from tacit.records.encoding import TableEncoder
 from tacit.records.fingerprints import Memory
+from tacit.records.schema import Column
 
 
 def tell_start(f: MinimaxFilter) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -31,7 +31,7 @@ def tell_start(f: MinimaxFilter) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     """
     if not isinstance(f.mechanism_.schema.encoder, TableEncoder):
         raise InputError("the common filter must be one of tables; fit it on a table of named columns")
-    columns = [dataclasses.asdict(c) for c in f.mechanism_.schema.encoder.columns]
+    columns = [c.to_dict(scaling=True) for c in f.mechanism_.schema.encoder.columns]
     (weight,) = f.encoder_module_.parameters()
     facts = {"columns": columns, "named": hasattr(f, "feature_names_in_")}
     return facts, {"weight": weight.detach().numpy().copy()}
@@ -40,7 +40,7 @@ def tell_start(f: MinimaxFilter) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 def start_of(facts: Mapping[str, Any], arrays: Arrays) -> MinimaxFilter:
     """The filter that `tell_start` told of."""
     encoder = TableEncoder()
-    encoder.columns = tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in facts["columns"])
+    encoder.columns = tuple(Column.from_dict(c) for c in facts["columns"])
     weight = arrays["weight"]
     if weight.ndim != 2 or weight.shape[1] != encoder.n_out or not np.isfinite(weight).all():
         raise InputError(f"the common filter has a matrix of shape {weight.shape} for {encoder.n_out} encoded columns")

@@ -15,6 +15,7 @@ numpy alone: the runtime of a bundle draws by the same lines as the filter.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ GRID = 2.0**-12
 # Of encoded (standardised) values: records closer than this are one record to the noise. Coarse enough that numbers
 # sent as single precision, or through text with six decimals, keep their draw; fine enough to tell people apart.
 RESOLUTION = 2.0**-10
+WHOLE = re.compile(r"[+-]?[0-9]{1,40}(\.0*)?")
 
 
 def new_key() -> bytes:
@@ -115,10 +117,11 @@ def canonical(records: np.ndarray, resolution: float) -> np.ndarray:
 
 
 def unit_name(unit: Any) -> bytes:
-    """A unit's name: 7, 7.0 and "7" are one person, whatever type the column had."""
+    """A unit's name: 7, 7.0, "7" and "007" are one person, whatever type the column had."""
     if isinstance(unit, float | np.floating) and float(unit).is_integer():
         unit = int(unit)
-    return str(unit).strip().encode("utf-8", "surrogatepass")
+    name = str(unit).strip()
+    return (str(int(name.split(".")[0])) if WHOLE.fullmatch(name) else name).encode("utf-8", "surrogatepass")
 
 
 class Numbers(Protocol):

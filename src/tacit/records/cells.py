@@ -1,26 +1,169 @@
-"""What a cell of a text file means: one rule for `apply`, `stream` and the client. Needs nothing but Python."""
+"""What a cell means: gaps, booleans, numbers, words, spaces. One rule for every road in; numpy alone.
+
+A cell of a text file loses its leading spaces, and is a gap where it is one of `GAPS` (`cell_value`). What is left, or
+comes as a value from a table, JSON or Arrow, is then read as its column has it: `numbers` and `words`. Filters,
+bundles, `apply`, `stream`, the client and engines call these; the page in a browser is told `GAPS` by its service.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-# what pandas, with which tables are fitted, takes for a gap
+import numpy as np
+
+from tacit.errors import InputError
+
+# what pandas takes for a gap
 GAPS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
         "NULL", "NaN", "None", "n/a", "nan", "null")  # fmt: skip
-TRUTH = {"true": "1", "false": "0"}  # in any case, where a column holds booleans
+TRUTH = {"true": True, "false": False}  # in any case, in a column of booleans
+MISSING_TEXT = "\ue000missing"  # stands for a gap in a column of text
+OTHER_TEXT = "\ue000other"  # stands for any text that is not a category
 _GAPS = frozenset(GAPS)
+_BOOLEANS = {"True", "False"}  # the categories of booleans that had gaps
 
 
-def cell_value(text: str, column: Mapping[str, Any] | None) -> str | None:
-    """A cell as a bundle's schema has it: None for a gap, a boolean as 1 or 0, else its text without leading spaces.
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one record."""
+
+    row: int
+    column: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.column}, row {self.row}: {self.problem}"
+
+
+def cell_value(text: str) -> str | None:
+    """A cell of a text file, quotes already off: None for a gap, else without leading spaces.
+
+    Examples
+    --------
+    >>> cell_value(" nurse"), cell_value(" N/A")
+    ('nurse', None)
+    """
+    text = text.lstrip(" ")
+    return None if text in _GAPS else text
+
+
+def header_names(cells: Sequence[str]) -> list[str]:
+    """Names of columns: without leading spaces, each once, none empty (as pandas would name them).
+
+    Examples
+    --------
+    >>> header_names(["", " age", "age"])
+    ['Unnamed: 0', 'age', 'age.1']
+    """
+    names: list[str] = []
+    for i, cell in enumerate(cells):
+        name = given = cell.lstrip(" ") or f"Unnamed: {i}"
+        n = 0
+        while name in names:
+            n += 1
+            name = f"{given}.{n}"
+        names.append(name)
+    return names
+
+
+def is_gap(value: Any) -> bool:
+    """Whether a value is unknown: None, NaN, NA or NaT. (Text is not: see `cell_value`.)"""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
+def text_number(text: str) -> float:
+    """The number that a text is, with all its digits; a ValueError where it is none.
+
+    Python's rule, without its underscores, other alphabets' digits and spellings of NaN.
+    """
+    found = float(text) if text.isascii() and "_" not in text else np.nan
+    if found != found:
+        raise ValueError(text)
+    return found
+
+
+def as_array(values: Any) -> np.ndarray:
+    """A numpy array of a column's values, gaps as None or NaN. Arrow and pandas are known by their methods."""
+    if hasattr(values, "to_pylist"):
+        if str(values.type).startswith(("int", "uint", "float", "double", "halffloat")):
+            # Arrow's chunked columns convert without options
+            return np.asarray(values.to_numpy() if hasattr(values, "chunks") else values.to_numpy(zero_copy_only=False))
+        out = np.empty(len(values), dtype=object)
+        out[:] = values.to_pylist()
+        return out
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InputError(f"a column must have one value for each record; found the shape {array.shape}")
+    return array
+
+
+def numbers(name: str, column: Any, boolean: bool = False, gaps: bool = True) -> tuple[np.ndarray, list[Problem]]:
+    """A column of numbers, NaN for gaps, and the cells that are none (0 stands for them).
 
     Parameters
     ----------
-    text : the cell, quotes already off
-    column : the schema's entry of its column; None where the schema has no names
+    boolean : the column holds booleans, which may be spelled out
+    gaps : whether a gap is allowed
     """
-    text = text.lstrip(" ")  # spaces after a comma do not count
-    if text in _GAPS:
-        return None
-    return TRUTH.get(text.lower(), text) if column is not None and column.get("type") == "boolean" else text
+    values, remedy = as_array(column), "; pass a number" + ", or NaN for unknown" * gaps
+    problems: list[Problem] = []
+    if values.dtype.kind in "fiub":
+        out = values.astype(np.float64)
+    elif values.dtype.kind in "OUS":
+        out = np.full(len(values), np.nan)
+        for row, value in enumerate(values):
+            try:
+                out[row] = _number(value, boolean)
+            except (TypeError, ValueError, OverflowError):
+                problems.append(Problem(row, repr(name), f"{_short(value)} is not a number{remedy}"))
+                out[row] = 0.0
+    else:
+        raise InputError(f"column {name!r} has type {values.dtype}, but numbers are expected there")
+    for at in np.flatnonzero(np.isinf(out) if gaps else ~np.isfinite(out)):
+        problems.append(Problem(int(at), repr(name), f"{'infinity' if np.isinf(out[at]) else 'NaN'}{remedy}"))
+    return out, problems
+
+
+def _number(value: Any, boolean: bool) -> float:
+    if isinstance(value, str):
+        text = cell_value(value)
+        if text is not None and boolean and text.lower() in TRUTH:
+            return float(TRUTH[text.lower()])
+        return np.nan if text is None else text_number(text)
+    return np.nan if is_gap(value) else float(value)
+
+
+def words(name: str, column: Any, categories: Iterable[str]) -> tuple[np.ndarray, list[Problem]]:
+    """A column of categories as text, `MISSING_TEXT` and `OTHER_TEXT`, and the cells of a column of numbers instead.
+
+    A word that is a category is that; else leading spaces do not count, nor the case of booleans.
+    """
+    values = as_array(column)
+    if values.dtype.kind in "fiu":  # NaN is a gap
+        said = "is a number; pass text, or None for unknown"
+        wrong = [
+            Problem(int(at), repr(name), f"{_short(values[at])} {said}") for at in np.flatnonzero(values == values)
+        ]
+        return np.full(len(values), MISSING_TEXT, dtype=object), wrong
+    if values.dtype.kind not in "OUSb":
+        raise InputError(f"column {name!r} has type {values.dtype}, but text is expected there")
+    known = {c: c for c in categories}
+    boolean = bool(known) and set(known) <= _BOOLEANS
+    known |= {c.lower(): c for c in known} if boolean else {}
+
+    def meaning(value: Any) -> str:
+        text = None if is_gap(value) else cell_value(str(value))
+        return MISSING_TEXT if text is None else known.get(text.lower() if boolean else text, OTHER_TEXT)
+
+    out = np.empty(len(values), dtype=object)
+    out[:] = [known[v] if type(v) is str and v in known else meaning(v) for v in values.tolist()]
+    return out, []
+
+
+def _short(value: Any) -> str:
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.errors import InputError
+from tacit.errors import InputError, TacitError
 from tacit.labels import joint_codes, label_frame, looks_continuous
 
 PRODUCT = " x "  # the name, among the classes of a data set, of all sensitive columns together
@@ -267,7 +267,11 @@ def read_file(path: Path) -> pd.DataFrame:
         if ".parquet" in path.suffixes or path.suffix == ".pq":
             return pd.read_parquet(path)
         if ".csv" in path.suffixes or ".tsv" in path.suffixes:
-            return pd.read_csv(path, sep="\t" if ".tsv" in path.suffixes else ",", skipinitialspace=True)
+            from tacit.records.csv_files import CsvFile  # pyarrow is not loaded by `import tacit`
+
+            return pd.DataFrame(CsvFile(path, "\t" if ".tsv" in path.suffixes else ",").columns())
+    except TacitError:
+        raise
     except Exception as error:
         raise InputError(f"{path.name} could not be read: {error}") from error
     raise InputError(f"{path.name} is neither CSV nor Parquet; expected a name ending in .csv, .csv.gz or .parquet")

@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError, InputTypeError
+from tacit.records.cells import MISSING_TEXT, Problem, is_gap
 from tacit.records.people import Crowd, coarse_ends, middle_and_scale
+from tacit.records.schema import Column
 
 # A category seen once is the mark of one training row; filters, which know whose rows they are, ask for more people.
 RARE = 2
-
-
-@dataclass(frozen=True)
-class Column:
-    """What a fitted filter knows of one input column."""
-
-    name: str
-    kind: str  # "number" or "category"
-    mean: float = 0.0
-    scale: float = 1.0
-    low: float = 0.0
-    high: float = 0.0
-    has_missing: bool = False
-    type: str = "float"  # or "integer", "boolean": what decoded numbers are turned back into
-    categories: tuple[str, ...] = ()
-
-    @property
-    def width(self) -> int:
-        # a category column has two more slots: "other" and missing
-        return len(self.categories) + 2 if self.kind == "category" else 1 + self.has_missing
-
-    def as_it_was(self, numbers: np.ndarray) -> np.ndarray:
-        """Numbers in the column's own type again."""
-        if self.type == "boolean":
-            return numbers >= 0.5
-        return np.rint(numbers).astype(np.int64) if self.type == "integer" else numbers
-
-    def encode(self, values: pd.Series) -> np.ndarray:
-        if self.kind == "number":
-            number = _as_number(values, self.name)
-            missing = np.isnan(number)
-            scaled = np.where(missing, 0.0, (number - self.mean) / self.scale)
-            return np.column_stack([scaled, missing]) if self.has_missing else scaled[:, None]
-        codes = pd.Index(self.categories).get_indexer(pd.Index(_as_text(values, self.name)))
-        codes = np.where(codes < 0, len(self.categories), codes)
-        codes = np.where(values.isna().to_numpy(), len(self.categories) + 1, codes)
-        return np.eye(self.width)[codes]
 
 
 class TableEncoder:
@@ -74,7 +38,7 @@ class TableEncoder:
         return self
 
     def transform(self, table: pd.DataFrame) -> np.ndarray:
-        return np.concatenate([c.encode(table.iloc[:, i]) for i, c in enumerate(self.columns)], axis=1)
+        return np.concatenate([encode_column(c, table.iloc[:, i]) for i, c in enumerate(self.columns)], axis=1)
 
     @property
     def n_out(self) -> int:
@@ -112,6 +76,24 @@ def make_encoder(X: Any, crowd: Crowd | None = None) -> TableEncoder | ArrayEnco
     return TableEncoder().fit(X, crowd) if isinstance(X, pd.DataFrame) else ArrayEncoder().fit(X, crowd)
 
 
+def encode_column(c: Column, values: Any) -> np.ndarray:
+    """Raw values of one column as numbers, (n, `c.width`). `GraphBuilder.table` writes the same as a graph."""
+    read = _good(*c.read(values))
+    if c.kind == "number":
+        missing = np.isnan(read)
+        scaled = np.where(missing, 0.0, (read - c.mean) / c.scale)
+        return np.column_stack([scaled, missing]) if c.has_missing else scaled[:, None]
+    codes = pd.Index([*c.categories, MISSING_TEXT], dtype=object).get_indexer(pd.Index(read, dtype=object))
+    other, missing = len(c.categories), codes == len(c.categories)
+    return np.eye(c.width)[np.where(missing, other + 1, np.where(codes < 0, other, codes))]
+
+
+def _good(read: np.ndarray, problems: list[Problem]) -> np.ndarray:
+    if problems:
+        raise InputError(f"column {problems[0]}")
+    return read
+
+
 def array_to_frame(X: np.ndarray, names: list[str]) -> pd.DataFrame:
     """A numpy array of mixed objects -> typed columns; numbers stay numbers, text stays text."""
     table = pd.DataFrame(X, columns=names)
@@ -130,35 +112,28 @@ def array_to_frame(X: np.ndarray, names: list[str]) -> pd.DataFrame:
 
 def _learn(name: str, values: pd.Series, crowd: Crowd | None) -> Column:
     if _is_number(values):
-        number = _as_number(values, name)
-        present = number[~np.isnan(number)]
+        number = _good(*Column(name, "number", type=_type(values)).read(values))
+        here = ~np.isnan(number)
+        present = number[here]
         if len(present) == 0:
             raise InputError(f"column {name!r} has no value in any row; drop the column")
         if crowd is not None:
-            here = ~np.isnan(number)
             some = crowd.take(here)
             mean, scale = middle_and_scale(present, some)
             low, high = coarse_ends(present, some, mean, scale)
             gaps = crowd.count(~here) >= crowd.min_people
             return Column(name, "number", mean, scale, low, high, gaps, _type(values))
-        spread = float(present.std())
-        return Column(
-            name,
-            "number",
-            mean=float(present.mean()),
-            scale=spread if spread > 1e-12 * (1 + abs(float(present.mean()))) else 1.0,
-            low=float(present.min()),
-            high=float(present.max()),
-            has_missing=len(present) < len(number),
-            type=_type(values),
-        )
+        mean, scale = float(present.mean()), float(present.std())
+        scale = scale if scale > 1e-12 * (1 + abs(mean)) else 1.0
+        ends = float(present.min()), float(present.max())
+        return Column(name, "number", mean, scale, *ends, not here.all(), _type(values))
     if not _is_text(values):
         raise InputTypeError(
             f"column {name!r} has type {values.dtype}; filters take numbers, booleans and text, "
             f"so convert it first (a date, for example, to days since some day)"
         )
-    text = _as_text(values, name)
-    words = pd.DataFrame({"word": text, "unit": np.arange(len(text))})[values.notna().to_numpy()]
+    text = [None if is_gap(v) else str(v) for v in np.asarray(values, dtype=object)]
+    words = pd.DataFrame({"word": text, "unit": np.arange(len(text))}).dropna()
     if crowd is not None and crowd.units is not None:
         words["unit"] = crowd.units[words["unit"]]
     counts = words.groupby("word")["unit"].nunique()
@@ -182,29 +157,3 @@ def _is_text(values: pd.Series) -> bool:
         or pd.api.types.is_object_dtype(values)
         or pd.api.types.is_string_dtype(values)
     )
-
-
-def _as_number(values: pd.Series, name: str) -> np.ndarray:
-    try:
-        number = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
-    except (ValueError, TypeError):
-        bad = pd.to_numeric(values, errors="coerce").isna() & values.notna()
-        row = int(np.flatnonzero(bad.to_numpy())[0]) if bad.any() else 0
-        raise InputError(
-            f"column {name!r}, row {row}: {values.iloc[row]!r} is text, but the filter was fitted on numbers there; "
-            f"pass a number, or NaN for unknown"
-        ) from None
-    if np.isinf(number).any():
-        row = int(np.flatnonzero(np.isinf(number))[0])
-        raise InputError(f"column {name!r}, row {row}: infinity; replace it by a number, or by NaN for unknown")
-    return number
-
-
-def _as_text(values: pd.Series, name: str) -> np.ndarray:
-    if _is_number(values) and not pd.api.types.is_bool_dtype(values) and values.notna().any():
-        row = int(np.flatnonzero(values.notna().to_numpy())[0])
-        raise InputError(
-            f"column {name!r}, row {row}: {values.iloc[row]!r} is a number, but the filter was fitted on text there; "
-            f"pass text (table[{name!r}].astype(str)), or None for unknown"
-        )
-    return np.array(values.astype(object).where(values.notna(), "").astype(str), dtype=object)

@@ -11,13 +11,14 @@ Numpy and the standard library alone.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tacit.records.schema import _columns, _missing, _plain
+from tacit.records.cells import as_array, is_gap
+from tacit.records.schema import columns_of
 
 DIGITS = (5, 3)  # significant ones, of the looks at rounded numbers
 CELLS = 2**22  # that are hashed at a time
@@ -175,9 +176,9 @@ def _telling(found: dict[tuple[int, int], np.ndarray], n_rows: int) -> dict[tupl
 
 def _table(X: Any, names: Sequence[str] | None) -> list[np.ndarray]:
     """Records as blocks of numbers (n, k), and columns of objects (n,)."""
-    if hasattr(X, "column_names") or isinstance(X, Mapping) or hasattr(X, "columns"):
-        columns = _columns(X)
-        plain = [_plain(columns[name]) for name in (columns if names is None else names)]
+    columns = columns_of(X)
+    if columns is not None:
+        plain = [as_array(columns[name]) for name in (columns if names is None else names)]
     else:
         array = np.asarray(X)
         if array.dtype.kind in "fiub":
@@ -244,7 +245,7 @@ def _word_bits(column: np.ndarray, digits: int, known: dict[Any, int]) -> np.nda
     out = np.empty(len(column), dtype=np.uint64)
     for i, value in enumerate(column):
         if type(value) is not str:
-            if _missing(value):
+            if is_gap(value):
                 value = np.nan
             if isinstance(value, bool | int | float | np.number | np.bool_):
                 out[i] = _bits(np.array([float(value)]), digits)[0]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset, read_file
-from tacit.records.image_files import GREY, image_names, open_image, pixels
+from tacit.records.pixels import GREY, image_names, open_image, pixels
 
 
 def read_images(

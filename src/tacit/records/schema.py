@@ -1,51 +1,107 @@
-"""What a bundle takes in: raw records checked against its schema, as the inputs of its graph. Numpy alone.
+"""What goes into a filter: its columns, or the shape of its arrays, in one JSON form. Numpy alone.
 
-Records come as an array, a dict of columns, a DataFrame or an Arrow table; the latter two are known by
-their methods, so that neither library is imported.
+A manifest, a federation and a common start tell columns in the form of `Column.to_dict`. A schema checks raw records,
+as inputs of a bundle's graph, by the rule of `tacit.records.cells`; and it makes up records that are nobody's.
+Records come as an array, a dict of columns, a list of dicts, a DataFrame or an Arrow table; the latter two are known
+by their methods, so that neither library is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit.errors import InputError
+from tacit.records.cells import OTHER_TEXT, Problem, numbers, words
+from tacit.records.people import round_range
 
-MISSING_TEXT = "\ue000missing"  # stands for a gap in a column of text
 BLOCK = 4096  # rows that are turned from columns at a time, so that they stay in the cache
-OTHER_TEXT = "\ue000other"  # stands for any text that is no category
 FAR = 1.0  # widths of the fit's range beyond its ends, from where on a number is far outside
+UNSEEN = "a word that training did not have"
+GAP_SHARE = 0.1  # of made-up numbers, where the fit had gaps
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What is wrong with one record."""
+class Column:
+    """What a fitted filter knows of one input column."""
 
-    row: int
-    column: str
-    problem: str
+    name: str
+    kind: str  # "number" or "category"
+    mean: float = 0.0
+    scale: float = 1.0
+    low: float = 0.0
+    high: float = 0.0
+    has_missing: bool = False
+    type: str = "float"  # or "integer", "boolean": what decoded numbers are turned back into
+    categories: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        return f"{self.column}, row {self.row}: {self.problem}"
+    @property
+    def width(self) -> int:
+        # a category column has two more slots: "other" and missing
+        return len(self.categories) + 2 if self.kind == "category" else 1 + self.has_missing
+
+    def to_dict(self, scaling: bool = False) -> dict[str, Any]:
+        """The column as JSON; its range goes outwards to round numbers. `scaling` adds mean and scale."""
+        if self.kind == "category":
+            return {"name": self.name, "kind": self.kind, "categories": list(self.categories)}
+        told = {"name": self.name, "kind": self.kind, "type": self.type, "gaps": self.has_missing}
+        more = {"mean": self.mean, "scale": self.scale} if scaling else {}
+        return {**told, "range": list(round_range(self.low, self.high)), **more}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any], mean: float | None = None, scale: float | None = None) -> Column:
+        """The column that `to_dict` told of; scaling that travels beside it is given."""
+        if told["kind"] == "category":
+            return cls(told["name"], "category", categories=tuple(told["categories"]))
+        low, high = told["range"]
+        mean = told.get("mean", 0.0) if mean is None else mean
+        scale = told.get("scale", 1.0) if scale is None else scale
+        return cls(told["name"], "number", float(mean), float(scale), low, high, told["gaps"], told["type"])
+
+    def as_it_was(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers in the column's own type again."""
+        if self.type == "boolean":
+            return numbers >= 0.5
+        return np.rint(numbers).astype(np.int64) if self.type == "integer" else numbers
+
+    def read(self, values: Any) -> tuple[np.ndarray, list[Problem]]:
+        """Raw values as numbers or words, and what is wrong with which."""
+        if self.kind == "category":
+            return words(self.name, values, self.categories)
+        return numbers(self.name, values, self.type == "boolean")
+
+    def made_up(self, n: int, rng: np.random.Generator, odd: bool = True) -> np.ndarray:
+        """Values that are nobody's: around the middle of the range, all categories; `odd`: gaps and unseen text too."""
+        if self.kind == "category":
+            known = np.array([*self.categories, *([UNSEEN, None] if odd else [])] or [None], dtype=object)
+            return known[rng.integers(len(known), size=n)]
+        found = self.low + (self.high - self.low) * rng.beta(2, 2, n)
+        if self.type != "float":
+            found = np.clip(np.rint(found), self.low, self.high)
+        return np.where(rng.random(n) < GAP_SHARE, np.nan, found) if odd and self.has_missing else found
 
 
 class ArraySchema:
     """Numeric arrays: rows, windows or images of one shape."""
 
-    def __init__(self, declared: Mapping[str, Any]) -> None:
-        self.shape = tuple(int(n) for n in declared["shape"])
-        self.ranges = declared.get("ranges")  # format 1 told none
+    def __init__(self, shape: Sequence[int], ranges: Sequence[Sequence[float]] | None) -> None:
+        self.shape = tuple(int(n) for n in shape)
+        self.ranges = None if ranges is None else [list(ends) for ends in ranges]  # format 1 told none
+
+    def to_dict(self) -> dict[str, Any]:
+        ranges = None if self.ranges is None else [list(round_range(*ends)) for ends in self.ranges]
+        return {"kind": "array", "shape": list(self.shape), "ranges": ranges}
 
     def check(self, X: Any) -> tuple[dict[str, np.ndarray], int, list[Problem]]:
         """The graph's inputs, the number of records, and what is wrong with which."""
-        if hasattr(X, "column_names") or isinstance(X, Mapping) or hasattr(X, "columns"):
-            columns = _columns(X)
+        columns = columns_of(X)
+        if columns is not None:
             if (len(columns),) != self.shape:
                 raise InputError(f"found {len(columns)} columns, but a record has shape {self.shape}; pass an array")
-            values, problems = _number_columns(list(columns.items()), False)
+            values, problems = _side_by_side([numbers(name, c, gaps=False) for name, c in columns.items()])
             return {"X": values}, len(values), problems
         try:
             values = np.asarray(X, dtype=np.float64)
@@ -54,200 +110,119 @@ class ArraySchema:
         if values.ndim == 0 or values.shape[1:] != self.shape:
             raise InputError(f"a record has shape {values.shape[1:]}, but the bundle takes {self.shape}")
         problems = []
-        bad = ~np.isfinite(values)
-        if bad.any():
-            for where in np.argwhere(bad):
-                place = f"column {where[1]}" if len(where) == 2 else f"place {tuple(int(i) for i in where[1:])}"
-                word = "NaN" if np.isnan(values[tuple(where)]) else "infinity"
-                problems.append(Problem(int(where[0]), place, f"{word}; pass a number"))
+        for where in np.argwhere(~np.isfinite(values)):
+            place = f"column {where[1]}" if len(where) == 2 else f"place {tuple(int(i) for i in where[1:])}"
+            word = "NaN" if np.isnan(values[tuple(where)]) else "infinity"
+            problems.append(Problem(int(where[0]), place, f"{word}; pass a number"))
         return {"X": values}, len(values), problems
 
     def unusual(self, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
         """How many records lie far outside the fit, by column or channel."""
-        if self.ranges is None:
-            return {}
         X = feeds["X"]
-        counts = {f"column {i}": _far(X[:, i].reshape(len(X), -1), ends) for i, ends in enumerate(self.ranges)}
+        ranges = enumerate(self.ranges or [])
+        counts = {f"column {i}": _far(X[:, i].reshape(len(X), -1), ends) for i, ends in ranges}
         return {name: n for name, n in counts.items() if n}
+
+    def made_up(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Records that are nobody's: in the middle of the ranges; windows are waves, as of something that moves."""
+        ends = np.array(self.ranges or [[0, 1]] * self.shape[0], dtype=float)
+        low, high = ends.T.reshape(2, 1, -1, *[1] * (len(self.shape) - 1))
+        if len(self.shape) != 2:
+            return np.asarray(low + (high - low) * rng.beta(2, 2, (n, *self.shape)))
+        each, waves = (n, self.shape[0], 1), np.zeros((n, *self.shape))
+        for k in (1, 2, 3):
+            turns = k * rng.uniform(1, 4, each) * np.linspace(0, 1, self.shape[1]) + rng.random(each)
+            waves += rng.uniform(0.1, 0.5, each) / k * np.sin(2 * np.pi * turns)
+        return np.clip((low + high) / 2 + (high - low) / 2 * 0.6 * waves, low, high)
 
 
 class TableSchema:
     """Columns of numbers and text, by name; columns beyond those of the schema are not read."""
 
-    def __init__(self, declared: Mapping[str, Any]) -> None:
-        self.names = [c["name"] for c in declared["columns"]]
-        self.is_number = [c["kind"] == "number" for c in declared["columns"]]
-        self.ranges = [c["range"] if c["kind"] == "number" else None for c in declared["columns"]]
-        self.categories = [set(c["categories"]) if c["kind"] == "category" else None for c in declared["columns"]]
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = tuple(columns)
+        self.names = [c.name for c in columns]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "table", "columns": [c.to_dict() for c in self.columns]}
 
     def check(self, X: Any) -> tuple[dict[str, np.ndarray], int, list[Problem]]:
-        if hasattr(X, "column_names") or isinstance(X, Mapping) or hasattr(X, "columns"):
-            named = _by_name(_columns(X), self.names)
-        else:
+        """The graph's inputs, the number of records, and what is wrong with which."""
+        named = columns_of(X)
+        if named is None:
             table = np.asarray(X)
             if table.ndim != 2 or table.shape[1] != len(self.names):
                 raise InputError(
                     f"the array has shape {table.shape}, but a record has the {len(self.names)} columns "
                     f"{', '.join(self.names)}"
                 )
-            named = list(zip(self.names, table.T, strict=True))
-        feeds: dict[str, np.ndarray] = {}
-        problems: list[Problem] = []
-        numbers = [c for c, number in zip(named, self.is_number, strict=True) if number]
-        n = len(named[0][1])
-        if numbers:
-            feeds["numbers"], found = _number_columns(numbers, True)
-            problems += found
-        texts = [(c, known) for c, known in zip(named, self.categories, strict=True) if known is not None]
-        if texts:
-            feeds["texts"] = np.empty((n, len(texts)), dtype=object)
-            for i, ((name, values), known) in enumerate(texts):
-                feeds["texts"][:, i], found = _text(name, values, known)
-                problems += found
-        return feeds, n, problems
+            named = dict(zip(self.names, table.T, strict=True))
+        absent = [n for n in self.names if n not in named]
+        if absent:
+            more = f" (and {len(absent) - 1} more)" if len(absent) > 1 else ""
+            raise InputError(f"column {absent[0]!r} is not there{more}; the bundle takes {', '.join(self.names)}")
+        feeds, problems = dict[str, np.ndarray](), list[Problem]()
+        for kind, feed in (("number", "numbers"), ("category", "texts")):
+            found = [c.read(named[c.name]) for c in self.columns if c.kind == kind]
+            if found:
+                feeds[feed], wrong = _side_by_side(found)
+                problems += wrong
+        return feeds, len(next(iter(feeds.values()))), problems
 
     def unusual(self, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
         """How many records have a number far outside the fit, or a word that it did not have, by column."""
-        counts, number, text = {}, 0, 0
-        for name, ends in zip(self.names, self.ranges, strict=True):
-            if ends is not None:
-                counts[name] = _far(feeds["numbers"][:, number : number + 1], ends)
-                number += 1
-            else:
-                counts[name] = int((feeds["texts"][:, text] == OTHER_TEXT).sum())
-                text += 1
-        return {name: n for name, n in counts.items() if n}
+        counts = {}
+        for i, c in enumerate(c for c in self.columns if c.kind == "number"):
+            counts[c.name] = _far(feeds["numbers"][:, i : i + 1], (c.low, c.high))
+        for i, c in enumerate(c for c in self.columns if c.kind == "category"):
+            counts[c.name] = int((feeds["texts"][:, i] == OTHER_TEXT).sum())
+        return {name: counts[name] for name in self.names if counts[name]}
+
+    def made_up(self, n: int, rng: np.random.Generator, odd: bool = True) -> dict[str, np.ndarray]:
+        """Records that are nobody's, as columns: see `Column.made_up`."""
+        return {c.name: c.made_up(n, rng, odd) for c in self.columns}
 
 
-def _far(values: np.ndarray, ends: Any) -> int:
+def schema_of(declared: Mapping[str, Any]) -> ArraySchema | TableSchema:
+    """The schema that a manifest declares."""
+    if declared["kind"] == "table":
+        return TableSchema([Column.from_dict(c) for c in declared["columns"]])
+    return ArraySchema(declared["shape"], declared.get("ranges"))
+
+
+def columns_of(X: Any) -> dict[str, Any] | None:
+    """Name to values; None of an array. Arrow tables have `column_names`, DataFrames `columns`."""
+    if isinstance(X, list) and X and all(isinstance(record, Mapping) for record in X):
+        odd = next((i for i, record in enumerate(X) if record.keys() != X[0].keys()), None)
+        if odd is not None:
+            raise InputError(f"record {odd} has other fields than record 0; give every record all of them")
+        return {str(name): [record[name] for record in X] for name in X[0]}
+    if isinstance(X, Mapping):
+        columns = {str(k): v for k, v in X.items()}
+        lengths = {k: len(v) if hasattr(v, "__len__") and not isinstance(v, str) else -1 for k, v in columns.items()}
+        if len(set(lengths.values())) != 1 or -1 in lengths.values():
+            found = ", ".join(f"{k}: {lengths[k] if lengths[k] >= 0 else type(v).__name__}" for k, v in columns.items())
+            raise InputError(f"a dict of columns needs lists or arrays of one length; found {found}")
+        return columns
+    if hasattr(X, "column_names"):
+        return {str(name): X.column(i) for i, name in enumerate(X.column_names)}
+    if hasattr(X, "columns"):
+        return {str(name): X.iloc[:, i] for i, name in enumerate(X.columns)}
+    return None
+
+
+def _side_by_side(read: Sequence[tuple[np.ndarray, list[Problem]]]) -> tuple[np.ndarray, list[Problem]]:
+    """Columns as a table, and all their problems."""
+    arrays = [array for array, _ in read]
+    out = np.empty((len(arrays[0]), len(arrays)), dtype=arrays[0].dtype)
+    for at in range(0, len(out), BLOCK):
+        for i, array in enumerate(arrays):
+            out[at : at + BLOCK, i] = array[at : at + BLOCK]
+    return out, [problem for _, problems in read for problem in problems]
+
+
+def _far(values: np.ndarray, ends: Sequence[float]) -> int:
     low, high = ends
     reach = FAR * max(high - low, 1e-9 * (1 + abs(high)))
     with np.errstate(invalid="ignore"):  # a gap is not far
         return int(((values < low - reach) | (values > high + reach)).any(axis=1).sum())
-
-
-def schema_of(declared: Mapping[str, Any]) -> ArraySchema | TableSchema:
-    return TableSchema(declared) if declared["kind"] == "table" else ArraySchema(declared)
-
-
-def _columns(X: Any) -> dict[str, Any]:
-    """Name to values. Arrow tables have `column_names`, DataFrames `columns`."""
-    if isinstance(X, Mapping):
-        columns = {str(k): v for k, v in X.items()}
-        lengths = {len(v) if hasattr(v, "__len__") and not isinstance(v, str) else -1 for v in columns.values()}
-        if len(lengths) != 1 or -1 in lengths:
-            raise InputError("a dict of columns needs lists or arrays of one length; found " + _lengths(columns))
-        return columns
-    if hasattr(X, "column_names"):
-        return {str(name): X.column(i) for i, name in enumerate(X.column_names)}
-    return {str(name): X.iloc[:, i] for i, name in enumerate(X.columns)}
-
-
-def _lengths(columns: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k}: {len(v) if hasattr(v, '__len__') else type(v).__name__}" for k, v in columns.items())
-
-
-def _by_name(columns: Mapping[str, Any], names: list[str]) -> list[tuple[str, Any]]:
-    absent = [n for n in names if n not in columns]
-    if absent:
-        raise InputError(
-            f"column {absent[0]!r} is not there (and {len(absent) - 1} more); the bundle takes {', '.join(names)}"
-            if len(absent) > 1
-            else f"column {absent[0]!r} is not there; the bundle takes {', '.join(names)}"
-        )
-    return [(n, columns[n]) for n in names]
-
-
-def _plain(values: Any) -> np.ndarray:
-    """A numpy array of a column's values, gaps as None or NaN."""
-    if hasattr(values, "to_pylist"):  # Arrow: with gaps or of text
-        kind = str(values.type)
-        simple = values.null_count == 0 and kind.startswith(("int", "uint", "float", "double", "halffloat"))
-        if simple:
-            return np.asarray(values.to_numpy(zero_copy_only=False) if _is_array(values) else values.to_numpy())
-        out = np.empty(len(values), dtype=object)
-        out[:] = values.to_pylist()
-        if kind.startswith(("int", "uint", "float", "double")):
-            return np.array([np.nan if v is None else v for v in out], dtype=np.float64)
-        return out
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise InputError(f"a column must have one value for each record; found the shape {array.shape}")
-    return array
-
-
-def _is_array(values: Any) -> bool:
-    return not hasattr(values, "chunks")  # Arrow's chunked columns convert without options
-
-
-def _number_columns(named: list[tuple[str, Any]], gaps: bool) -> tuple[np.ndarray, list[Problem]]:
-    arrays, problems = [], []
-    for name, values in named:
-        array, found = _numbers(name, _plain(values), gaps)
-        arrays.append(array)
-        problems += found
-    out = np.empty((len(arrays[0]), len(arrays)))
-    for at in range(0, len(out), BLOCK):
-        for i, array in enumerate(arrays):
-            out[at : at + BLOCK, i] = array[at : at + BLOCK]
-    return out, problems
-
-
-def _numbers(name: str, values: np.ndarray, gaps: bool) -> tuple[np.ndarray, list[Problem]]:
-    problems: list[Problem] = []
-    shown = repr(name)
-    if values.dtype.kind in "fiub":
-        out = values.astype(np.float64)
-    elif values.dtype.kind in "OUS":
-        out = np.full(len(values), np.nan)
-        for row, value in enumerate(values):
-            if _missing(value):
-                continue
-            try:
-                out[row] = float(value)
-            except (TypeError, ValueError, OverflowError):
-                problems.append(
-                    Problem(row, shown, f"{_short(value)} is no number; pass a number" + ", or NaN for unknown" * gaps)
-                )
-                out[row] = 0.0
-    else:
-        raise InputError(f"column {shown} has type {values.dtype}, but the bundle takes numbers there")
-    bad = np.isinf(out) if gaps else ~np.isfinite(out)
-    for at in np.flatnonzero(bad):
-        word = "infinity" if np.isinf(out[at]) else "NaN"
-        problems.append(Problem(int(at), shown, f"{word}; pass a number" + ", or NaN for unknown" * gaps))
-    return out, problems
-
-
-def _text(name: str, column: Any, known: set[str]) -> tuple[np.ndarray, list[Problem]]:
-    values = _plain(column)
-    problems: list[Problem] = []
-    if values.dtype.kind in "fiuc":
-        for at in np.flatnonzero(values == values):  # NaN is a gap
-            found = f"{_short(values[at].item())} is a number; pass text, or None for unknown"
-            problems.append(Problem(int(at), repr(name), found))
-        return np.full(len(values), MISSING_TEXT, dtype=object), problems
-    if values.dtype.kind not in "OUSb":
-        raise InputError(f"column {name!r} has type {values.dtype}, but the bundle takes text there")
-    # text that is no category all means "other": it need not reach the graph
-    out = np.empty(len(values), dtype=object)
-    out[:] = [v if type(v) is str and v in known else _category(v, known) for v in values]
-    return out, problems
-
-
-def _category(value: Any, known: set[str]) -> str:
-    if _missing(value):
-        return MISSING_TEXT
-    text = str(value)
-    return text if text in known else OTHER_TEXT
-
-
-def _missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and bool(value != value)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import itertools
 import math
 import zipfile
 import zlib
@@ -12,18 +12,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tacit.errors import InputError
 from tacit.files import replacing
-from tacit.records.cells import GAPS, cell_value
+from tacit.records.csv_files import CsvFile, as_floats, cells_of, spelled_numbers
 from tacit.release.columns import Columns
 from tacit.release.runtime import Release
 
 FORMATS = ".csv, .parquet, .arrow, .npz"
-CSV_BLOCK = 2**22  # bytes
 BUFFER = 2**18  # bytes of a Parquet column that are read at a time
 FILE = "file"  # beside the release of a folder of images: which image
 NUMBER = {"kind": "number", "type": "float"}
@@ -60,8 +58,7 @@ def open_reader(path: Path, declared: Mapping[str, Any], rows: int, unit: str | 
 
 def open_writer(path: Path, release: Release) -> Writer:
     """A function that writes all parts to a file of another name and then gives it its own: all of it or nothing."""
-    writers = {".csv": _write_csv, ".parquet": _write_parquet, ".arrow": _write_arrow, ".npz": _write_npz}
-    if path.suffix not in writers:
+    if path.suffix not in WRITERS:
         raise InputError(
             f"{path.name}: cannot write {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}"
         )
@@ -72,13 +69,20 @@ def open_writer(path: Path, release: Release) -> Writer:
         raise InputError(f"{path.name}: this bundle releases text, which .npz does not hold; write .parquet or .csv")
 
     def write(parts: Iterator[pa.RecordBatch], n: int, folder: Path) -> None:
-        first = next(parts, None)
-        if first is None:
-            raise InputError("the input has no rows, so there is nothing to release")
-        with replacing(path, folder=folder) as partial, open(partial, "wb") as file:
-            writers[path.suffix](file, _chain(first, parts), first.schema, (n, *shape))
+        write_parts(path, parts, (n, *shape), folder)
 
     return write
+
+
+def write_parts(
+    path: Path, parts: Iterator[pa.RecordBatch], shape: tuple[int, ...] = (), folder: Path | None = None
+) -> None:
+    """Write a file of columns, whole or not at all; until then it lies in `folder`. `shape` is that of an npz."""
+    first = next(parts, None)
+    if first is None:
+        raise InputError("the input has no rows, so there is nothing to release")
+    with replacing(path, folder=folder) as partial, open(partial, "wb") as file:
+        WRITERS[path.suffix](file, itertools.chain([first], parts), first.schema, shape)
 
 
 def _need(names: list[str] | None, found: list[str], path: Path) -> None:
@@ -112,37 +116,23 @@ def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None) -
 
 def _csv(path: Path, declared: Mapping[str, Any], names: list[str] | None, unit: str | None) -> Iterator[Columns]:
     """Cells are read as text, so that one bad cell is one bad row and not a file that cannot be read."""
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        header = {name.lstrip(" "): name for name in next(csv.reader(file), [])}
-    names = _with(names, unit) or list(header)
-    _need(names, list(header), path)
+    file = CsvFile(path)
+    names = _with(names, unit) or file.names
+    _need(names, file.names, path)
     kinds = {c["name"]: c for c in declared["columns"]} if declared["kind"] == "table" else {}
     kinds |= {} if unit is None else {unit: {"kind": "category"}}
-    taken = [header[n] for n in names]
-    options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(taken, pa.string()), include_columns=taken)
-    try:
-        reader = pyarrow.csv.open_csv(path, pyarrow.csv.ReadOptions(block_size=CSV_BLOCK), convert_options=options)
-        for batch in reader:
-            if batch.num_rows:
-                columns = [_typed(c, kinds.get(n, NUMBER)) for n, c in zip(names, batch.columns, strict=True)]
-                yield Columns.of(pa.record_batch(columns, names=names), unit)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path.name} cannot be read as CSV: {error}") from None
+    for batch in file.batches(names):
+        columns = [_typed(c, kinds.get(n, NUMBER)) for n, c in zip(names, batch.columns, strict=True)]
+        yield Columns.of(pa.record_batch(columns, names=names), unit)
 
 
 def _typed(text: pa.Array, kind: Mapping[str, Any]) -> pa.Array:
-    """A column of cells as the schema has it: `cell_value` of each, for whole columns at once."""
-    if kind.get("type") == "boolean":
-        text = pa.array([None if v is None else cell_value(v, kind) for v in text.to_pylist()], type=pa.string())
-    else:
-        text = pc.utf8_ltrim(text, " ")
-        text = pc.if_else(pc.is_in(text, value_set=pa.array(GAPS)), pa.scalar(None, pa.string()), text)
+    """A column of cells as the schema has it; where one does not fit, as text: the schema finds it and names it."""
+    text = cells_of(text)
     if kind["kind"] == "category":
         return text
-    try:
-        return pc.cast(text, pa.float64())
-    except pa.ArrowInvalid:
-        return text  # the schema finds the cell and names it
+    numbers = as_floats(spelled_numbers(text) if kind["type"] == "boolean" else text)
+    return text if numbers is None else numbers
 
 
 def _arrow(path: Path, names: list[str] | None, rows: int, unit: str | None) -> Iterator[Columns]:
@@ -177,39 +167,24 @@ def _npz(path: Path, rows: int) -> Reader:
                 raise InputError(f"{path.name} has {has}; call the records X")
             with archive.open(member) as file:
                 shape, dtype = _header(file, path)
-                start = file.tell()
-            info = archive.getinfo(member)
     except zipfile.BadZipFile:
         raise InputError(f"{path.name} is no npz file; save one with np.savez(path, X=X)") from None
     size = math.prod(shape[1:]) * dtype.itemsize
 
-    def stored() -> Iterator[np.ndarray]:
-        """Not compressed: the array lies in the file as it is. (A mapped file would count as memory in use.)"""
-        with open(path, "rb") as file:
-            file.seek(info.header_offset + 26)
-            lengths = int.from_bytes(file.read(2), "little") + int.from_bytes(file.read(2), "little")
-            file.seek(info.header_offset + 30 + lengths + start)
-            for at in range(0, shape[0], rows):
-                n = min(rows, shape[0] - at)
-                part = np.empty((n, *shape[1:]), dtype=dtype)
-                if file.readinto(part.data.cast("B")) != part.nbytes:
-                    raise InputError(f"{path.name} is cut off")
-                yield part
-
-    def unpacked() -> Iterator[np.ndarray]:
+    def parts() -> Iterator[np.ndarray]:
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
             _header(file, path)
             for at in range(0, shape[0], rows):
                 n = min(rows, shape[0] - at)
                 try:
                     data = file.read(n * size)
-                except (zipfile.BadZipFile, zlib.error) as error:
+                except (zipfile.BadZipFile, zlib.error, EOFError) as error:
                     raise InputError(f"{path.name} is damaged: {error}") from None
                 if len(data) != n * size:
                     raise InputError(f"{path.name} is cut off at row {at + len(data) // size}")
                 yield np.frombuffer(data, dtype=dtype).reshape(n, *shape[1:])
 
-    return Reader(stored() if info.compress_type == zipfile.ZIP_STORED else unpacked(), shape[0])
+    return Reader(parts(), shape[0])
 
 
 def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -222,11 +197,6 @@ def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if fortran or dtype.hasobject or not shape:
         raise InputError(f"{path.name}: X must be a C-ordered array of numbers; save np.ascontiguousarray(X)")
     return shape, dtype
-
-
-def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 def _write_csv(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:
@@ -263,3 +233,6 @@ def _write_npz(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, sh
         if names:
             with archive.open(zipfile.ZipInfo(f"{FILE}.npy"), "w") as member:
                 np.lib.format.write_array(member, np.array(names), allow_pickle=False)
+
+
+WRITERS = {".csv": _write_csv, ".parquet": _write_parquet, ".arrow": _write_arrow, ".npz": _write_npz}

@@ -18,8 +18,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tacit.errors import InputError
-from tacit.records.encoding import Column, TableEncoder
-from tacit.records.schema import MISSING_TEXT
+from tacit.records.cells import MISSING_TEXT
+from tacit.records.encoding import TableEncoder
+from tacit.records.schema import Column
 from tacit.release.tree_graph import posterior_graph, student_graph
 
 OPSET, ML_OPSET, IR = 20, 3, 9

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError
-from tacit.records.image_files import GREY, SUFFIXES, image_names, open_image, pixels
-from tacit.records.schema import Problem
+from tacit.records.cells import Problem
+from tacit.records.pixels import GREY, SUFFIXES, image_names, open_image, pixels
 from tacit.release.runtime import Release
 
 # these keep their suffix, by the number of channels that is released; all others become .png

@@ -21,7 +21,7 @@ from onnx import helper, numpy_helper
 
 from tacit.errors import InputError, check_number
 from tacit.files import onnx_session
-from tacit.records.schema import MISSING_TEXT
+from tacit.records.cells import MISSING_TEXT
 from tacit.release.bundle import read_bundle
 
 RAW, ALL = "(raw record)", "all"

@@ -25,8 +25,9 @@ from tacit.errors import BundleError, InputError, TacitWarning
 from tacit.files import onnx_session
 from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key
 from tacit.noise.support import Bounded, Finite, Support
+from tacit.records.cells import Problem
 from tacit.records.fingerprints import looked, sketched, sketched_units
-from tacit.records.schema import Problem, schema_of
+from tacit.records.schema import schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
 from tacit.release.weights import read_weights
 from tacit.report.report import Report

@@ -20,9 +20,9 @@ from tacit.errors import InputError, TacitWarning
 from tacit.files import replacing
 from tacit.filters.base import Filter
 from tacit.noise.support import Bounded, Finite
-from tacit.records.encoding import Column, TableEncoder
+from tacit.records.encoding import TableEncoder
 from tacit.records.intake import Intake
-from tacit.records.people import round_range
+from tacit.records.schema import ArraySchema, TableSchema, schema_of
 from tacit.release.analyzer import Analyzer
 from tacit.release.answer import Answerer
 from tacit.release.bundle import write_bundle
@@ -146,24 +146,12 @@ def compare_analyzer(analyzer: Any, release: Release, X: Any) -> None:
                          f"nothing was saved")  # fmt: skip
 
 
-def made_records(schema: Intake, n: int = MADE_ROWS, seed: int = 0) -> Any:
-    """Records that fit the schema but are nobody's: numbers around the mean, all categories, gaps, unknown text."""
-    rng = np.random.default_rng(seed)
-    encoder = schema.encoder
-    if isinstance(encoder, TableEncoder):
-        return pd.DataFrame({c.name: _made_column(c, n, rng) for c in encoder.columns})
-    drawn = rng.standard_normal((max(8, min(n, 2**22 // math.prod(schema.shape))), *schema.shape))
-    return drawn if encoder is None else encoder.mean + encoder.scale * drawn
-
-
-def _made_column(c: Column, n: int, rng: np.random.Generator) -> Any:
-    if c.kind == "category":
-        words = np.array([*c.categories, "a word that training did not have", None], dtype=object)
-        return words[rng.integers(len(words), size=n)]
-    numbers = c.mean + c.scale * rng.standard_normal(n)
-    if c.type != "float":
-        numbers = np.clip(np.rint(numbers), c.low, c.high)
-    return np.where(rng.random(n) < 0.1, np.nan, numbers) if c.has_missing else numbers
+def made_records(intake: Intake, n: int = MADE_ROWS, seed: int = 0) -> Any:
+    """Records that fit the schema but are nobody's: numbers in their range, all categories, gaps, unknown text."""
+    schema, rng = schema_of(describe_input(intake)), np.random.default_rng(seed)
+    if isinstance(schema, TableSchema):
+        return pd.DataFrame(schema.made_up(n, rng))
+    return schema.made_up(max(8, min(n, 2**22 // math.prod(schema.shape))), rng)
 
 
 def _manifest(f: Filter) -> dict[str, Any]:
@@ -215,19 +203,12 @@ def describe_input(schema: Intake) -> dict[str, Any]:
     """What goes in, as a manifest tells it."""
     encoder = schema.scaling
     if isinstance(encoder, TableEncoder):
-        return {"kind": "table", "columns": [_column(c) for c in encoder.columns]}
+        return TableSchema(encoder.columns).to_dict()
     ends: Any = schema.ranges
     if ends is None and encoder is not None:  # fitted across nodes, which keep their extremes: where the middle lies
         mean, reach = encoder.mean.ravel(), USUAL_REACH * encoder.scale.ravel()
         ends = zip((mean - reach).tolist(), (mean + reach).tolist(), strict=True)
-    return {"kind": "array", "shape": list(schema.shape), "ranges": [list(round_range(*pair)) for pair in ends or []]}
-
-
-def _column(c: Column) -> dict[str, Any]:
-    if c.kind == "category":
-        return {"name": c.name, "kind": c.kind, "categories": list(c.categories)}
-    ends = list(round_range(c.low, c.high))
-    return {"name": c.name, "kind": c.kind, "type": c.type, "gaps": c.has_missing, "range": ends}
+    return ArraySchema(schema.shape, list(ends or [])).to_dict()
 
 
 def _meaning(f: Filter, shape: list[int], table: pd.DataFrame | None) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from tacit.errors import InputError, TacitError
 from tacit.noise.keyed import Occurrences
-from tacit.records.cells import cell_value
+from tacit.records.cells import cell_value, header_names, text_number
 from tacit.release.runtime import Release
 
 LONGEST = 2**24  # bytes of a line
@@ -37,9 +37,7 @@ def release_lines(
     ``{"error": ..., "line": n}``.
     """
     file = Occurrences()
-    declared = release.manifest["input"]
-    columns = {c["name"]: c for c in declared["columns"]} if declared["kind"] == "table" else {}
-    for number, record in records(lines, form, columns):
+    for number, record in records(lines, form):
         try:
             if isinstance(record, TacitError):
                 raise record
@@ -48,17 +46,13 @@ def release_lines(
             yield {"error": str(error), "line": number}
 
 
-def records(
-    lines: Iterable[str], form: str, columns: Mapping[str, Mapping[str, Any]] | None = None
-) -> Iterator[tuple[int, Any]]:
-    """The number of each line and its record, or the error that it is; empty lines are left out.
-
-    Cells of CSV mean what they mean in a file, by the schema's `columns`.
-    """
+def records(lines: Iterable[str], form: str) -> Iterator[tuple[int, Any]]:
+    """The number of each line and its record, or the error that it is; empty lines are left out."""
     if form not in ("json", "csv"):
         raise InputError(f"form must be 'json' or 'csv'; found {form!r}")
     header: list[str] | None = None
     for number, line in enumerate(lines, start=1):
+        line = line.removeprefix("\ufeff") if number == 1 else line  # a byte order mark
         if not line.strip():
             continue
         try:
@@ -68,8 +62,9 @@ def records(
                 header = _cells(line)
                 if len(set(header)) != len(header):
                     raise InputError("the header names a column twice")
+                header = header_names(header)
             else:
-                yield number, _row(header, _cells(line), columns or {})
+                yield number, _row(header, _cells(line))
         except TacitError as error:
             if form == "csv" and (header is None or len(set(header)) != len(header)):
                 raise InputError(f"line {number}: {error}; the first line must name the columns") from None
@@ -133,16 +128,16 @@ def _cells(line: str) -> list[str]:
         raise InputError(f"the line is no CSV ({error})") from None
 
 
-def _row(header: list[str], cells: list[str], columns: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+def _row(header: list[str], cells: list[str]) -> dict[str, str | None]:
     if len(cells) != len(header):
         raise InputError(f"{len(cells)} cells, but the header names {len(header)} columns")
-    return {name: cell_value(cell, columns.get(name)) for name, cell in zip(header, cells, strict=True)}
+    return {name: cell_value(cell) for name, cell in zip(header, cells, strict=True)}
 
 
 def number(value: Any) -> float:
     """A finite number, or NaN for anything else."""
     try:
-        found = float(value)
+        found = text_number(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
     return found if math.isfinite(found) and not isinstance(value, bool) else math.nan

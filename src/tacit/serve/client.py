@@ -14,7 +14,6 @@ import httpx
 import numpy as np
 
 from tacit.errors import InputError, TacitError
-from tacit.files import replacing
 from tacit.release.runtime import Release
 from tacit.serve.keys import is_loopback
 
@@ -134,51 +133,30 @@ def answer_file(
     unit: str | None = None,
 ) -> int:
     """Answers for all records of a file, part by part: the whole output or none. Returns how many."""
-
     import pyarrow as pa
 
-    from tacit.noise.keyed import Occurrences  # only whole files need pyarrow
-    from tacit.release.files import open_reader
+    from tacit.noise.keyed import Occurrences  # a client that answers single records needs none of these
+    from tacit.release.files import open_reader, write_parts
 
-    writers = {".csv": _csv_writer, ".parquet": _parquet_writer, ".arrow": _arrow_writer}
-    if out.suffix not in writers:
-        raise InputError(f"{out.name}: answers are written as {', '.join(writers)}")
+    suffixes = (".csv", ".parquet", ".arrow")
+    if out.suffix not in suffixes:
+        raise InputError(f"{out.name}: answers are written as {', '.join(suffixes)}")
     reader = open_reader(source, client.release.manifest["input"], 8192, unit)
-    file = Occurrences()
-    done, writer = 0, None
-    with replacing(out) as partial:
+    file, done = Occurrences(), 0
+
+    def answered() -> Iterator[pa.RecordBatch]:
+        nonlocal done
         for part in reader:
             columns: dict[str, Any] = {}
             for target, found in client.answer(part, getattr(part, "units", None), file).items():
                 columns[target] = pa.array(found["label"])
                 columns[f"{target}, probability"] = pa.array([max(p) for p in found["probabilities"]])
-            batch = pa.record_batch(columns)
-            writer = writer or writers[out.suffix](partial, batch.schema)
-            writer.write_batch(batch)
-            done += batch.num_rows
+            yield pa.record_batch(columns)
+            done += len(part)
             tell(done, reader.rows)
-        if writer is None:
-            raise InputError(f"{source.name} has no rows, so there is nothing to ask")
-        writer.close()
+
+    write_parts(out, answered())
     return done
-
-
-def _csv_writer(path: Path, schema: Any) -> Any:
-    import pyarrow.csv
-
-    return pyarrow.csv.CSVWriter(path, schema)
-
-
-def _parquet_writer(path: Path, schema: Any) -> Any:
-    import pyarrow.parquet
-
-    return pyarrow.parquet.ParquetWriter(path, schema)
-
-
-def _arrow_writer(path: Path, schema: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.ipc.new_file(path, schema)
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import ContradictionError, InputError
+from tacit.records.cells import GAPS
+from tacit.records.schema import Column, TableSchema, schema_of
 from tacit.release.bundle import Bundle, parse_json
 from tacit.report.report import Report
 from tacit.report.results import Result, percent
@@ -21,6 +23,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
         "name": bundle.name,
         "filter": m["filter"],
         "input": m["input"],
+        "gaps": list(GAPS),
         "output": m["output"],
         "noise": m["noise"],
         "analyzer": m["analyzer"],
@@ -65,36 +68,14 @@ def _leak(name: str, result: Result, report: Report) -> dict[str, Any]:
 
 def samples(declared: dict[str, Any], seed: int = 0) -> list[Any]:
     """Records made up from the schema's ranges and categories; no record of anyone is among them."""
-    rng = np.random.default_rng(seed)
-    if declared["kind"] == "table":
-        return [{c["name"]: _cell(c, rng) for c in declared["columns"]} for _ in range(N_SAMPLES)]
-    shape, low, high = declared["shape"], *np.array(declared.get("ranges") or [[0, 1]] * declared["shape"][0]).T
-    if len(shape) == 2:
-        return [_window(shape, low, high, rng).round(4).tolist() for _ in range(N_SAMPLES)]
-    if len(shape) == 3:
-        return []  # the person draws
-    # in the middle of the range, where most records are
-    return [(low + (high - low) * rng.beta(2, 2, shape)).round(4).tolist() for _ in range(N_SAMPLES)]
+    schema, rng = schema_of(declared), np.random.default_rng(seed)
+    if isinstance(schema, TableSchema):
+        made = schema.made_up(N_SAMPLES, rng, odd=False)
+        return [{c.name: _shown(c, made[c.name][i]) for c in schema.columns} for i in range(N_SAMPLES)]
+    return [] if len(schema.shape) == 3 else schema.made_up(N_SAMPLES, rng).round(4).tolist()  # images the person draws
 
 
-def _cell(column: dict[str, Any], rng: np.random.Generator) -> Any:
-    if column["kind"] == "category":
-        return str(rng.choice(column["categories"])) if column["categories"] else None
-    low, high = column["range"]
-    value = low + (high - low) * rng.beta(2, 2)
-    if column["type"] == "boolean":
-        return int(rng.integers(2))
-    return int(np.clip(round(value), low, high)) if column["type"] == "integer" else float(f"{value:.4g}")
-
-
-def _window(shape: list[int], low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A few waves around the middle of each channel's range, as of something that moves."""
-    time = np.linspace(0, 1, shape[1])
-    waves = sum(
-        rng.uniform(0.1, 0.5, (shape[0], 1))
-        / k
-        * np.sin(2 * np.pi * (k * rng.uniform(1, 4) * time + rng.random((shape[0], 1))))
-        for k in (1, 2, 3)
-    )
-    middle, half = (low + high)[:, None] / 2, (high - low)[:, None] / 2
-    return np.clip(middle + half * 0.6 * np.asarray(waves), low[:, None], high[:, None])
+def _shown(column: Column, value: Any) -> Any:
+    if column.kind == "category":
+        return value
+    return int(value) if column.type != "float" else float(f"{value:.4g}")

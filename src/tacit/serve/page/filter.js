@@ -1,7 +1,7 @@
 // The client half: a raw record in, its release out. Nothing here touches the network but the runtime's own files.
 import * as ort from "./runtime/ort.wasm.min.mjs";
 
-const GAP = "\ue000missing", OTHER = "\ue000other"; // as tacit/records/schema.py has them
+const GAP = "\ue000missing", OTHER = "\ue000other"; // as tacit/records/cells.py has them
 
 ort.env.wasm.numThreads = 1;
 ort.env.wasm.wasmPaths = new URL("./runtime/", import.meta.url).href;
@@ -29,7 +29,7 @@ class Filter {
   }
 
   async run(record) {
-    const feeds = encode(this.about.input, record), noise = this.about.noise;
+    const feeds = encode(this.about.input, record, this.about.gaps), noise = this.about.noise;
     if (!noise) return numbers((await this.session.run(feeds, ["release"])).release);
     if (!noise.added) {
       const blank = new ort.Tensor("float64", new Float64Array(noise.columns), [1, noise.columns]);
@@ -54,8 +54,9 @@ class Filter {
   }
 }
 
-/** Inputs of the graph for one record: {column: value} of a table (null is a gap), or flat numbers of an array. */
-export function encode(input, record) {
+/** Inputs of the graph for one record: {column: value} of a table (null is a gap), or flat numbers of an array.
+ * Cells mean what tacit/records/cells.py says; `gaps` are its words for one. */
+export function encode(input, record, gaps) {
   if (input.kind === "array") {
     const values = Float64Array.from(record);
     if (values.length !== input.shape.reduce((a, b) => a * b)) throw new Error(`a record has ${input.shape.join(" × ")} numbers`);
@@ -63,22 +64,33 @@ export function encode(input, record) {
     if (bad >= 0) throw new Error(`number ${bad} is missing`);
     return { X: new ort.Tensor("float64", values, [1, ...input.shape]) };
   }
+  const cell = value => value === undefined || Number.isNaN(value) ? null : typeof value !== "string" ? value : gaps.includes(value.replace(/^ +/, "")) ? null : value.replace(/^ +/, "");
   const numbers = input.columns.filter(c => c.kind === "number"), texts = input.columns.filter(c => c.kind === "category"), feeds = {};
-  if (numbers.length) feeds.numbers = new ort.Tensor("float64", Float64Array.from(numbers, c => number(c, record[c.name])), [1, numbers.length]);
-  if (texts.length) feeds.texts = new ort.Tensor("string", texts.map(c => category(c, record[c.name])), [1, texts.length]);
+  if (numbers.length) feeds.numbers = new ort.Tensor("float64", Float64Array.from(numbers, c => number(c, cell(record[c.name]))), [1, numbers.length]);
+  if (texts.length) feeds.texts = new ort.Tensor("string", texts.map(c => category(c, record[c.name], cell)), [1, texts.length]);
   return feeds;
 }
 
+const TRUTH = { true: 1, false: 0 };
+const NUMBER = /^\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i;
+
 function number(column, value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return NaN;
-  const found = typeof value === "boolean" ? +value : value;
+  if (value === null) return NaN;
+  let found = typeof value === "boolean" ? +value : value;
+  if (typeof found === "string" && column.type === "boolean") found = TRUTH[found.toLowerCase()] ?? found;
+  if (typeof found === "string" && NUMBER.test(found)) found = +found;
   if (typeof found !== "number" || !Number.isFinite(found)) throw new Error(`${column.name}: not a number`);
   return found;
 }
 
-function category(column, value) {
-  if (value === null || value === undefined) return GAP;
-  return column.categories.includes(String(value)) ? String(value) : OTHER;
+function category(column, value, cell) {
+  const known = column.categories, given = value === true ? "True" : value === false ? "False" : value;
+  if (known.includes(given)) return given;
+  const text = cell(given);
+  if (text === null) return GAP;
+  if (typeof text === "number") throw new Error(`${column.name}: a number, where text is expected`);
+  const booleans = known.length && known.every(word => word === "True" || word === "False");
+  return known.find(word => booleans ? word.toLowerCase() === text.toLowerCase() : word === text) ?? OTHER;
 }
 
 const numbers = tensor => Float64Array.from(tensor.data);

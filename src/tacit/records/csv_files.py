@@ -1,0 +1,151 @@
+"""The one parser of CSV files: cells as text, some rows at a time, and columns of them by the rule of `cells`.
+
+Fits and releases read through it, so that a cell means the same to both; `stream` reads lines by the same rule.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from tacit.errors import InputError
+from tacit.records.cells import GAPS, TRUTH, header_names, text_number
+
+BLOCK = 2**22  # bytes that are parsed at a time
+ROWS = 2**14  # at a time, where Python's parser is needed
+
+
+class CsvFile:
+    """A CSV file, compressed or not: `names` of its columns, and `batches` of their cells."""
+
+    def __init__(self, path: Path, delimiter: str = ",") -> None:
+        self.path, self.delimiter = path, delimiter
+        with self._problems(), self._text() as file:
+            self.names = header_names(next((row for row in self._rows(file) if row), []))
+        if not self.names:
+            raise InputError(f"{path.name} is empty; its first line must name the columns")
+
+    def batches(self, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Text cells of some columns, in the file's order of rows."""
+        at = [self.names.index(n) for n in (self.names if names is None else names)]
+        with self._problems():
+            for i, batch in enumerate(self._parsed_slowly(at) if self._has_late_quotes() else self._parsed(at)):
+                batch = batch if i else batch.slice(1)  # the header
+                if batch.num_rows:
+                    yield batch.rename_columns([self.names[k] for k in at])
+
+    def columns(self) -> dict[str, Any]:
+        """The whole file, every column as numbers, booleans or text, by what all of its cells are."""
+        parts = list(self.batches())
+        columns = [pa.chunked_array([b.column(i) for b in parts], pa.string()) for i in range(len(self.names))]
+        return {name: _typed(c) for name, c in zip(self.names, columns, strict=True)}
+
+    def _parsed(self, at: list[int]) -> Iterator[pa.RecordBatch]:
+        places = [str(k) for k in range(len(self.names))]
+        wanted = [places[k] for k in at]
+        yield from pyarrow.csv.open_csv(
+            self._bytes(),
+            pyarrow.csv.ReadOptions(block_size=BLOCK, column_names=places),
+            pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted),
+        )
+
+    def _parsed_slowly(self, at: list[int]) -> Iterator[pa.RecordBatch]:
+        rows: list[list[str]] = []
+        with self._text() as file:
+            for row in self._rows(file):
+                if row and len(row) != len(self.names):
+                    found = f"{len(row)} cells, but its header names {len(self.names)} columns"
+                    raise InputError(f"{self.path.name} cannot be read as CSV: a row has {found}")
+                rows += [row] if row else []
+                if len(rows) == ROWS:
+                    yield _as_batch(rows, at)
+                    rows = []
+        if rows:
+            yield _as_batch(rows, at)
+
+    def _has_late_quotes(self) -> bool:
+        """Whether a quote may follow spaces, which Arrow's parser takes for a part of the cell."""
+        late, last = re.compile(rf'(^|[{self.delimiter}\r\n]) +"'.encode()), b""
+        with self._bytes() as file:
+            while block := file.read(BLOCK):
+                if b' "' in last + block and late.search(last + block):
+                    return True
+                last = block[-64:]
+        return False
+
+    def _rows(self, file: Any) -> Iterator[list[str]]:
+        return csv.reader(file, delimiter=self.delimiter, skipinitialspace=True)
+
+    def _bytes(self) -> Any:
+        return pa.input_stream(str(self.path), compression="detect")
+
+    def _text(self) -> Any:
+        return io.TextIOWrapper(self._bytes(), encoding="utf-8-sig", newline="")
+
+    @contextmanager
+    def _problems(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowInvalid, csv.Error, UnicodeDecodeError, OSError) as error:
+            raise InputError(f"{self.path.name} cannot be read as CSV: {error}") from None
+
+
+def _as_batch(rows: list[list[str]], at: list[int]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([r[k] for r in rows], pa.string()) for k in at], names=[str(k) for k in at])
+
+
+def cells_of(text: Any) -> Any:
+    """An Arrow column of cells by the rule `cell_value`, for all at once: gaps are null."""
+    text = pc.utf8_ltrim(text, " ")
+    return pc.if_else(pc.is_in(text, value_set=pa.array(GAPS)), pa.scalar(None, pa.string()), text)
+
+
+def spelled_numbers(text: Any) -> Any:
+    """Cells with booleans as 1 and 0."""
+    lower = pc.utf8_lower(text)
+    for word, value in TRUTH.items():
+        text = pc.if_else(pc.equal(lower, word), str(int(value)), text)
+    return text
+
+
+def as_floats(text: Any) -> Any:
+    """Cells as doubles, where every one of them is a number; else None."""
+    try:
+        found = pc.cast(text, pa.float64())
+        return None if pc.any(pc.is_nan(found)).as_py() else found  # "NAN" is not among the gaps
+    except pa.ArrowInvalid:
+        return None
+
+
+def _typed(text: pa.ChunkedArray) -> Any:
+    """A column for a fit: booleans, whole numbers, numbers, or text, as pandas would have it."""
+    text = cells_of(text)
+    if text.null_count == len(text):
+        return np.full(len(text), np.nan)
+    if pc.all(pc.is_in(pc.utf8_lower(text.drop_null()), value_set=pa.array(list(TRUTH)))).as_py():
+        truth = pc.equal(pc.utf8_lower(text), "true")
+        return truth.to_numpy() if not text.null_count else np.array(truth.to_pylist(), dtype=object)
+    numbers = as_floats(text)
+    if numbers is None:
+        try:
+            found = [None if t is None else text_number(t) for t in text.to_pylist()]
+        except ValueError:
+            return text.to_pylist()
+        numbers = pa.chunked_array([pa.array(found, pa.float64())])
+    if not text.null_count:
+        try:
+            return pc.cast(text, pa.int64()).to_numpy()
+        except pa.ArrowInvalid:
+            pass
+    return numbers.to_numpy()
