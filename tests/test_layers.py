@@ -213,7 +213,6 @@ def private_uses() -> list[str]:
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="until everything goes by f.mechanism_")
 def test_private_attributes_of_a_filter_are_its_own() -> None:
     found = private_uses()
     assert not found, "\n".join(found)

@@ -75,12 +75,12 @@ class ClosedForm(BaseEstimator):
 
     def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> SumsCoordinator:
         """The server's side."""
-        self._check_parameters()
+        self.check_parameters()
         return SumsCoordinator(self, names, min_nodes)
 
     def worker(self, node: Node) -> SumsWorker:
         """A node's side."""
-        self._check_parameters()
+        self.check_parameters()
         return SumsWorker(self, node)
 
     def conclude(self, coordinator: SumsCoordinator, workers: Sequence[SumsWorker] = ()) -> Any:
@@ -96,7 +96,8 @@ class ClosedForm(BaseEstimator):
                 note(f, f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)
         return f
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise where a parameter is not one that can be used."""
         f = self.estimator
         if type(f) not in (LinearARL, LinearEraser):
             raise InputTypeError(

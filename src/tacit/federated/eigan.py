@@ -123,7 +123,7 @@ class DistributedEIGAN(EIGAN):
 
     def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> EiganCoordinator:
         """The server's side."""
-        self._check_parameters()
+        self.check_parameters()
         return EiganCoordinator(self, names, min_nodes)
 
     def worker(self, node: Node) -> EiganWorker:
@@ -202,8 +202,9 @@ class DistributedEIGAN(EIGAN):
         drawn = m.draw(X, self.noise_key, np.concatenate(named) if len(named) == len(self._nodes) else None)
         return m.leave(code if drawn is None or m.noise is None else m.noise.add(code, drawn))
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise where a parameter is not one that can be used."""
+        self._check_parameters()
         check_number("share", self.share, 1e-6, 1)
         check_number("sync_every", self.sync_every, 1, whole=True)
         if self.sync_unit not in ("epoch", "step"):

@@ -116,14 +116,14 @@ class PersonalMinimax(BaseEstimator):
 
     def coordinator(self, names: Sequence[str], min_nodes: int = 2) -> Aggregator:
         """The aggregator: passes filtered samples on."""
-        self._check_parameters()
+        self.check_parameters()
         if len(names) == 1:
             raise InputError("a contributor hides among others; found 1, pass at least 2")
         return Aggregator(self, names, max(2, min_nodes))
 
     def worker(self, node: Node) -> Contributor:
         """A contributor."""
-        self._check_parameters()
+        self.check_parameters()
         return Contributor(self, node)
 
     def conclude(self, coordinator: Aggregator, workers: Sequence[Contributor] = ()) -> Self:
@@ -139,7 +139,8 @@ class PersonalMinimax(BaseEstimator):
         self.bytes_ = {"sent": sent, "samples": sum(line["bytes_samples"] for line in self.rounds_)}
         return self
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
+        """Raise where a parameter other than the common filter is not one that can be used."""
         check_number("rho", self.rho, 0)
         check_number("ridge", self.ridge, 0)
         for name in ("rounds", "steps"):
@@ -148,8 +149,9 @@ class PersonalMinimax(BaseEstimator):
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} must be {' or '.join(map(repr, allowed))}; found {getattr(self, name)!r}")
 
-    def _check_parameters(self) -> None:
-        self._check_settings()
+    def check_parameters(self) -> None:
+        """Raise where a parameter, or the common filter, is not one that can be used."""
+        self.check_settings()
         if not isinstance(self.start, MinimaxFilter) or self.start.network != "linear" or self.start.noise or (
             self.start.adversary == "exact"
         ):  # fmt: skip

@@ -57,7 +57,7 @@ def algorithm_of(settings: Mapping[str, Any], start: Any = None) -> Any:
 
         f = PersonalMinimax(start, **own)
         if start is None:
-            f._check_settings()
+            f.check_settings()
             return f
     else:
         from tacit import baselines  # every message starts a new Python at a node
@@ -65,7 +65,7 @@ def algorithm_of(settings: Mapping[str, Any], start: Any = None) -> Any:
 
         more = {k: own.pop(k) for k in CLOSED if k in own}
         f = ClosedForm(getattr(baselines, name)(**own), **more)
-    f._check_parameters()
+    f.check_parameters()
     return f
 
 
