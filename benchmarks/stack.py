@@ -26,8 +26,8 @@ from tacit.filters.base import Problem
 from tacit.filters.eigan import EIGAN, Game
 from tacit.labels import Labels
 from tacit.nets.mlp import mlp
+from tacit.training.device import CACHED
 from tacit.training.replay import WARM_UP, replayed
-from tacit.training.stack import CACHED
 
 ROWS, COLUMNS, CODE, BATCH = 32_561, 105, 16, 512
 

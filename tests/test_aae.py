@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from multiprocessing import get_context
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,11 +14,10 @@ from sklearn.preprocessing import FunctionTransformer
 
 import tacit
 from papers.common.window_figures import latent_figure, spectrogram_figure, waveform_figure
-from tacit.errors import InputError, TacitWarning
-from tacit.filters.anonymizing import Heads
+from tacit.errors import InputError
+from tacit.filters.aae_game import Heads
 from tacit.labels import encode_labels
 from tacit.nets.windows import CLASSIFIERS, Decoder, Encoder
-from tacit.training.loop import Training
 
 AAE = tacit.AnonymizingAutoencoder
 TINY = {
@@ -316,47 +311,6 @@ def test_a_code_releases_few_waveforms_and_is_certified_or_says_what_it_takes(pa
 # -- training ------------------------------------------------------------------------------------
 
 
-@learned
-def test_ctrl_c_leaves_a_usable_filter(f, data, monkeypatch):
-    record = Training.record
-
-    def stop(self, **losses):
-        record(self, **losses)
-        if self._done == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Training, "record", stop)
-    with pytest.warns(TacitWarning, match="interrupted after 1 of 4 epochs"):
-        g = fit(f, data, epochs=4)
-    assert g.transform(data.X).shape == data.X.shape
-
-
-def _killed_after_two(f, data, path):
-    write = Training._write
-
-    def killed(self, path):
-        write(self, path)
-        if self._done == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    Training._write = killed
-    fit(f, data, epochs=3, checkpoint=path)
-
-
-@learned
-def test_after_kill_9_training_goes_on_to_the_same_bits(f, data, tmp_path):
-    child = get_context("fork").Process(target=_killed_after_two, args=(f, data, str(tmp_path / "c")))
-    child.start()
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
-    resumed = fit(f, data, epochs=3, checkpoint=str(tmp_path / "c"))
-    whole = fit(f, data, epochs=3)
-    assert all(torch.equal(a, b) for a, b in zip(_weights(resumed), _weights(whole), strict=True))
-    assert len(resumed.history_) == len(whole.history_) == 3
-    with pytest.raises(InputError, match="other settings or other data"):
-        fit(f, data, epochs=3, checkpoint=str(tmp_path / "c"), beta_identity=3.0)
-
-
 def test_progress_is_shown_and_the_best_state_kept(data, capsys):
     g = fit(FILTERS[0], data, epochs=4, verbose=True)
     assert "autoencoder" in capsys.readouterr().out
@@ -367,7 +321,7 @@ def test_progress_is_shown_and_the_best_state_kept(data, capsys):
 
 def test_training_stops_when_the_adaptive_trade_off_no_longer_improves(data, monkeypatch):
     values = iter([(0.9, 0.1), (0.8, 0.1), (0.7, 0.1), (0.6, 0.1), (0.95, 0.0)])
-    monkeypatch.setattr("tacit.filters.anonymizing.AnonymizingGame.check", lambda self: next(values))
+    monkeypatch.setattr("tacit.filters.aae_game.AnonymizingGame.check", lambda self: next(values))
     g = fit(FILTERS[0], data, epochs=18, patience=2)
     assert len(g.history_) == 12  # checks after epochs 6, 9 and 12; the fourth was never asked for
 

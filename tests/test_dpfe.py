@@ -12,7 +12,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 import tacit
-from killed import train_and_kill
 from papers.common.feature_figures import draw_curves, draw_reconstructions
 from papers.common.noise_curve import noise_curve
 from tacit.audit.superiority import superiority
@@ -268,27 +267,6 @@ class Moody(nn.Module):
 # -- long trainings ---------------------------------------------------------------------------------
 
 
-def test_ctrl_c_leaves_a_usable_model_and_its_checkpoint_goes_on(tmp_path, monkeypatch):
-    data, path = walkers(120), str(tmp_path / "dpfe.safetensors")
-    whole = fit(data, noise_ratio=0.0)
-    record = Training.record
-
-    def stop(self, **told):
-        record(self, **told)
-        if self._label == "fine-tuning" and len(self.history) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Training, "record", stop)
-    with pytest.warns(tacit.TacitWarning, match="interrupted after 2 of 4 epochs.*go on"):
-        part = fit(data, noise_ratio=0.0, checkpoint=path)
-    assert part.transform(data.X).shape == (120, 10)
-    monkeypatch.setattr(Training, "record", record)
-    resumed = fit(data, noise_ratio=0.0, checkpoint=path)
-    assert np.array_equal(resumed.transform(data.X), whole.transform(data.X))
-    with pytest.raises(tacit.TacitError, match="other settings"):
-        fit(data, beta=0.5, checkpoint=path)
-
-
 def test_ctrl_c_before_fine_tuning_is_said(monkeypatch):
     record = Training.record
 
@@ -302,16 +280,6 @@ def test_ctrl_c_before_fine_tuning_is_said(monkeypatch):
     with pytest.warns(tacit.TacitWarning, match="interrupted before fine-tuning.*withholds nothing"):
         f = fit(data)
     assert np.isfinite(f.transform(data.X)).all()
-
-
-def test_after_kill_9_the_result_is_the_same(tmp_path):
-    path = str(tmp_path / "dpfe.safetensors")
-    call = f"t.fit(t.walkers(120), noise_ratio=0.0, checkpoint={path!r})"
-    train_and_kill("test_dpfe", call, label="fine-tuning")
-    data = walkers(120)
-    resumed, whole = fit(data, noise_ratio=0.0, checkpoint=path), fit(data, noise_ratio=0.0)
-    assert np.array_equal(resumed.transform(data.X), whole.transform(data.X))
-    assert resumed.history_ == whole.history_
 
 
 # -- superiority and figures ------------------------------------------------------------------------

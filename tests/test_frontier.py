@@ -32,8 +32,8 @@ from tacit.frontier.points import Point, grid, groups, lay_out
 from tacit.nets.mlp import mlp
 from tacit.solvers.code_training import train_codes
 from tacit.solvers.exact import label_mass
+from tacit.training.device import CACHED, choose_device
 from tacit.training.replay import replayed
-from tacit.training.stack import CACHED, choose_device
 
 RULE = tacit.CodebookFilter(solver="closed", n_folds=2)
 QUICKLY = {"jobs": 1, "attackers": "logistic", "limit": False}
@@ -98,7 +98,12 @@ def test_stacked_codes_equal_codes_one_by_one(parts, dtype, close):
 
     def run(weights, seeds):
         made = train_codes(
-            lambda: mlp(5, 4, hidden=(16,)), X, keep, hide, 4, weights, seeds, epochs=10, batch_size=190, rate=2e-3
+            lambda: mlp(5, 4, hidden=(16,)),
+            *(X, keep, hide, 4, weights, seeds),
+            batch_size=190,
+            rate=2e-3,
+            epochs=10,
+            seed=seeds[0],
         )
         return [([p.detach() for p in net.parameters()], history) for net, history in made]
 

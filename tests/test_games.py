@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.filters.base import prepare
-from tacit.filters.eigan import Game, cross_entropy, head_weights
+from tacit.filters.eigan import Game, head_weights
 from tacit.labels import MISSING
 from tacit.nets.mlp import mlp
 from tacit.solvers.exact import closed_code, code_loss, hard_loss, label_mass, learn_linear_codes
+from tacit.training.label_heads import cross_entropy
 from tacit.training.stack import Batches, Stack
 
 
@@ -174,12 +175,12 @@ def test_no_leak_no_information():
 def test_memory_is_guessed_where_the_system_does_not_say(monkeypatch):
     import os
 
-    from tacit.training import stack
+    from tacit.training import device
 
     def unknown(name):
         raise ValueError("unrecognized configuration name")
 
     monkeypatch.setattr(os, "sysconf", unknown)
-    assert stack._free_memory() == stack.GUESSED_MEMORY
+    assert device._free_memory() == device.GUESSED_MEMORY
     monkeypatch.delattr(os, "sysconf")
-    assert stack._free_memory() == stack.GUESSED_MEMORY
+    assert device._free_memory() == device.GUESSED_MEMORY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,7 +19,6 @@ import tacit
 from tacit.filters.minimax import clip_to_ball
 from tacit.labels import MISSING, Labels
 from tacit.noise.local_privacy import local_dp
-from tacit.solvers.alternating import alternating
 from tacit.solvers.heads import (
     CountingHeads,
     FourierFeatures,
@@ -32,6 +33,7 @@ from tacit.solvers.inner import InnerGame, directional
 from tacit.solvers.kiwiel import kiwiel
 from tacit.solvers.starts import linear_start, principal_directions, rank
 
+alternating = partial(kiwiel, auxiliary_steps=0)
 SOLVERS = pytest.mark.parametrize("solve", [kiwiel, alternating])
 
 

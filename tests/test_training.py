@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import signal
+from multiprocessing import get_context
+
+import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone
 from torch import nn
 
+import tacit
 from killed import train_and_kill
 from tacit.errors import InputError, TacitWarning
+from tacit.filters.base import Filter
 from tacit.training.loop import Training
 
 
@@ -70,3 +80,187 @@ def test_other_files_are_refused(tmp_path):
     (tmp_path / "d").write_bytes(b"not a checkpoint")
     with pytest.raises(InputError, match="no checkpoint"):
         run(tmp_path / "d")
+
+
+# -- every filter that is trained by epochs ---------------------------------------------------------
+
+SMALL = {"epochs": 4, "batch_size": 32, "random_state": 0, "device": "cpu"}
+AAE = tacit.AnonymizingAutoencoder
+WINDOWS = {**SMALL, "n_maps": 4, "regularisers": ("dense",), "regulariser_steps": 1}
+DEEP = {
+    "EIGAN": (tacit.EIGAN(2, noise=0.1, **SMALL), "rows"),
+    "CodebookFilter": (tacit.CodebookFilter(4, features="raw", n_folds=2, **SMALL), "rows"),
+    "DPFE": (tacit.DPFE(n_components=2, backbone_epochs=2, **SMALL), "rows"),
+    "Autoencoder": (tacit.baselines.Autoencoder(2, **SMALL), "rows"),
+    "VariationalObfuscator": (tacit.baselines.VariationalObfuscator(**SMALL), "rows"),
+    "AnonymizingAutoencoder": (AAE(**WINDOWS), "windows"),
+    "AnonymizingAutoencoder, REP": (AAE(**WINDOWS, regularise_output=False), "windows"),
+    "AnonymizingAutoencoder, codes": (AAE(codes=4, **WINDOWS), "windows"),
+    "TaskMask": (tacit.TaskMask(0.25, **SMALL), "images"),
+}
+every_deep_filter = pytest.mark.parametrize("name", DEEP)
+pytestmark = pytest.mark.filterwarnings("ignore:collapsed")
+
+
+def records(kind, n=80):
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=(2, n))
+    shape = {"rows": (4,), "windows": (2, 32), "images": (1, 8, 8)}[kind]
+    X = rng.standard_normal((n, *shape)) + y.reshape(-1, *[1] * len(shape)) * np.linspace(0, 1, shape[-1])
+    return tacit.Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s}))
+
+
+def fit(name, **changes):
+    f, kind = DEEP[name]
+    data = records(kind)
+    return clone(f).set_params(**changes).fit(data.X, data.y, sensitive_features=data.sensitive)
+
+
+def learned(f):
+    """Weights of what is released, and the history."""
+    code = f.mechanism_.learned.code
+    held = vars(getattr(code, "cells_of", code)).values()
+    weights = [p.detach().numpy() for m in held if isinstance(m, nn.Module) for p in m.parameters()]
+    assert weights
+    return weights, f.history_
+
+
+def equal(a, b):
+    return a[1] == b[1] and all(np.array_equal(x, y) for x, y in zip(a[0], b[0], strict=True))
+
+
+def stop_at(monkeypatch, epochs):
+    """Ctrl-C as soon as so many epochs of a filter's last stage are finished."""
+    record = Training.record
+
+    def pressed(self, **told):
+        if self._done == epochs and self._label != "network":
+            raise KeyboardInterrupt
+        record(self, **told)
+
+    monkeypatch.setattr(Training, "record", pressed)
+
+
+def test_the_list_has_every_filter_that_is_trained_by_epochs():
+    found = {n: getattr(m, n) for m in (tacit, tacit.baselines) for n in m.__all__}
+    filters = {n: c for n, c in found.items() if inspect.isclass(c) and issubclass(c, Filter)}
+    trained = {n: c for n, c in filters.items() if "epochs" in inspect.signature(c).parameters}
+    assert set(trained) == {name.split(",")[0] for name in DEEP}
+    assert all("checkpoint" in inspect.signature(c).parameters for c in trained.values())
+    assert set(filters) > set(trained)  # the control
+
+
+@every_deep_filter
+def test_after_kill_9_a_filter_goes_on_to_the_same_bits(name, tmp_path):
+    path = str(tmp_path / "c")
+
+    def train_and_die():
+        write = Training._write
+
+        def killed(self, path):
+            write(self, path)
+            if self._done == 2 and self._label not in ("network", "p(u|x)"):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        Training._write = killed
+        fit(name, checkpoint=path)
+
+    child = get_context("fork").Process(target=train_and_die)
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    played, record = [], Training.record
+
+    def count(self, **told):
+        played.append(self._label)
+        record(self, **told)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Training, "record", count)
+        resumed = learned(fit(name, checkpoint=path))
+    assert len(played) == 2  # of four: the others were read from the file
+    whole = learned(fit(name))
+    assert equal(resumed, whole)
+    assert not equal(whole, learned(fit(name, random_state=1)))
+    with pytest.raises(InputError, match="other settings or other data"):
+        fit(name, checkpoint=path, learning_rate=0.5)
+
+
+@every_deep_filter
+def test_ctrl_c_leaves_a_usable_filter_and_its_checkpoint_goes_on(name, tmp_path, monkeypatch):
+    path, data = str(tmp_path / "c"), records(DEEP[name][1])
+    with monkeypatch.context() as patch:
+        stop_at(patch, 2)
+        with pytest.warns(TacitWarning, match=r"interrupted after 2 of 4 epochs.*fit again with checkpoint=.*go on"):
+            part = fit(name, checkpoint=path)
+    assert np.isfinite(part.transform(data.X)).all()
+    assert len([line for line in part.history_ if line.get("stage") != "network"]) == 2
+    assert equal(learned(fit(name, checkpoint=path)), learned(fit(name)))
+
+
+def test_ctrl_c_before_there_is_anything_to_release_is_passed_on(monkeypatch):
+    """The obfuscation is not begun while p(u|x) is learned: a network at random must not pass for one."""
+    epochs = Training.epochs
+
+    def pressed(self, *draws):
+        for epoch in epochs(self, *draws):
+            if self._label == "p(u|x)" and epoch == 2:
+                raise KeyboardInterrupt
+            yield epoch
+
+    monkeypatch.setattr(Training, "epochs", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        fit("VariationalObfuscator")
+
+
+@pytest.mark.parametrize("name", ["EIGAN", "AnonymizingAutoencoder, codes", "TaskMask"])
+def test_ctrl_c_while_folds_are_trained_is_passed_on_and_the_folds_go_on(name, tmp_path, monkeypatch):
+    f, path = fit(name, checkpoint=str(tmp_path / "c")), tmp_path / "c"
+    whole = f.release_training_rows()
+    assert {p.name for p in tmp_path.iterdir()} > {"c", "c.fold0", "c.fold1"}
+    path.with_name("c.fold1").unlink()
+    with monkeypatch.context() as patch:
+        stop_at(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            f.release_training_rows()
+    assert np.array_equal(f.release_training_rows(), whole)
+
+
+def test_an_interrupted_point_of_a_frontier_does_not_pass_for_a_trained_one(tmp_path, monkeypatch):
+    parts = records("rows", 300).split((0.4, 0.3, 0.3), seed=0)
+    settings = {
+        "values": [0.2, 0.8],
+        "seeds": 1,
+        "attackers": "logistic",
+        "limit": False,
+        "jobs": 1,
+        "checkpoint": tmp_path / "f",
+    }
+    f = tacit.EIGAN(2, epochs=3, device="cpu", checkpoint=tmp_path / "unused")
+    with monkeypatch.context() as patch:
+        stop_at(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            tacit.frontier(f, *parts, **settings)
+    assert not list((tmp_path / "f").glob("*-trained.json"))
+    whole = tacit.frontier(f, *parts, **settings)
+    assert len(list((tmp_path / "f").glob("*-trained.json"))) == 2 == len(whole.table())
+    assert not (tmp_path / "unused").exists()  # the folder keeps the points
+
+
+def test_a_checkpoint_needs_a_seed_and_follows_what_training_does_not_read(tmp_path):
+    with pytest.raises(InputError, match="checkpoint needs random_state"):
+        fit("EIGAN", checkpoint=tmp_path / "c", random_state=None)
+    a = fit("DPFE", checkpoint=tmp_path / "c", noise_ratio=0.5)
+    b = fit("DPFE", checkpoint=tmp_path / "c", noise_ratio=0.1)  # no other training: read from the file
+    assert equal(learned(a), learned(b))
+
+
+def test_no_setting_of_torch_outlives_a_training():
+    net, seen = nn.Linear(2, 1), []
+    before = torch.backends.cudnn.benchmark, torch.random.get_rng_state()
+    with Training({"net": net}, {}, epochs=1, seed=0) as training:
+        for _ in training.epochs():
+            seen.append(torch.backends.cudnn.benchmark)
+            torch.rand(1)
+    assert seen == [before[0]]  # on a CPU there is nothing to search
+    assert torch.equal(torch.random.get_rng_state(), before[1])

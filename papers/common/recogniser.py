@@ -12,7 +12,7 @@ from papers.common.face_network import SIZE, FaceRecogniser
 from tacit.datasets.store import require
 from tacit.errors import InputError
 from tacit.records.pixels import check_images
-from tacit.training.stack import choose_device
+from tacit.training.device import choose_device
 
 FILE = "face_recogniser/face_recogniser.safetensors"
 

@@ -37,8 +37,8 @@ from tacit.audit.measures import mean_measure
 from tacit.audit.superiority import superiority
 from tacit.filters.dpfe import RATIOS
 from tacit.nets.backbone import backbone
-from tacit.nets.code import output_in_chunks
 from tacit.nets.cut import cost_of_cuts
+from tacit.nets.forward import forward
 from tacit.records.dataset import Dataset, allot
 from tacit.report.profile import profile_figure
 
@@ -139,7 +139,7 @@ def original(f, attack, test) -> dict[str, object]:
     """The network before it was cut and given a small code: its accuracy, and what its answers alone keep and leak."""
     answers = {}
     for part, data in (("attack", attack), ("test", test)):
-        logits = output_in_chunks(f.network_, f.encoder_.transform(np.asarray(data.X, dtype=float)))
+        logits = forward(f.network_, f.encoder_.transform(np.asarray(data.X, dtype=float)))
         places = np.cumsum([len(c) for c in f.classes_])[:-1]
         answers[part] = np.column_stack([p.argmax(axis=1) for p in np.split(logits, places, axis=1)])
     told = zip(f.classes_, answers["test"].T, test.y, strict=True)

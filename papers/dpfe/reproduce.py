@@ -23,8 +23,8 @@ from papers.common.run import Run
 from tacit.audit.likeness import reconstruction
 from tacit.audit.superiority import superiority
 from tacit.nets.backbone import backbone
-from tacit.nets.code import output_in_chunks
 from tacit.nets.cut import cost_of_cuts, cut_network
+from tacit.nets.forward import forward
 from tacit.records.dataset import Dataset, allot
 from tacit.report.profile import profile_figure
 
@@ -194,7 +194,7 @@ def rebuilt(cut: str, epochs: int) -> dict[str, Any]:
     layer = cut_network(f.network_, cut).client
     inputs = [f.encoder_.transform(np.asarray(d.X, dtype=float)) for d in (attack, test)]
     releases = {
-        "original layer": [output_in_chunks(layer, x).reshape(len(x), -1) for x in inputs],
+        "original layer": [forward(layer, x).reshape(len(x), -1) for x in inputs],
         "DPFE code": [f.transform(d.X) for d in (attack, test)],
     }
     some = np.linspace(0, len(test) - 1, 8).astype(int)[:5]

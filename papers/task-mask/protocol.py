@@ -38,7 +38,7 @@ from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
 from tacit.datasets.faces import winners
 from tacit.datasets.store import require
 from tacit.nets.convolutional import image_classifier
-from tacit.training.stack import choose_device
+from tacit.training.device import choose_device
 
 PAPER = {  # Table I: similarity, accuracy
     "original": (1.00, 0.9249),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from tacit.filters.mechanism import Learned, NetworkOutput
 from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.nets.mlp import mlp
-from tacit.training.stack import Batches, Stack, choose_batch_size, choose_device
+from tacit.training.device import choose_batch_size, choose_device
+from tacit.training.identity import check_training, training_settings
+from tacit.training.loop import Training, descend
+from tacit.training.stack import Batches, Stack
 
 
 @register_filter("autoencoder", examples=[{"n_components": 2, "epochs": 1}])
@@ -27,6 +31,7 @@ class Autoencoder(Filter):
     hidden : widths of the encoder's hidden layers; the decoder mirrors them
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+    checkpoint : file that is written after every epoch; a fit that finds it goes on where it stopped
 
     Attributes
     ----------
@@ -55,6 +60,7 @@ class Autoencoder(Filter):
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
+        checkpoint: str | Path | None = None,
     ) -> None:
         self.n_components = n_components
         self.hidden = hidden
@@ -64,12 +70,11 @@ class Autoencoder(Filter):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def _learn(self, problem: Problem) -> Learned:
-        for name in ("n_components", "epochs"):
-            check_number(name, getattr(self, name), 1, whole=True)
-        check_number("batch_size", self.batch_size, 1, whole=True, optional=True)
-        check_number("learning_rate", self.learning_rate, 1e-12)
+        check_training(self)
+        check_number("n_components", self.n_components, 1, whole=True)
         self.encoder_module_, self.history_ = self._train(problem)
         return Learned(NetworkOutput(self.encoder_module_, flat=True), self.n_components)
 
@@ -86,22 +91,19 @@ class Autoencoder(Filter):
         X = torch.as_tensor(flat, dtype=torch.float32, device=device)
         adam = torch.optim.Adam(net.parameters(), lr=self.learning_rate)
         batches = Batches(len(flat), choose_batch_size(self.batch_size, len(flat)), [problem.seed])
-        history = []
-        for epoch in range(self.epochs):
-            total = 0.0
-            for _ in range(batches.per_epoch):
-                rows = X[batches.draw().to(device)]
-                loss = (net(rows) - rows).square().mean()
-                adam.zero_grad()
-                loss.backward()
-                adam.step()
-                total += loss.item() / batches.per_epoch
-            history.append({"epoch": epoch, "error": total})
-            if self.verbose:
-                print(f"epoch {epoch + 1}/{self.epochs}: error {total:.4f}")
+        settings = training_settings(self, problem)
+        with Training({"net": net.learned}, {"adam": adam}, label="autoencoder", **settings) as training:
+            for _ in training.epochs(batches.draw, batches.per_epoch):
+                total = 0.0
+                for _ in range(batches.per_epoch):
+                    rows = X[batches.draw().to(device)]
+                    loss = (net(rows) - rows).square().mean()
+                    descend(adam, loss)
+                    total += loss.item() / batches.per_epoch
+                training.record(error=total)
         both = net.module(0).double()
         assert isinstance(both, nn.Sequential)
-        return both[0], history
+        return both[0], training.history
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         learn = lambda part: NetworkOutput(self._train(part)[0], flat=True)  # noqa: E731

@@ -14,8 +14,9 @@ log-probabilities. (The comparison printed in the EIGAN paper fed raw logits to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,18 @@ from torch import Tensor, nn
 
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.filters.mechanism import Learned, NetworkOutput, network_output
-from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.mechanism import Learned
+from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
+from tacit.nets.forward import forward
 from tacit.nets.mlp import mlp
 from tacit.noise.keyed import Noise, mechanism
-from tacit.training.stack import Batches, Stack, choose_batch_size, choose_device
+from tacit.training.device import choose_batch_size, choose_device
+from tacit.training.identity import check_training, training_settings
+from tacit.training.label_heads import cross_entropy
+from tacit.training.loop import Training, descend
+from tacit.training.stack import Batches, Stack
 
 
 @register_filter("obfuscator", examples=[{"epochs": 1}, {"epochs": 1, "noise": None}])
@@ -48,6 +54,7 @@ class VariationalObfuscator(Filter):
     hidden : widths of all hidden layers
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+    checkpoint : file (and one beside it, ".raw") from which a killed training goes on
 
     Attributes
     ----------
@@ -81,6 +88,7 @@ class VariationalObfuscator(Filter):
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
+        checkpoint: str | Path | None = None,
     ) -> None:
         self.budget = budget
         self.penalty = penalty
@@ -95,6 +103,7 @@ class VariationalObfuscator(Filter):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -102,32 +111,27 @@ class VariationalObfuscator(Filter):
         return tags
 
     def _learn(self, problem: Problem) -> Learned:
+        check_training(self)
         for name in ("budget", "penalty"):
             check_number(name, getattr(self, name), 0)
         check_number("noise", self.noise, 0, optional=True)
-        for name in ("n_noise", "adversary_steps", "epochs"):
+        for name in ("n_noise", "adversary_steps"):
             check_number(name, getattr(self, name), 1, whole=True)
-        check_number("batch_size", self.batch_size, 1, whole=True, optional=True)
-        for name in ("learning_rate", "head_speed"):
-            check_number(name, getattr(self, name), 1e-12)
-        game = Game(self, problem).train()
-        self.obfuscation_module_, self.history_ = game.result(), game.history
+        check_number("head_speed", self.head_speed, 1e-12)
+        self.obfuscation_module_, self.history_ = Game(self, problem).train()
         of = mechanism(self.noise or 0.0, *(p.detach().numpy() for p in self.obfuscation_module_.parameters()))
         noise = Noise("normal", float(self.noise), self.n_noise, False, of) if self.noise else None
         return Learned(Obfuscated(self.obfuscation_module_, self.n_noise), int(np.prod(problem.X.shape[1:])), noise)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        X, code = problem.X, self.mechanism_.learned.code
+        code = self.mechanism_.learned.code
         assert isinstance(code, Obfuscated)
-        noise = np.zeros((len(X), code.n_noise)) if drawn is None else drawn
-        # rows travel through the folds with their noise beside them
-        beside = replace(problem, X=np.column_stack([X.reshape(len(X), -1), noise]))
+        noise = np.zeros((len(problem.X), self.n_noise)) if drawn is None else drawn
 
-        def learn(part: Problem) -> Any:
-            records = part.X[:, : -code.n_noise].reshape(-1, *X.shape[1:])
-            return NetworkOutput(Game(self, replace(part, X=records)).train().result())
+        def learn(part: Problem) -> Release:
+            return Obfuscated(Game(self, part).train()[0], self.n_noise).noisy
 
-        return release_by_folds(beside, learn, like=NetworkOutput(code.net)).reshape(X.shape)
+        return release_by_folds(problem, learn, like=code.noisy, noise=noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +145,7 @@ class Obfuscated:
         return self.noisy(X, np.zeros((len(X), self.n_noise)))
 
     def noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        return network_output(self.net, np.column_stack([X.reshape(len(X), -1), drawn])).reshape(X.shape)
+        return forward(self.net, np.column_stack([X.reshape(len(X), -1), drawn])).reshape(X.shape)
 
     def graph(self, g: Any, x: str) -> str:
         flat = g.flat(x)
@@ -155,7 +159,7 @@ class Game:
     """The obfuscation, the heads p(u|x), p(u|q) and p(s|q), and their training."""
 
     def __init__(self, f: VariationalObfuscator, problem: Problem) -> None:
-        self.f, seed = f, problem.seed
+        self.f, self.settings, seed = f, training_settings(f, problem), problem.seed
         self.device = choose_device(f.device)
         flat = problem.X.reshape(len(problem.X), -1)
         width, hidden = flat.shape[1], tuple(f.hidden)
@@ -177,42 +181,54 @@ class Game:
         ]
         self.batches = Batches(len(flat), choose_batch_size(f.batch_size, len(flat)), [seed])
         self.generator = torch.Generator(device=self.device).manual_seed(seed)
-        self.history: list[dict[str, float]] = []
 
-    def train(self) -> Game:
-        f = self.f
-        adam_raw = self._adam([], self.raw)
-        for _ in range(f.epochs * self.batches.per_epoch):
-            rows = self.batches.draw()[0].to(self.device)
-            self._step(adam_raw, _total(cross_entropies(self.raw, self.X[rows], self.u[rows])))
-        adam, adam_theirs = self._adam([self.obfuscation], self.allies), self._adam([], self.adversaries)
-        for epoch in range(f.epochs):
-            sums = np.zeros(len(self.names[0]) + len(self.names[1]))
-            for _ in range(self.batches.per_epoch):
-                for _ in range(f.adversary_steps if self.adversaries else 0):
+    def train(self) -> tuple[nn.Module, list[dict[str, Any]]]:
+        """p(u|x) first, then the game; the obfuscation and its history."""
+        self._learn_raw()
+        f, per_epoch = self.f, self.batches.per_epoch
+        catching_up = f.adversary_steps if self.adversaries else 0
+        optimisers = {"adam": self._adam([self.obfuscation], self.allies)}
+        optimisers |= {"adam theirs": self._adam([], self.adversaries)} if self.adversaries else {}
+        modules = {"obfuscation": self.obfuscation.learned, **_learned("ally", self.allies)}
+        modules |= _learned("adversary", self.adversaries)
+        names = [*(f"target {n}" for n in self.names[0]), *(f"information {n}" for n in self.names[1])]
+        with Training(modules, optimisers, label="obfuscation", **self.settings) as training:
+            for _ in training.epochs(self.draw, per_epoch * (1 + catching_up)):
+                sums = np.zeros(len(names))
+                for _ in range(per_epoch):
+                    for _ in range(catching_up):
+                        rows, noise = self.draw()
+                        with torch.no_grad():
+                            q = self.release(rows, noise)
+                        descend(optimisers["adam theirs"], _total(cross_entropies(self.adversaries, q, self.s[rows])))
+                    rows, noise = self.draw()
+                    q = self.release(rows, noise)
+                    lost, learned = self.lost(q, rows), self.information(q)
+                    excess = [(i - f.budget).clamp_min(0).square() for i in learned]
+                    descend(optimisers["adam"], _total(lost) + f.penalty * _total(excess))
+                    sums += [float(v.detach()) / per_epoch for v in (*lost, *learned)]
+                training.record(**dict(zip(names, sums.tolist(), strict=True)))
+        return self.obfuscation.module(0).double(), training.history
+
+    def _learn_raw(self) -> None:
+        """p(u|x), which the game holds fixed."""
+        adam, path = self._adam([], self.raw), self.settings["checkpoint"]
+        settings = {**self.settings, "checkpoint": None if path is None else f"{path}.raw"}
+        steps = range(self.batches.per_epoch)
+        with Training(_learned("raw", self.raw), {"adam": adam}, label="p(u|x)", keeps=False, **settings) as training:
+            for _ in training.epochs(self.batches.draw, len(steps)):
+                for _ in steps:
                     rows = self.batches.draw()[0].to(self.device)
-                    with torch.no_grad():
-                        q = self.release(rows)
-                    self._step(adam_theirs, _total(cross_entropies(self.adversaries, q, self.s[rows])))
-                rows = self.batches.draw()[0].to(self.device)
-                q = self.release(rows)
-                lost, learned = self.lost(q, rows), self.information(q)
-                excess = [(i - f.budget).clamp_min(0).square() for i in learned]
-                self._step(adam, _total(lost) + f.penalty * _total(excess))
-                sums += [float(v.detach()) / self.batches.per_epoch for v in (*lost, *learned)]
-            names = [*(f"target {n}" for n in self.names[0]), *(f"information {n}" for n in self.names[1])]
-            self.history.append({"epoch": epoch, **dict(zip(names, sums.tolist(), strict=True))})
-            if f.verbose:
-                print(
-                    f"epoch {epoch + 1}/{f.epochs}: "
-                    + ", ".join(f"{k} {v:.3f}" for k, v in zip(names, sums, strict=True))
-                )
-        return self
+                    descend(adam, _total(cross_entropies(self.raw, self.X[rows], self.u[rows])))
 
-    def release(self, rows: Tensor) -> Tensor:
-        x = self.X[rows]
-        noise = torch.randn(len(x), self.f.n_noise, generator=self.generator, device=self.device)
-        return self.obfuscation(torch.cat([x, (self.f.noise or 0.0) * noise], 1)[None])[0]
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """The next batch of rows, and their noise."""
+        rows = self.batches.draw()[0].to(self.device)
+        shape = (len(rows), self.f.n_noise)
+        return rows, torch.randn(shape, generator=self.generator, device=self.device)
+
+    def release(self, rows: Tensor, noise: Tensor) -> Tensor:
+        return self.obfuscation(torch.cat([self.X[rows], (self.f.noise or 0.0) * noise], 1)[None])[0]
 
     def lost(self, q: Tensor, rows: Tensor) -> list[Tensor]:
         """E KL( p(u|x) || p(u|q) ) of every target."""
@@ -230,24 +246,18 @@ class Game:
             for adversary, prior in zip(self.adversaries, self.log_prior, strict=True)
         ]
 
-    def result(self) -> nn.Module:
-        return self.obfuscation.module(0).double()
-
-    def _adam(self, slow: list[Stack], fast: list[Stack]) -> torch.optim.Adam | None:
+    def _adam(self, slow: list[Stack], fast: list[Stack]) -> torch.optim.Adam:
         rate = self.f.learning_rate
         groups = [
             {"params": [p for stack in stacks for p in stack.parameters()], "lr": lr}
             for stacks, lr in ((slow, rate), (fast, rate * self.f.head_speed))
             if stacks
         ]
-        return torch.optim.Adam(groups) if groups else None
+        return torch.optim.Adam(groups)
 
-    def _step(self, adam: torch.optim.Adam | None, loss: Tensor) -> None:
-        if adam is None:
-            return
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
+
+def _learned(name: str, heads: list[Stack]) -> dict[str, nn.Module]:
+    return {f"{name} {i}": head.learned for i, head in enumerate(heads)}
 
 
 def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
@@ -257,13 +267,7 @@ def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
 
 def cross_entropies(heads: list[Stack], q: Tensor, labels: Tensor) -> list[Tensor]:
     """Of every head over the records whose label is known."""
-    losses = []
-    for i, head in enumerate(heads):
-        known = labels[:, i] != MISSING
-        logs = torch.log_softmax(head(q[None])[0], -1)
-        picked = -logs.gather(-1, labels[:, i].clamp_min(0)[:, None])[:, 0]
-        losses.append((picked * known).sum() / known.sum().clamp_min(1))
-    return losses
+    return [cross_entropy(head(q[None])[0], labels[:, i]) for i, head in enumerate(heads)]
 
 
 def _total(losses: list[Tensor]) -> Tensor:

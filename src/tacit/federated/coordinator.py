@@ -14,7 +14,8 @@ from tacit.federated.local import parameters_of
 from tacit.federated.protocol import SERVER, Arrays, Message, aggregate, choose_indices, follow, pack, sift, under
 from tacit.federated.schema import make_common_encoder
 from tacit.filters.eigan import one_hidden
-from tacit.training.stack import Stack, choose_batch_size
+from tacit.training.device import choose_batch_size
+from tacit.training.stack import Stack
 
 DOWN = 22  # the stream of random numbers of downlinks, apart from those of the games
 

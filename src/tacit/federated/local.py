@@ -33,9 +33,9 @@ def set_parameters(module: nn.Module, arrays: Arrays) -> None:
 def game_state(game: Game) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Everything a game needs to go on with the same bits: weights, optimisers, shuffles, noise, history."""
     arrays: dict[str, np.ndarray] = {}
-    for name, module in _modules(game).items():
+    for name, module in game.modules.items():
         arrays |= {f"{name}/{k}": v.detach().cpu().numpy().copy() for k, v in module.state_dict().items()}
-    for name, optimiser in _optimisers(game).items():
+    for name, optimiser in game.optimisers.items():
         for number, moments in optimiser.state_dict()["state"].items():
             arrays |= {f"{name}/{number}/{k}": torch.as_tensor(v).cpu().numpy() for k, v in moments.items()}
     arrays["batches/left"] = game.batches.left.copy()
@@ -45,9 +45,9 @@ def game_state(game: Game) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 def restore_game(game: Game, arrays: Arrays, facts: Mapping[str, Any]) -> None:
     """Put a fresh game of the same shape into a state that `game_state` gave."""
-    for name, module in _modules(game).items():
+    for name, module in game.modules.items():
         module.load_state_dict({k: torch.from_numpy(v) for k, v in under(f"{name}/", arrays).items()})
-    for name, optimiser in _optimisers(game).items():
+    for name, optimiser in game.optimisers.items():
         states: dict[int, dict[str, torch.Tensor]] = {}
         for key, value in under(f"{name}/", arrays).items():
             number, word = key.split("/", 1)
@@ -63,15 +63,3 @@ def encoder_of(game: Game) -> nn.Module:
     """The one encoder of a game that is not stacked."""
     assert game.encoders.alone is not None
     return game.encoders.alone
-
-
-def _modules(game: Game) -> dict[str, nn.Module]:
-    stacks = {"encoder": game.encoders}
-    stacks |= {f"ally {i}": s for i, s in enumerate(game.allies)}
-    stacks |= {f"adversary {j}": s for j, s in enumerate(game.adversaries)}
-    return {name: stack.alone for name, stack in stacks.items() if stack.alone is not None}
-
-
-def _optimisers(game: Game) -> dict[str, torch.optim.Optimizer]:
-    theirs = {} if game.adam_theirs is None else {"adam theirs": game.adam_theirs}
-    return {"adam": game.adam, **theirs}

@@ -10,8 +10,6 @@ k cells, eq. 1 is computed exactly, and the release can be certified.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,19 +22,21 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
-from tacit.filters.anonymizing import AnonymizingGame, Regularisers
+from tacit.filters.aae_game import AnonymizingGame, Regularisers
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codebook import PrototypeOf, typical_records
 from tacit.filters.codes import NetworkCode
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
+from tacit.filters.out_of_fold import FEW_FOLDS, Release, release_by_folds, ridge
 from tacit.filters.registry import register_filter
+from tacit.nets.forward import forward
 from tacit.nets.windows import CLASSIFIERS, SHORTEST, Factory, code_classifier
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.support import Finite
-from tacit.records.dataset import cross_folds
 from tacit.records.windows import check_windows
-from tacit.training.stack import choose_device
+from tacit.training.device import choose_device
+from tacit.training.identity import check_training, training_settings
 
 FAMILIES = ("deep", "wide")  # those whose fresh kin learn most from a release
 
@@ -143,7 +143,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         _check_classes(problem)
         if self.codes is not None:
             return self._learn_code(problem)
-        self.autoencoder_, self.history_ = self._play(problem, self.checkpoint)
+        self.autoencoder_, self.history_ = self._play(problem)
         scaling: Any = problem.scaling
         code = Rebuilt(self.autoencoder_, scaling.scale, scaling.mean, self.device)
         noise = _noise_inside(code, self.noise, problem.X[:2]) if self.noise else None
@@ -157,7 +157,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             )
         return Learned(code, int(np.prod(problem.X.shape[1:])), noise)
 
-    def _play(self, problem: Problem, checkpoint: str | Path | None) -> tuple[nn.Sequential, list[dict[str, Any]]]:
+    def _play(self, problem: Problem) -> tuple[nn.Sequential, list[dict[str, Any]]]:
         regularisers = Regularisers(
             tuple(CLASSIFIERS[r] if isinstance(r, str) else r for r in self.regularisers)
             if self.regularise_output
@@ -177,7 +177,7 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             device=choose_device(self.device),
             noise=self.noise,
         )
-        history = game.train(self.epochs, self.patience, checkpoint, self._identity(problem), self.verbose)
+        history = game.train(self.patience, **training_settings(self, problem))
         return nn.Sequential(*game.average).cpu().eval(), history
 
     def _learn_code(self, problem: Problem) -> Learned:
@@ -186,14 +186,11 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
             self.codes or 0,
             self.beta_identity / self.beta_activity,
             code_classifier,
-            3,
-            self.epochs,
-            self.batch_size,
-            self.learning_rate,
-            self.device,
-            self.verbose,
-            self.checkpoint,
-            self._identity(problem),
+            n_folds=FEW_FOLDS,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            device=self.device,
+            settings=training_settings(self, problem),
         )
         cells_of.fit(problem, problem.sensitive)
         self.history_ = cells_of.history
@@ -210,28 +207,18 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         width = int(np.prod(problem.X.shape[1:]))
         return Learned(PrototypeOf(cells_of, np.asarray(self.prototypes_)), width, support=Finite())
 
-    def _identity(self, problem: Problem) -> str:
-        """What a checkpoint belongs to: the settings that shape the training, and the data."""
-        skip = ("checkpoint", "verbose", "device", "random_state")
-        settings = {k: str(v) for k, v in self.get_params(deep=False).items() if k not in skip}
-        digest = hashlib.blake2b(np.ascontiguousarray(problem.X, dtype=np.float32).tobytes(), digest_size=16)
-        digest.update(problem.targets.codes.tobytes() + problem.sensitive.codes.tobytes())
-        return json.dumps({**settings, "seed": problem.seed, "data": digest.hexdigest()}, sort_keys=True)
-
     def _check_parameters(self) -> None:
+        check_training(self, min_batch=2)
         for name in ("beta_identity", "beta_activity", "beta_distortion"):
             check_number(name, getattr(self, name), 0)
         if self.codes is not None:
             check_number("codes", self.codes, 2, whole=True)
             check_number("beta_activity", self.beta_activity, 1e-9)
-        for name in ("regulariser_steps", "n_maps", "epochs", "patience"):
+        for name in ("regulariser_steps", "n_maps", "patience"):
             check_number(name, getattr(self, name), 1, whole=True)
-        for name in ("batch_size", "restart_every"):
-            check_number(name, getattr(self, name), 1, whole=True, optional=True)
-        check_number("batch_size", self.batch_size, 2, whole=True, optional=True)
+        check_number("restart_every", self.restart_every, 1, whole=True, optional=True)
         check_number("validation", self.validation, 0.01, 0.5)
         check_number("noise", self.noise, 0, optional=True)
-        check_number("learning_rate", self.learning_rate, 1e-12)
         if self.identity_loss not in ("uniform", "paper"):
             raise InputError(f"identity_loss must be 'uniform' or 'paper'; found {self.identity_loss!r}")
         for r in self.regularisers:
@@ -254,30 +241,16 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         return code.run(code.autoencoder[0], self.mechanism_.schema.encode(X))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        """Each training window by an autoencoder trained without it (nor its unit), three in all.
-
-        Their outputs differ in form as they were trained apart, so each is mapped linearly onto the main
-        autoencoder's by ridge regression over its own training windows.
-        """
+        """Autoencoders trained apart differ in form; each one's output is mapped onto the main one's."""
         code = self.mechanism_.learned.code
         if isinstance(code, PrototypeOf):
             return code.shown(code.cells_of.out_of_fold())
         assert isinstance(code, Rebuilt)
-        labels = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
-        folds = cross_folds(labels, 3, problem.seed, problem.units)
-        main = code.rebuild(problem.X, drawn).reshape(len(folds), -1)
-        out = np.empty_like(main)
-        for f in range(folds.max() + 1):
-            outside = folds != f
-            own = None if self.checkpoint is None else f"{self.checkpoint}.fold{f}"
-            net, _ = self._play(problem.take(outside), own)
-            rebuilt = replace(code, autoencoder=net).rebuild(problem.X, drawn).reshape(len(folds), -1)
-            there = np.column_stack([rebuilt, np.ones(len(folds))])
-            known = there[outside]
-            penalty = 1e-3 * np.trace(known.T @ known) / known.shape[1] * np.eye(known.shape[1])
-            back = np.linalg.solve(known.T @ known + penalty, known.T @ main[outside])
-            out[~outside] = there[~outside] @ back
-        return code.in_units(out.reshape(problem.X.shape))
+
+        def learn(part: Problem) -> Release:
+            return replace(code, autoencoder=self._play(part)[0]).rebuild
+
+        return code.in_units(release_by_folds(problem, learn, FEW_FOLDS, code.rebuild, ridge, drawn))
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,7 +275,7 @@ class Rebuilt:
     def noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
         return self.in_units(self.rebuild(X, drawn))
 
-    def rebuild(self, X: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
+    def rebuild(self, X: np.ndarray, drawn: np.ndarray | None = None) -> np.ndarray:
         """Encoder, noise, decoder."""
         if drawn is None:
             return self.run(self.autoencoder, X)
@@ -312,17 +285,9 @@ class Rebuilt:
     def in_units(self, X: np.ndarray) -> np.ndarray:
         return X * self.scale + self.mean
 
-    def run(self, net: nn.Module, X: np.ndarray, chunk: int = 2048) -> np.ndarray:
+    def run(self, net: nn.Module, X: np.ndarray) -> np.ndarray:
         """A part of the network, on its device."""
-        device = choose_device(self.device) if torch.cuda.is_available() else torch.device("cpu")
-        net = net.to(device)
-        with torch.no_grad():
-            parts = [
-                net(torch.as_tensor(X[i : i + chunk], dtype=torch.float32, device=device)).cpu()
-                for i in range(0, len(X), chunk)
-            ]
-        net.cpu()
-        return torch.cat(parts).double().numpy()
+        return forward(net, X, 2048, choose_device(self.device) if torch.cuda.is_available() else torch.device("cpu"))
 
     def graph(self, g: Any, x: str) -> str:
         code = g.torch(self.autoencoder[0], x, "encoder")

@@ -47,6 +47,7 @@ class Problem:
     seed: int
     min_people: int = MIN_PEOPLE
     scaling: TableEncoder | ArrayEncoder | None = None
+    fold: int | None = None  # where these records are what is left without a fold: its number
 
     def take(self, rows: np.ndarray) -> Problem:
         """The same problem with some of the records."""

@@ -7,7 +7,8 @@ and the leak can be certified for *any* attacker (see `tacit.solvers.exact`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tacit.labels import MISSING, Labels, joint_codes
 from tacit.noise.support import Finite
 from tacit.records.encoding import ArrayEncoder
 from tacit.records.people import Crowd, supported
+from tacit.training.identity import check_training, training_settings
 
 WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's typical record
 
@@ -58,6 +60,7 @@ class CodebookFilter(Filter):
     network : for raw features, a factory (n_in, n_out) -> nn.Module
     n_folds, epochs, batch_size, learning_rate : training; epochs and batch_size are for raw features
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+    checkpoint : for raw features, a file written after every epoch; a fit that finds it goes on where it stopped
 
     Attributes
     ----------
@@ -96,6 +99,7 @@ class CodebookFilter(Filter):
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
+        checkpoint: str | Path | None = None,
     ) -> None:
         self.n_codes = n_codes
         self.leakage_weight = leakage_weight
@@ -112,6 +116,7 @@ class CodebookFilter(Filter):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -155,18 +160,17 @@ class CodebookFilter(Filter):
             self.n_codes,
             weight,
             self.network,
-            self.n_folds,
-            self.epochs,
-            self.batch_size,
-            self.learning_rate,
-            self.device,
-            self.verbose,
+            n_folds=self.n_folds,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            device=self.device,
+            settings=training_settings(self, problem, unread=("output", "decode")),
         )
 
     def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
         code = self._make_code(problem)
         assert isinstance(code, NetworkCode)
-        code.problem, code.secrets = problem, self._secrets(problem)
+        code.problem = replace(problem, sensitive=self._secrets(problem))
         code.net = code.make(problem.n_in, code.n_codes).double().eval()
         code.net.load_state_dict({k: torch.as_tensor(v) for k, v in arrays.items() if k != "history"})
         lines = [{"epoch": int(e), "loss": loss, "score": score} for e, loss, score in arrays["history"].tolist()]
@@ -209,9 +213,7 @@ class CodebookFilter(Filter):
         check_number("n_codes", self.n_codes, 2, whole=True)
         check_number("leakage_weight", self.leakage_weight, 0)
         check_number("n_folds", self.n_folds, 2, whole=True)
-        check_number("epochs", self.epochs, 1, whole=True)
-        check_number("batch_size", self.batch_size, 1, whole=True, optional=True)
-        check_number("learning_rate", self.learning_rate, 1e-12)
+        check_training(self)
         if self.solver == "closed" and len(problem.targets) != 1:
             raise InputError(
                 f"solver='closed' keeps one target, but y has {len(problem.targets)} "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,34 @@ from sklearn.cluster import KMeans
 from torch import nn
 
 from tacit.filters.base import Problem
+from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.filters.posterior import Posteriors
 from tacit.labels import Labels, joint_codes
+from tacit.nets.forward import forward
 from tacit.nets.mlp import mlp
-from tacit.records.dataset import allot, cross_folds
+from tacit.records.dataset import allot
 from tacit.records.people import supported
 from tacit.solvers.code_training import train_codes
 from tacit.solvers.exact import closed_code, hard_loss, label_mass, learn_linear_codes
-from tacit.training.stack import can_stack, choose_device
+from tacit.training.device import choose_device
+from tacit.training.stack import can_stack
 
 VALIDATION = 0.2  # of the training rows, to choose between candidates
 MOST_ROWS = 16_000  # a linear code has few parameters: more rows than this add time, not quality
 SLOPES = (0.0, 0.03, 0.06, 0.1, 0.15)  # of the closed rule, when it serves as a start
 CONFIDENCE = (0.6, 0.995)  # the least and the most sure cell of a class at the start
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a code begins, and whether it is refined from there or stays as it is, one cell for each class."""
+
+    kind: str
+    refined: bool = True
+
+
+STARTS = {kind: Start(kind) for kind in ("label-only", "closed", "clusters")}
+STARTS |= {f"{kind}, as it is": Start(kind, refined=False) for kind in ("label-only", "closed")}
 
 
 def side_by_side(*labels: Labels) -> Labels:
@@ -141,7 +156,7 @@ class PosteriorCode:
     def _train(self, starts: Sequence[str], rows: np.ndarray) -> np.ndarray:
         """Scores of one code per start and row mask, (G, p + 1, k)."""
         scores = np.stack([self._start(start, mask) for start, mask in zip(starts, rows, strict=True)])
-        learn = [g for g, start in enumerate(starts) if not start.endswith("as it is")]
+        learn = [g for g, start in enumerate(starts) if STARTS[start].refined]
         if learn:
             some = self._some_rows()
             keep, hide = ([m[some] for m in side] for side in (self.keep, self.hide))
@@ -152,21 +167,18 @@ class PosteriorCode:
             )
         return scores
 
-    def _start(self, start: str, rows: np.ndarray) -> np.ndarray:
-        p = sum(self.widths)
+    def _start(self, name: str, rows: np.ndarray) -> np.ndarray:
+        start, p = STARTS[name], sum(self.widths)
         scores = np.zeros((self.features.shape[1] + 1, self.n_codes))
-        if start == "clusters":
-            scores[:p] = _clusters(self.features[:, :p], self.widths, self.n_codes, self.seed)
-        elif start.startswith("label-only"):
-            scores[:p] = _confidence_cells(self.widths, self.n_codes)
-        else:
-            closed = self._closed(rows)
+        if start.kind == "closed":
             of_class = np.arange(self.n_codes) % self.widths[0]
-            scores[:] = closed[:, of_class]  # every class's cells share its tilt
-            if not start.endswith("as it is"):
-                scores[:p] = _confidence_cells(self.widths, self.n_codes)
-        if start.endswith("as it is"):
-            scores[-1, int(np.prod(self.widths)) :] = -1e3  # one cell per class, the others never chosen
+            scores[:] = self._closed(rows)[:, of_class]  # every class's cells share its tilt
+        if start.kind == "clusters":
+            scores[:p] = _clusters(self.features[:, :p], self.widths, self.n_codes, self.seed)
+        elif start.kind == "label-only" or start.refined:
+            scores[:p] = _confidence_cells(self.widths, self.n_codes)
+        if not start.refined:
+            scores[-1, int(np.prod(self.widths)) :] = -1e3  # the other cells are never chosen
         return scores
 
     def _closed(self, rows: np.ndarray) -> np.ndarray:
@@ -198,47 +210,45 @@ class NetworkCode:
     fold, trained when they are asked for.
     """
 
+    problem: Problem  # with what is to be withheld as its sensitive labels
+    net: nn.Module
+
     def __init__(
         self,
         n_codes: int,
         weight: float,
         network: Callable[[Any, int], nn.Module] | None,
+        *,
         n_folds: int,
-        epochs: int,
         batch_size: int | None,
         learning_rate: float,
         device: str,
-        verbose: bool = False,
-        checkpoint: str | Path | None = None,
-        identity: str = "",
+        settings: dict[str, Any],
     ) -> None:
-        self.verbose, self.checkpoint, self.identity = verbose, checkpoint, identity
-        self.n_codes, self.weight, self.n_folds = n_codes, weight, n_folds
-        self.make = network or wide_mlp
-        self.epochs, self.batch_size, self.rate, self.device = epochs, batch_size, learning_rate, device
+        self.n_codes, self.weight, self.make = n_codes, weight, network or wide_mlp
+        self.n_folds, self.batch_size, self.rate, self.device = n_folds, batch_size, learning_rate, device
+        self.settings = settings  # of a `Training`
         self.start, self.history = "label-only", list[dict[str, Any]]()
 
     def fit(self, problem: Problem, secrets: Labels) -> None:
-        self.problem, self.secrets = problem, secrets
-        self.net, self.history = self._train(np.arange(len(problem.X)), problem.seed, self.checkpoint)
+        self.fit_many([self], [problem], secrets)
 
     @staticmethod
     def fit_many(codes: Sequence[NetworkCode], problems: Sequence[Problem], secrets: Labels) -> None:
         """Codes that differ in weight and seed only, in one stack where their network allows it."""
+        for code, problem in zip(codes, problems, strict=True):
+            code.problem = replace(problem, sensitive=secrets)
         first = codes[0]
         if len(codes) == 1 or not can_stack(first.make(problems[0].n_in, first.n_codes)):
-            for code, problem in zip(codes, problems, strict=True):
-                code.fit(problem, secrets)
+            for code in codes:
+                [(code.net, code.history)] = code._train(code.problem, [code.weight], [code.problem.seed])
             return
-        for code, problem in zip(codes, problems, strict=True):
-            code.problem, code.secrets = problem, secrets
-        rows = np.arange(len(problems[0].X))
-        trained = first._train_stack(rows, [c.weight for c in codes], [p.seed for p in problems], None)
+        trained = first._train(first.problem, [c.weight for c in codes], [p.seed for p in problems])
         for code, (net, history) in zip(codes, trained, strict=True):
             code.net, code.history = net, history
 
     def cells(self, X: np.ndarray) -> np.ndarray:
-        return _network_cells(self.net, X)
+        return forward(self.net, X).argmax(-1)
 
     def graph(self, g: Any, x: str) -> str:
         return g.argmax(g.torch(self.net, x, "network"))
@@ -254,51 +264,43 @@ class NetworkCode:
 
     def out_of_fold(self) -> np.ndarray:
         """The cell of every training row, by a network of the same start that was fitted without it."""
-        problem = self.problem
-        codes = side_by_side(problem.targets, self.secrets).codes
-        folds = cross_folds(codes, self.n_folds, problem.seed, problem.units)
-        main, cells = self.training_cells(), np.empty(len(folds), dtype=np.int64)
-        for f in range(folds.max() + 1):
-            own = None if self.checkpoint is None else f"{self.checkpoint}.fold{f}"
-            net, _ = self._train(np.flatnonzero(folds != f), problem.seed, own)
-            there = _network_cells(net, problem.X)
-            # networks trained apart number their cells differently: each cell is renamed to the main
-            # network's that most of its training rows are in
-            table = np.zeros((self.n_codes, self.n_codes))
-            np.add.at(table, (there[folds != f], main[folds != f]), 1)
-            cells[folds == f] = table.argmax(axis=1)[there[folds == f]]
-        return cells
+
+        def learn(part: Problem) -> Release:
+            net = self._train(part, [self.weight], [part.seed])[0][0]
+            return lambda X: forward(net, X).argmax(-1)
+
+        return release_by_folds(self.problem, learn, self.n_folds, self.cells, self._renamed)
+
+    def _renamed(self, there: np.ndarray, main: np.ndarray) -> Release:
+        """Networks trained apart number their cells differently: each gets the main network's number for most rows."""
+        table = np.zeros((self.n_codes, self.n_codes))
+        np.add.at(table, (there, main), 1)
+        return lambda cells: table.argmax(axis=1)[cells]
 
     def _train(
-        self, rows: np.ndarray, seed: int, checkpoint: str | Path | None
-    ) -> tuple[nn.Module, list[dict[str, Any]]]:
-        return self._train_stack(rows, [self.weight], [seed], checkpoint)[0]
-
-    def _train_stack(
-        self, rows: np.ndarray, weights: Sequence[float], seeds: Sequence[int], checkpoint: str | Path | None
+        self, part: Problem, weights: Sequence[float], seeds: Sequence[int]
     ) -> list[tuple[nn.Module, list[dict[str, Any]]]]:
-        device = choose_device(self.device)
-        problem = self.problem
-        targets, secrets = problem.targets.take(rows), self.secrets.take(rows)
+        device, settings = choose_device(self.device), dict(self.settings)
+        if len(seeds) > 1:
+            settings["checkpoint"] = None  # codes of a frontier are kept in its folder
+        elif part.fold is not None and settings["checkpoint"] is not None:
+            settings["checkpoint"] = f"{settings['checkpoint']}.fold{part.fold}"
         keep, hide = (
             [torch.as_tensor(m, dtype=torch.float32, device=device) for m in masses(labels, balanced)]
-            for labels, balanced in ((targets, False), (secrets, True))
+            for labels, balanced in ((part.targets, False), (part.sensitive, True))
         )
         return train_codes(
-            lambda: self.make(problem.n_in, self.n_codes),
-            torch.as_tensor(problem.X[rows], dtype=torch.float32, device=device),
+            lambda: self.make(part.n_in, self.n_codes),
+            torch.as_tensor(part.X, dtype=torch.float32, device=device),
             keep,
             hide,
             self.n_codes,
             weights,
             seeds,
-            epochs=self.epochs,
             # the tables need large batches, or their I(z;s) is mostly bias
-            batch_size=self.batch_size or int(np.clip(len(rows) // 8, 64, 2048)),
+            batch_size=self.batch_size or int(np.clip(len(part.X) // 8, 64, 2048)),
             rate=self.rate,
-            checkpoint=checkpoint,
-            identity=f"{self.identity} on {len(rows)} rows",
-            verbose=self.verbose,
+            **{**settings, "identity": f"{settings['identity']} on {len(part.X)} rows"},
         )
 
 
@@ -308,13 +310,6 @@ def wide_mlp(n_in: Any, n_out: int) -> nn.Module:
 
 def _place(features: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return np.argmax(features @ scores[:-1] + scores[-1], axis=1)
-
-
-def _network_cells(net: nn.Module, X: np.ndarray, chunk: int = 8192) -> np.ndarray:
-    with torch.no_grad():
-        return np.concatenate(
-            [net(torch.from_numpy(X[i : i + chunk])).argmax(-1).numpy() for i in range(0, len(X), chunk)]
-        )
 
 
 def _confidence_cells(widths: Sequence[int], n_codes: int) -> np.ndarray:

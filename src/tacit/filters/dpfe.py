@@ -9,8 +9,6 @@ contrastive term: here it gets the same batches, steps and rates. Several target
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,15 +24,18 @@ from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import Release, release_by_folds
+from tacit.filters.out_of_fold import FEW_FOLDS, Release, release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
 from tacit.nets.backbone import backbone
-from tacit.nets.code import LinearCode, output_in_chunks
+from tacit.nets.code import LinearCode
 from tacit.nets.cut import Halves, check_takes, cut_network, default_cut
+from tacit.nets.forward import forward
 from tacit.noise.keyed import Noise, mechanism
-from tacit.training.loop import Training
-from tacit.training.stack import choose_batch_size, choose_device
+from tacit.training.device import choose_batch_size, choose_device
+from tacit.training.identity import check_training, training_settings
+from tacit.training.label_heads import column_losses
+from tacit.training.loop import Training, descend
 
 # the noise ratios of the paper's curves
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 4.0, 6.0, 8.0)
@@ -166,7 +167,7 @@ class DPFE(Filter):
         codes = np.asarray(Z, dtype=np.float64)
         if codes.ndim != 2 or codes.shape[1] != len(self.covariance_):
             raise InputError(f"a code has {len(self.covariance_)} numbers; found an array of shape {codes.shape}")
-        logits = torch.from_numpy(output_in_chunks(self.head_, codes))
+        logits = torch.from_numpy(forward(self.head_, codes))
         parts = torch.split(logits, [len(c) for c in self.classes_], dim=1)
         return {n: torch.softmax(p, 1).numpy() for n, p in zip(self._target_names, parts, strict=True)}
 
@@ -185,14 +186,14 @@ class DPFE(Filter):
         first, learned = filters[0], list[Learned]()
         first._check_parameters()
         check_pairs(problems[0].sensitive)
-        found = learn(first, problems[0], first.checkpoint)
+        found = learn(first, problems[0])
         for f, problem in zip(filters, problems, strict=True):
             f.network_, f.client_, f.head_ = found.network, found.client, found.head
             f.cut_, f.history_ = found.cut, found.history
             for text in found.notes:
                 note(f, text, TacitWarning)
             f.classes_, f._target_names = problem.targets.classes, problem.targets.names
-            f.covariance_ = np.atleast_2d(np.cov(output_in_chunks(f.client_, problem.X), rowvar=False))
+            f.covariance_ = np.atleast_2d(np.cov(forward(f.client_, problem.X), rowvar=False))
             values, vectors = np.linalg.eigh(f.covariance_)
             code = ClientCode(f.client_, vectors * np.sqrt(np.clip(values, 0, None)))
             cloud = f.head_, dict(zip(f._target_names, f.classes_, strict=True))
@@ -201,19 +202,18 @@ class DPFE(Filter):
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         def learn_part(part: Problem) -> Release:
-            client = learn(self, part, None).client
-            return lambda X: output_in_chunks(client, X)
+            client = learn(self, part).client
+            return lambda X: forward(client, X)
 
         code: Any = self.mechanism_.learned.code
-        return code.scattered(release_by_folds(problem, learn_part, n_folds=3, like=code), drawn)
+        return code.scattered(release_by_folds(problem, learn_part, n_folds=FEW_FOLDS, like=code), drawn)
 
     def _check_parameters(self) -> None:
-        for name in ("n_components", "epochs", "backbone_epochs"):
+        check_training(self, min_batch=2)
+        for name in ("n_components", "backbone_epochs"):
             check_number(name, getattr(self, name), 1, whole=True)
         for name in ("beta", "margin", "noise_ratio"):
             check_number(name, getattr(self, name), 0)
-        check_number("batch_size", self.batch_size, 2, whole=True, optional=True)
-        check_number("learning_rate", self.learning_rate, 1e-12)
         if self.network is not None and not callable(self.network):
             raise InputTypeError(
                 f"network is a {type(self.network).__name__}; pass a trained torch.nn.Module, or a factory "
@@ -235,7 +235,7 @@ class ClientCode:
     root: np.ndarray
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        return output_in_chunks(self.net, X)
+        return forward(self.net, X)
 
     def noisy(self, X: np.ndarray, drawn: np.ndarray) -> np.ndarray:
         return self.scattered(self(X), drawn)
@@ -260,12 +260,12 @@ class Trained:
         self.notes: list[str] = []
 
 
-def learn(f: DPFE, problem: Problem, checkpoint: str | None) -> Trained:
+def learn(f: DPFE, problem: Problem) -> Trained:
     """Procedure 1: original network, PCA on the cut layer's output, then fine-tuning; in the filter's settings."""
     device = choose_device(f.device)
     data = Records(problem, device, choose_batch_size(f.batch_size, len(problem.X)))
     n_outputs = sum(len(c) for c in problem.targets.classes)
-    identity, notes, history = _identity(f, problem), list[str](), list[dict[str, Any]]()
+    notes, history = list[str](), list[dict[str, Any]]()
     if isinstance(f.network, nn.Module):
         network = copy.deepcopy(f.network).float().to(device)
         _check_outputs(network, data, n_outputs, problem.targets)
@@ -274,8 +274,7 @@ def learn(f: DPFE, problem: Problem, checkpoint: str | None) -> Trained:
             torch.manual_seed(problem.seed)
             network = (f.network or backbone)(problem.n_in, n_outputs).to(device)
         _check_outputs(network, data, n_outputs, problem.targets)
-        training = _training(f, {"network": network}, f.backbone_epochs, problem.seed, identity, "network", checkpoint)
-        with training:
+        with _training(f, problem, {"network": network}, "network") as training:
             for _ in training.epochs():
                 network.train()
                 told = data.epoch(training, lambda rows: {"attributes": data.attributes(network(data.X[rows]), rows)})
@@ -287,21 +286,18 @@ def learn(f: DPFE, problem: Problem, checkpoint: str | None) -> Trained:
     halves = cut_network(network, cut)
     code = LinearCode.from_pca(halves.client, data.X, f.n_components, problem.seed, cut).to(device)
     if not notes:
-        history += _fine_tune(f, problem, data, halves, code, identity, checkpoint)
+        history += _fine_tune(f, problem, data, halves, code)
     client, head = nn.Sequential(halves.client, code.encoder), nn.Sequential(code.decoder, halves.cloud)
     found = Trained(network, client, head, cut)
     found.history, found.notes = history, notes
     return found
 
 
-def _fine_tune(
-    f: DPFE, problem: Problem, data: Records, halves: Halves, code: LinearCode, identity: str, checkpoint: str | None
-) -> list[dict[str, Any]]:
+def _fine_tune(f: DPFE, problem: Problem, data: Records, halves: Halves, code: LinearCode) -> list[dict[str, Any]]:
     """Eq. 7; the Simple model (the first quarter of the epochs, or `simple`) is the same with beta 0."""
     modules = {"client": halves.client, "code": code, "cloud": halves.cloud}
-    training = _training(f, modules, f.epochs, problem.seed + 1, identity, "fine-tuning", checkpoint)
     warm_up = f.epochs // 4
-    with training:
+    with _training(f, problem, modules, "fine-tuning") as training:
         for epoch in training.epochs():
             beta = 0.0 if f.simple or epoch < warm_up else f.beta
 
@@ -337,9 +333,7 @@ class Records:
         batches = list(self.batches(training.rng))
         for rows in batches:
             now = losses(torch.from_numpy(rows).to(self.X.device))
-            adam.zero_grad()
-            next(iter(now.values())).backward()
-            adam.step()
+            descend(adam, next(iter(now.values())))
             for name, value in now.items():
                 totals[name] = totals.get(name, 0) + value.detach() / len(batches)
         return {name: float(value) for name, value in totals.items()}
@@ -356,11 +350,7 @@ class Records:
 
     def attributes(self, outputs: Tensor, rows: Tensor) -> Tensor:
         """The classification loss (eq. 7, first term): cross-entropies of all targets, unknown labels left out."""
-        kept = outputs.new_zeros(())
-        for logits, codes in zip(torch.split(outputs, self.sizes, dim=1), self.y[rows].T, strict=True):
-            if (codes != MISSING).any():
-                kept = kept + nn.functional.cross_entropy(logits, codes, ignore_index=MISSING)
-        return kept
+        return column_losses(outputs, self.y[rows], self.sizes).sum()
 
     def contrast(self, code: Tensor, rows: Tensor, margin: float) -> Tensor:
         """The contrastive loss of every secret."""
@@ -431,24 +421,12 @@ def _check_outputs(network: nn.Module, data: Records, n_outputs: int, targets: L
         )
 
 
-def _training(
-    f: DPFE, modules: dict[str, nn.Module], epochs: int, seed: int, identity: str, stage: str, checkpoint: str | None
-) -> Training:
+def _training(f: DPFE, problem: Problem, modules: dict[str, nn.Module], stage: str) -> Training:
+    settings = training_settings(f, problem, unread=("noise_ratio",))
+    if stage == "network":
+        path = settings["checkpoint"]
+        settings |= {"epochs": f.backbone_epochs, "checkpoint": None if path is None else f"{path}.backbone"}
+    else:
+        settings["seed"] += 1
     adam = torch.optim.Adam([p for m in modules.values() for p in m.parameters()], lr=f.learning_rate)
-    path = None if checkpoint is None else f"{checkpoint}.backbone" if stage == "network" else checkpoint
-    return Training(
-        modules, {"adam": adam}, epochs, seed, checkpoint=path, identity=identity, verbose=f.verbose, label=stage
-    )
-
-
-def _identity(f: DPFE, problem: Problem) -> str:
-    """What a checkpoint must agree on: the settings that shape the training, the records, the network's start."""
-    shaping = ("cut", "n_components", "beta", "margin", "simple", "epochs", "backbone_epochs", "batch_size")
-    digest = hashlib.blake2b(digest_size=16)
-    for array in (problem.X, problem.targets.codes, problem.sensitive.codes):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    if isinstance(f.network, nn.Module):
-        for tensor in f.network.state_dict().values():
-            digest.update(tensor.detach().cpu().numpy().tobytes())
-    told = {name: getattr(f, name) for name in (*shaping, "learning_rate")}
-    return json.dumps({"filter": "DPFE", **told, "seed": problem.seed, "data": digest.hexdigest()}, default=str)
+    return Training(modules, {"adam": adam}, label=stage, **settings)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,17 +19,22 @@ from torch import Tensor, nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.filters.mechanism import Learned, network_output
+from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
+from tacit.nets.forward import forward
 from tacit.nets.mlp import mlp
 from tacit.nets.pieces import cut_into_pieces
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.support import Bounded
+from tacit.training.device import choose_batch_size, choose_device, games_that_fit
+from tacit.training.identity import check_training, training_settings
+from tacit.training.label_heads import class_weights, cross_entropy
+from tacit.training.loop import Training, descend
 from tacit.training.replay import replayed
-from tacit.training.stack import Batches, Stack, can_stack, choose_batch_size, choose_device, games_that_fit
+from tacit.training.stack import Batches, Stack, can_stack
 
 Factory = Callable[[Any, int], nn.Module]
 
@@ -56,6 +62,7 @@ class EIGAN(Filter):
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     head_speed : the heads' learning rate as a multiple of the encoder's
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+    checkpoint : file that is written after every epoch; a fit that finds it goes on where it stopped
 
     Attributes
     ----------
@@ -96,6 +103,7 @@ class EIGAN(Filter):
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
+        checkpoint: str | Path | None = None,
     ) -> None:
         self.n_components = n_components
         self.alpha = alpha
@@ -114,6 +122,7 @@ class EIGAN(Filter):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def _learn(self, problem: Problem) -> Learned:
         return self._learn_many([self], [problem])[0]
@@ -149,26 +158,21 @@ class EIGAN(Filter):
         return learned_encoder(encoder, self.n_components, self.noise, history)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        """Each training row encoded by an encoder that was trained without it (nor its unit).
+        """The encoders of the folds end in different coordinates; each is mapped onto the main one's."""
 
-        The encoders of the folds start alike but end in different coordinates; each is mapped back
-        linearly onto the main encoder's by least squares over its own training rows.
-        """
-
-        def learn(part: Problem) -> Any:
-            return Encoder(play(self, part, [self.alpha], [problem.seed]).encoders.module(0).double())
+        def learn(part: Problem) -> Encoder:
+            return Encoder(play(self, part, [self.alpha], [part.seed]).encoders.module(0).double())
 
         return np.clip(release_by_folds(problem, learn, like=self.mechanism_.learned.code), -1, 1)
 
     def _check_parameters(self) -> None:
+        check_training(self)
         check_number("alpha", self.alpha, 0, 1)
         check_number("noise", self.noise, 0, optional=True)
-        for name in ("batch_size", "pieces"):
-            check_number(name, getattr(self, name), 1, whole=True, optional=True)
-        for name in ("n_components", "epochs", "adversary_steps"):
+        check_number("pieces", self.pieces, 1, whole=True, optional=True)
+        for name in ("n_components", "adversary_steps"):
             check_number(name, getattr(self, name), 1, whole=True)
-        for name in ("learning_rate", "head_speed"):
-            check_number(name, getattr(self, name), 1e-12)
+        check_number("head_speed", self.head_speed, 1e-12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +183,7 @@ class Encoder:
     history: Sequence[Mapping[str, float]] = ()
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        return network_output(nn.Sequential(self.net, nn.Tanh()), X)
+        return forward(nn.Sequential(self.net, nn.Tanh()), X)
 
     def graph(self, g: Any, x: str) -> str:
         return g.torch(nn.Sequential(self.net, nn.Tanh()), x, "encoder")
@@ -259,7 +263,7 @@ class Game:
         self.y = torch.as_tensor(problem.targets.codes, device=self.device)
         self.s = torch.as_tensor(problem.sensitive.codes, device=self.device)
         self.balance = [
-            self._class_weights(c, len(v))
+            torch.as_tensor(class_weights(c, len(v)), dtype=dtype, device=self.device)
             for c, v in zip(problem.sensitive.codes.T, problem.sensitive.classes, strict=True)
         ]
         rate = f.learning_rate
@@ -282,6 +286,10 @@ class Game:
             [f"target {n}" for n in problem.targets.names],
             [f"adversary {n}" for n in problem.sensitive.names],
         )
+        self.modules = {"encoder": self.encoders.learned}
+        self.modules |= {f"ally {i}": s.learned for i, s in enumerate(self.allies)}
+        self.modules |= {f"adversary {j}": s.learned for j, s in enumerate(self.adversaries)}
+        self.optimisers = {"adam": self.adam, **({"adam theirs": self.adam_theirs} if self.adam_theirs else {})}
         self.history: list[list[dict[str, float]]] = [[] for _ in seeds]
         self.play_round = replayed(self.round, self.draw, self.device)
 
@@ -291,10 +299,6 @@ class Game:
             return Stack(lambda: make(code, labels.n_classes(i)), own, self.device, self.dtype)
 
         return [stack(i) for i in range(len(labels))]
-
-    def _class_weights(self, codes: np.ndarray, n_classes: int) -> Tensor:
-        counts = np.bincount(codes[codes != MISSING], minlength=n_classes)
-        return torch.as_tensor(counts.sum() / n_classes / np.maximum(counts, 1), dtype=self.dtype, device=self.device)
 
     def draw(self) -> tuple[Tensor, Tensor]:
         """Rows and noise of one round, once per distinct seed: (steps, S, batch), (steps, S, batch, code)."""
@@ -331,17 +335,12 @@ class Game:
             for now, own in zip(rows[:-1], noise[:-1], strict=True):
                 with torch.no_grad():
                     z = self.code(now, own)
-                loss = self.adversary_losses(z, now[self.which]).sum()
-                self.adam_theirs.zero_grad()
-                loss.backward()
-                self.adam_theirs.step()
+                descend(self.adam_theirs, self.adversary_losses(z, now[self.which]).sum())
         z, now = self.code(rows[-1], noise[-1]), rows[-1][self.which]
         kept, hidden = self.ally_losses(z, now), self.adversary_losses(z, now)
         # eq. 3: sum_i a_i L_Ai - sum_j a_j L_Vj, summed over the games, which share no parameter
         loss = (self.weights * torch.cat([kept, -hidden])).sum()
-        for p, g in zip(self.ours, torch.autograd.grad(loss, self.ours), strict=True):
-            p.grad = g
-        self.adam.step()
+        descend(self.adam, loss, self.ours)
         return kept.detach(), hidden.detach()
 
     def advance(self, steps: int) -> None:
@@ -358,31 +357,25 @@ class Game:
             named = dict(zip([*self.names[0], *self.names[1]], losses[:, g].tolist(), strict=True))
             record.append({"epoch": len(record), "encoder": signed[g].item(), **named})
 
-    def train(self, epochs: int, verbose: bool = False) -> None:
-        for epoch in range(epochs):
-            self.advance(max(1, self.batches.per_epoch))
-            if verbose:
-                print(
-                    f"epoch {epoch + 1}/{epochs}: "
-                    + ", ".join(f"{k} {v:.3f}" for k, v in self.history[0][-1].items() if k != "epoch")
-                )
+    def train(self, **settings: Any) -> None:
+        """All rounds; `settings` are those of a `Training`."""
+        steps = self.batches.per_epoch
+        with Training(self.modules, self.optimisers, label="EIGAN", **settings) as training:
+            self.history = [[line["games"][g] for line in training.history] for g in range(self.encoders.size)]
+            for _ in training.epochs(self.draw, steps):
+                self.advance(steps)
+                now = [lines[-1] for lines in self.history]
+                training.record(games=now, **{k: v for k, v in now[0].items() if k != "epoch"})
+        self.history = [lines[: len(training.history)] for lines in self.history]  # no unfinished epoch
 
 
 def play(f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> Game:
     """Train one game per (alpha, seed) pair, all in one stack."""
-    with torch.random.fork_rng():
-        torch.manual_seed(int(seeds[0]))  # for layers of the user's that draw, such as dropout
-        game = Game(f, problem, alphas, seeds)
-        game.train(f.epochs, f.verbose)
+    game = Game(f, problem, alphas, seeds)
+    # games of a frontier are kept in its folder
+    kept = {} if len(seeds) == 1 else {"checkpoint": None}
+    game.train(**{**training_settings(f, problem), "seed": int(seeds[0]), **kept})
     return game
-
-
-def cross_entropy(logits: Tensor, labels: Tensor, class_weights: Tensor | None = None) -> Tensor:
-    """Per game, the mean cross-entropy over the records whose label is known: (G, b, m), (G, b) -> (G,)."""
-    known = labels != MISSING
-    picked = -torch.log_softmax(logits, -1).gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
-    weight = known.to(logits.dtype) if class_weights is None else class_weights[labels.clamp_min(0)] * known
-    return (weight * picked).sum(-1) / weight.sum(-1).clamp_min(1e-12)
 
 
 def head_weights(f: EIGAN, targets: Labels, sensitive: Labels, alpha: float) -> np.ndarray:

@@ -11,7 +11,7 @@ each class of the task.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,26 @@ from torch import Tensor, nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.filters.masking import AT_ONCE, MaskGame, top_k
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.out_of_fold import FEW_FOLDS, release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING
+from tacit.nets.convolutional import image_classifier
+from tacit.nets.forward import forward
+from tacit.nets.unet import Masker
 from tacit.noise.support import Finite
+from tacit.records.dataset import cross_folds
 from tacit.records.pixels import check_images, check_region
-from tacit.training.stack import choose_device
+from tacit.training.device import choose_batch_size, choose_device
+from tacit.training.identity import check_training, training_settings
+from tacit.training.label_heads import column_losses
+from tacit.training.loop import Training, descend
 
-FOLDS = 3  # trainings that release_training_rows costs
+PREDICTOR_BATCHES = 3  # for one batch of the obfuscator (section II-B)
+NARROWED = 0.5  # the share of the epochs over which the mask closes from the whole image to K %
+HELD_OUT = 10  # one image in so many judges which state is best
+AT_ONCE = 256  # images released at a time
 
 Factory = Callable[[Any, int], nn.Module]
 
@@ -141,7 +150,7 @@ class TaskMask(Filter):
         self.scale_ = scaling.scale
         self.fill_ = scaling.mean if self.fill is None else np.full_like(scaling.mean, self.fill)
         game = MaskGame(self, problem)
-        self.history_ = game.train(self.checkpoint)
+        self.history_ = game.train()
         self.masker_, self.predictor_ = game.masker.cpu(), game.predictor.cpu()
         self._warn_if_collapsed(problem)
         # two pixels of nearly one score may change places; the others are equal to the last bit
@@ -155,10 +164,10 @@ class TaskMask(Filter):
 
         def learn(part: Problem) -> Any:
             game = MaskGame(self, part)
-            game.train(None)
+            game.train()
             return self._revealed(game.masker)
 
-        return release_by_folds(problem, learn, FOLDS)
+        return release_by_folds(problem, learn, FEW_FOLDS)
 
     def _check_parameters(self) -> None:
         check_number("keep", self.keep, 0, 1)
@@ -167,14 +176,7 @@ class TaskMask(Filter):
         if self.complement not in ("paper", "rest"):
             raise InputError(f"complement must be 'paper' or 'rest'; found {self.complement!r}")
         check_number("fill", self.fill, -np.inf, optional=True)
-        check_number("epochs", self.epochs, 1, whole=True)
-        check_number("batch_size", self.batch_size, 2, whole=True, optional=True)
-        check_number("learning_rate", self.learning_rate, 1e-12)
-        if self.checkpoint is not None and self.random_state is None:
-            raise InputError(
-                "checkpoint needs random_state: a training that goes on must draw what the one that stopped would "
-                "have drawn; pass a number, such as random_state=0"
-            )
+        check_training(self, min_batch=2)
 
     def _count_revealed(self, size: tuple[int, ...]) -> int:
         """round(K h w), and whether the fixed regions leave room for it."""
@@ -236,16 +238,9 @@ class Revealed:
 
     def masks(self, X: np.ndarray) -> np.ndarray:
         """True where a pixel is shown."""
-        device = choose_device(self.device)
-        masker = self.masker.to(device).eval()
-        fixed = torch.as_tensor(self.always, device=device), torch.as_tensor(self.never, device=device)
-        parts = []
-        with torch.no_grad():
-            for i in range(0, len(X), AT_ONCE):
-                x = torch.as_tensor((X[i : i + AT_ONCE] - self.fill) / self.scale, dtype=torch.float32)
-                parts.append(top_k(masker(x.to(device)), self.k, *fixed).cpu().numpy())
-        masker.cpu()
-        return np.concatenate(parts)
+        net = _HardMask(self.masker, self.k, self.always, self.never)
+        scaled = lambda part: (part - self.fill) / self.scale  # noqa: E731
+        return forward(net, X, AT_ONCE, choose_device(self.device), scaled) > 0.5
 
     def graph(self, g: Any, x: str) -> str:
         fill = g.constant("fill", self.fill)
@@ -265,3 +260,153 @@ class _HardMask(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return top_k(self.masker(x), self.k, self.always.bool(), self.never.bool()).to(x.dtype)  # type: ignore[operator]
+
+
+def top_k(scores: Tensor, k: int, always: Tensor, never: Tensor) -> Tensor:
+    """True for exactly k pixels of each image: score >= k-th largest, ties to the first pixel in reading order.
+
+    Parameters
+    ----------
+    scores : (n, 1, height, width)
+    always, never : booleans (height, width); the ones are among the k, the others are not
+
+    Examples
+    --------
+    >>> none = torch.zeros(2, 2, dtype=torch.bool)
+    >>> top_k(torch.tensor([[[[1., 3.], [1., 1.]]]]), 2, none, none).int().tolist()
+    [[[[1, 1], [0, 0]]]]
+    """
+    ranked = scores.masked_fill(always, torch.inf).masked_fill(never, -torch.inf).flatten(1)
+    kth = ranked.topk(k, dim=1).values[:, -1:]
+    above, tied = ranked > kth, ranked == kth
+    room = k - above.sum(dim=1, keepdim=True)
+    return (above | (tied & (tied.cumsum(dim=1) <= room))).reshape(scores.shape)
+
+
+class MaskGame:
+    """Masker, predictor and obfuscator in training (section II)."""
+
+    def __init__(self, f: TaskMask, problem: Problem) -> None:
+        self.f, self.problem, self.device = f, problem, choose_device(f.device)
+        shape, targets = problem.X.shape[1:], problem.targets
+        self.widths = [len(c) for c in targets.classes]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(problem.seed)
+            self.told_kinds = f.class_maps and f.masker is None
+            self.masker = f.masker(shape, 1) if f.masker else Masker(shape, self.widths if f.class_maps else (1,))
+            self.masker.to(self.device)
+            self.predictor = (f.predictor or image_classifier)(shape, sum(self.widths)).to(self.device)
+        self.X = torch.as_tensor((problem.X - f.fill_) / f.scale_, dtype=torch.float32, device=self.device)
+        self.y = torch.as_tensor(targets.codes, device=self.device)
+        self.fixed = (
+            torch.as_tensor(f._always, device=self.device),
+            torch.as_tensor(f._never, device=self.device),
+        )
+        both = [*self.masker.parameters(), *self.predictor.parameters()]
+        self.adam = torch.optim.Adam(both, lr=f.learning_rate)
+        # the masker's steps against the obfuscator have moments of their own
+        self.adam_obfuscator = torch.optim.Adam(self.masker.parameters(), lr=f.learning_rate)
+        folds = cross_folds(targets.codes, HELD_OUT, problem.seed, problem.units)
+        enough = len(problem.X) >= 4 * HELD_OUT  # else every image must both teach and judge
+        self.learn, self.judge = (
+            (np.flatnonzero(folds > 0), np.flatnonzero(folds == 0)) if enough else (np.arange(len(problem.X)),) * 2
+        )
+        self.n_revealed, self.n_allowed = f.n_revealed_, int((~f._never).sum())
+        self.batch_size = min(choose_batch_size(f.batch_size, len(self.learn)), len(self.learn))
+
+    def masks(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The soft mask m = sigmoid(scores), and the hard top K % (ranked before the sigmoid, which would tie)."""
+        return torch.sigmoid(scores), top_k(scores.detach(), self.n_revealed, *self.fixed)
+
+    def predictor_step(self, rows: Tensor) -> Tensor:
+        """L_Predictor: masker and predictor learn the task from the revealed pixels."""
+        x, y = self._images(rows), self.y[rows]
+        learnt = torch.zeros((), device=self.device)
+        if self.told_kinds:
+            scores, kinds = self.masker.scores_and_kinds(x)  # type: ignore[operator]
+            learnt = column_losses(kinds, y, self.widths).mean()
+        else:
+            scores = self.masker(x)
+        soft, hard = self.masks(scores)
+        # hard forwards, soft backwards: each pixel learns whether showing it would have helped
+        shown = hard.float() + soft - soft.detach()
+        loss = column_losses(self.predictor(shown * x), y, self.widths).mean()
+        descend(self.adam, loss + learnt)
+        return loss.detach()
+
+    def obfuscator_step(self, rows: Tensor) -> Tensor:
+        """L_Obfuscator: the masker alone learns to make the hidden pixels say nothing (cross-entropy to uniform)."""
+        x = self._images(rows)
+        soft, hard = self.masks(self.masker(x))
+        hidden = soft * ~hard if self.f.complement == "paper" else (~hard).float() - soft + soft.detach()
+        # not training: else the hidden pixels would enter the shared weights' running means
+        self.predictor.eval()
+        loss = uniform_loss(self.predictor(hidden * x), self.widths)
+        self.predictor.train()
+        descend(self.adam_obfuscator, loss)
+        return loss.detach()
+
+    def train(self) -> list[dict[str, Any]]:
+        f, steps = self.f, max(1, len(self.learn) // self.batch_size)
+        modules = {"masker": self.masker, "predictor": self.predictor}
+        optimisers = {"adam": self.adam, "obfuscator": self.adam_obfuscator}
+        with Training(modules, optimisers, label="TaskMask", **training_settings(f, self.problem)) as training:
+            for epoch in training.epochs():
+                self._set_rate(f.learning_rate * (1 + np.cos(np.pi * epoch / f.epochs)) / 2)
+                self.n_revealed = self.revealed_at(epoch)
+                self.masker.train()
+                self.predictor.train()
+                order = training.rng.permutation(self.learn)
+                kept, hidden = [], []
+                for i in range(steps):
+                    rows = order[i * self.batch_size : (i + 1) * self.batch_size]
+                    kept.append(self.predictor_step(torch.as_tensor(rows, device=self.device)))
+                    if f.adversarial and (i + 1) % PREDICTOR_BATCHES == 0:
+                        rows = training.rng.choice(self.learn, self.batch_size, replace=False)
+                        hidden.append(self.obfuscator_step(torch.as_tensor(rows, device=self.device)))
+                losses = {"predictor": float(torch.stack(kept).mean())}
+                losses |= {"obfuscator": float(torch.stack(hidden).mean())} if hidden else {}
+                losses["accuracy"] = self.accuracy()
+                # of epochs that are equally accurate the last: the mask has had longer to close
+                training.record(score=losses["accuracy"] + 1e-9 * epoch, **losses)
+        return training.history
+
+    @torch.no_grad()
+    def accuracy(self) -> float:
+        """Of the predictor on held-out images under the hard mask; over targets, the mean."""
+        self.n_revealed = self.f.n_revealed_
+        self.masker.eval()
+        self.predictor.eval()
+        right, known = 0.0, 0.0
+        for part in np.array_split(self.judge, -(-len(self.judge) // AT_ONCE)):
+            rows = torch.as_tensor(part, device=self.device)
+            x, y = self.X[rows], self.y[rows]
+            scores = self.predictor(self.masks(self.masker(x))[1] * x)
+            guesses = torch.stack([s.argmax(1) for s in scores.split(self.widths, dim=1)], dim=1)
+            right += float((guesses == y).sum())
+            known += float((y != MISSING).sum())
+        return right / max(known, 1.0)
+
+    def revealed_at(self, epoch: int) -> int:
+        """Pixels shown in this epoch: all at first, K % from NARROWED of the epochs on.
+
+        A mask at random shows too little for the predictor to learn from, and without a predictor the masker
+        learns nothing: so the predictor meets the whole image first, and the mask closes on what it uses.
+        """
+        pixels = self.n_allowed
+        share = min(1.0, epoch / (NARROWED * self.f.epochs))
+        return round(pixels + share * (self.f.n_revealed_ - pixels))
+
+    def _images(self, rows: Tensor) -> Tensor:
+        x = self.X[rows]
+        return x if self.f.augment is None else self.f.augment(x)
+
+    def _set_rate(self, rate: float) -> None:
+        for optimiser in (self.adam, self.adam_obfuscator):
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+
+
+def uniform_loss(scores: Tensor, widths: Sequence[int]) -> Tensor:
+    """-sum_i 1/N log y_o,i: lowest where the prediction is uniform over the N classes."""
+    return torch.stack([-torch.log_softmax(head, 1).mean() for head in scores.split(list(widths), dim=1)]).mean()

@@ -13,16 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import nn
 
 from tacit.errors import InputError
+from tacit.nets.forward import forward
 from tacit.noise.keyed import Noise
 from tacit.noise.support import Bounded, Support
 from tacit.records.fingerprints import Memory
 from tacit.records.intake import Intake
-
-CHUNK = 8192  # records that go through a network at a time
 
 
 class Code(Protocol):
@@ -172,17 +170,10 @@ class NetworkOutput:
     exact: bool = False
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        return network_output(self.net, X.reshape(len(X), -1) if self.flat else X)
+        return forward(self.net, X.reshape(len(X), -1) if self.flat else X)
 
     def graph(self, g: Any, x: str) -> str:
         return g.torch(self.net, g.flat(x) if self.flat else x, "encoder", exact=self.exact)
-
-
-def network_output(net: nn.Module, X: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
-    """A network's output in double precision, a few thousand records at a time."""
-    with torch.no_grad():
-        rows = (np.ascontiguousarray(X[i : i + chunk], dtype=np.float64) for i in range(0, len(X), chunk))
-        return np.concatenate([net(torch.from_numpy(part)).numpy() for part in rows])
 
 
 def mechanism_of(release: Any) -> Any:

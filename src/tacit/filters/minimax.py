@@ -19,16 +19,16 @@ from torch.func import functional_call
 
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.filters.mechanism import Learned, NetworkOutput, network_output
+from tacit.filters.mechanism import Learned, NetworkOutput
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import Labels, encode_labels
 from tacit.nets.denoising import pretrain_denoising, sigmoid_net
+from tacit.nets.forward import forward
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.local_privacy import local_dp
 from tacit.noise.support import Bounded, Finite
-from tacit.solvers.alternating import alternating
 from tacit.solvers.heads import CountingHeads, FourierFeatures, Head, MlpHeads, Reconstruction, SoftmaxHeads, Weighted
 from tacit.solvers.inner import LinearCode, MinimaxResult, by_autograd, lbfgs
 from tacit.solvers.kiwiel import kiwiel
@@ -193,13 +193,12 @@ class MinimaxFilter(Filter):
 
             fitted, _ = lbfgs(by_autograd(supervised, both), both, self.inner_tolerance, FINETUNE_STEPS)
             u, w = fitted[: len(u)], fitted[len(u) :]
-        solve = kiwiel if self.solver == "kiwiel" else alternating
         stages = []
         for temperature in TEMPERATURES if self.adversary == "exact" else (1.0,):
             for head in (adversary, ally):
                 if isinstance(head, CountingHeads):
                     head.temperature = temperature
-            result = solve(
+            result = kiwiel(
                 Weighted(adversary, -1.0) if adversary else (lambda z, v: 0.0 * z.sum()),
                 u,
                 v,
@@ -208,6 +207,7 @@ class MinimaxFilter(Filter):
                 w=w,
                 max_iter=self.max_iter,
                 tolerance=self.tolerance,
+                auxiliary_steps=5 if self.solver == "kiwiel" else 0,
                 inner_max_iter=self.inner_max_iter,
                 inner_tolerance=self.inner_tolerance,
                 tell=(lambda t, phi: print(f"step {t}: Phi {phi:.5f}")) if verbose else None,
@@ -266,11 +266,7 @@ class MinimaxFilter(Filter):
         return SoftmaxHeads(targets, self.n_components_, ridge=self.ridge)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        """Each training row by a filter that was fitted without it (nor its unit).
-
-        The filters of the folds end in different coordinates; each is mapped back linearly onto the main
-        one by least squares over its own training rows.
-        """
+        """The filters of the folds end in different coordinates; each is mapped onto the main one's."""
         code: Any = self.mechanism_.learned.code
         return code.settled(
             release_by_folds(problem, lambda part: NetworkOutput(self._play(part)[0]), like=code.scores)
@@ -344,7 +340,7 @@ class MinimaxCode:
 
     def scores(self, X: np.ndarray) -> np.ndarray:
         """The network's output."""
-        return network_output(self.net, X)
+        return forward(self.net, X)
 
     def settled(self, scores: np.ndarray) -> np.ndarray:
         """Scores in the form of the release."""

@@ -23,6 +23,7 @@ from tacit.frontier.points import Point
 from tacit.frontier.streaming import StreamedTable
 from tacit.records.dataset import Dataset
 from tacit.report.plain_data import plain as to_plain
+from tacit.training.loop import whole_trainings
 
 Rows = Dataset | StreamedTable
 
@@ -33,7 +34,8 @@ def fit_points(template: Any, points: Sequence[Point], train: Rows) -> list[Any]
         assert isinstance(train, Dataset)
         return [_fit_other(template, p, train) for p in points]
     filters, problems = _prepared(template, points, train)
-    learn_many(filters, problems)
+    with whole_trainings():
+        learn_many(filters, problems)
     return filters
 
 
@@ -105,7 +107,9 @@ def _fit_other(template: Any, point: Point, train: Dataset) -> Any:
 
 def _setting(template: Any, point: Point) -> dict[str, Any]:
     seeds = [p for p in template.get_params() if p.split("__")[-1] == "random_state"]
-    return {point.knob: point.value, **dict.fromkeys(seeds, point.seed)}
+    # a frontier keeps its points in a folder; one file could hold only one of them
+    kept = {"checkpoint": None} if "checkpoint" in template.get_params() else {}
+    return {point.knob: point.value, **dict.fromkeys(seeds, point.seed), **kept}
 
 
 def _halves(

@@ -197,7 +197,7 @@ def _device_of(f: Any) -> str:
     """Where a filter would train; the import is late, for transformers need no torch."""
     if "device" not in f.get_params():
         return "cpu"
-    from tacit.training.stack import choose_device  # transformers need no torch
+    from tacit.training.device import choose_device  # transformers need no torch
 
     return choose_device(f.get_params()["device"]).type
 

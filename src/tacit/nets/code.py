@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError
+from tacit.nets.forward import forward
 
-CHUNK = 4096
 PCA_ROWS = 8192
 
 
@@ -31,9 +31,9 @@ class LinearCode(nn.Module):
     def from_pca(cls, client: nn.Module, X: Tensor, n_components: int, seed: int, name: str) -> LinearCode:
         """Start from the principal components of the client half's output (procedure 1)."""
         chosen = torch.from_numpy(np.sort(np.random.default_rng(seed).permutation(len(X))[:PCA_ROWS]))
-        H = output_in_chunks(client, X[chosen.to(X.device)])
+        H = forward(client, X[chosen.to(X.device)])
         shape = H.shape[1:]
-        flat = H.reshape(len(H), -1).astype(np.float64)
+        flat = H.reshape(len(H), -1)
         if n_components > flat.shape[1]:
             raise InputError(
                 f"n_components is {n_components}, but layer {name!r} gives {flat.shape[1]} numbers a record; "
@@ -61,12 +61,3 @@ class LinearCode(nn.Module):
                 assert isinstance(parameter, Tensor)
                 parameter.copy_(torch.as_tensor(value))
         return code
-
-
-def output_in_chunks(net: nn.Module, X: np.ndarray | Tensor) -> np.ndarray:
-    """A network's output in evaluation mode, a few thousand records at a time."""
-    net.eval()
-    given = torch.from_numpy(np.ascontiguousarray(X)) if isinstance(X, np.ndarray) else X
-    with torch.no_grad():
-        parts = [net(given[i : i + CHUNK]).cpu().numpy() for i in range(0, len(given), CHUNK)]
-    return np.concatenate(parts)

@@ -6,7 +6,6 @@ input from a corrupted copy; then the filter is fitted to the target, and then t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
 import torch
@@ -39,28 +38,12 @@ def pretrain_denoising(
             decoder.weight.copy_(layer.weight.T)
             decoder.bias.copy_(code.mean(0))
 
-        def rebuild(
-            rows: Tensor, layer: nn.Linear = layer, decoder: nn.Linear = decoder, code: Tensor = code
-        ) -> Tensor:
-            kept = torch.rand(code[rows].shape, generator=generator, dtype=code.dtype) >= corruption
-            return (decoder(torch.sigmoid(layer(code[rows] * kept))) - code[rows]).square().mean()
-
-        _train([*layer.parameters(), *decoder.parameters()], rebuild, len(X), epochs, rate, generator)
+        adam = torch.optim.Adam([*layer.parameters(), *decoder.parameters()], lr=rate)
+        for _ in range(epochs):
+            for rows in torch.randperm(len(X), generator=generator).split(BATCH):
+                kept = torch.rand(code[rows].shape, generator=generator, dtype=code.dtype) >= corruption
+                adam.zero_grad()
+                (decoder(torch.sigmoid(layer(code[rows] * kept))) - code[rows]).square().mean().backward()
+                adam.step()
         with torch.no_grad():
             code = torch.sigmoid(layer(code))
-
-
-def _train(
-    parameters: list[Tensor],
-    loss: Callable[[Tensor], Tensor],
-    n_rows: int,
-    epochs: int,
-    rate: float,
-    generator: torch.Generator,
-) -> None:
-    adam = torch.optim.Adam(parameters, lr=rate)
-    for _ in range(epochs):
-        for rows in torch.randperm(n_rows, generator=generator).split(BATCH):
-            adam.zero_grad()
-            loss(rows).backward()
-            adam.step()

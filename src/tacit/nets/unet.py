@@ -1,13 +1,15 @@
-"""A small U-Net (Ronneberger et al. 2015): an image in, one score per pixel out."""
+"""A small U-Net (Ronneberger et al. 2015): an image in, one score per pixel out; and the task mask's masker."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 DEPTH = 3  # halvings; sides are padded to a multiple of 2**DEPTH
+PLACE_SPEED = 10.0  # a place gets one gradient a batch, where the U-Net gets one from every pixel
 
 
 class UNet(nn.Module):
@@ -63,3 +65,30 @@ def _two_convolutions(n_in: int, n_out: int) -> nn.Sequential:
     for a in (n_in, n_out):
         layers += [nn.Conv2d(a, n_out, 3, padding=1, bias=False), nn.BatchNorm2d(n_out), nn.ReLU()]
     return nn.Sequential(*layers)
+
+
+class Masker(nn.Module):
+    """A U-Net's scores, and for each kind of image a learned score of each place: where the task usually lies.
+
+    The kinds are the classes of the task (or one for all): the U-Net's deepest layer tells which it sees, and
+    learns that from the labels. So the mask's shape says what the masker knows of the task. All start at (nearly)
+    nothing: the scores of a U-Net at random are those of its weights, not of the task.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], n_kinds: Sequence[int] = (1,), width: int = 16) -> None:
+        super().__init__()
+        self.unet = UNet(shape[0], 1, width)
+        nn.init.normal_(self.unet.score.weight, std=1e-3)
+        self.n_kinds = list(n_kinds)  # of each target
+        self.kinds = nn.Linear(2 * self.unet.deepest, sum(self.n_kinds))
+        self.place = nn.Parameter(torch.zeros(sum(self.n_kinds), *shape[1:]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scores_and_kinds(x)[0]
+
+    def scores_and_kinds(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores, deep = self.unet.scores_and_deepest(x)
+        kinds = self.kinds(torch.cat([deep.mean((2, 3)), deep.amax((2, 3))], dim=1))
+        shares = torch.cat([torch.softmax(part, dim=1) for part in kinds.split(self.n_kinds, dim=1)], dim=1)
+        place = shares @ self.place.flatten(1)
+        return scores + PLACE_SPEED * place.reshape(scores.shape), kinds

@@ -16,7 +16,8 @@ from tacit.labels import MISSING, Labels, encode_labels
 from tacit.nets.mlp import mlp
 from tacit.noise.support import Finite
 from tacit.records.dataset import Dataset
-from tacit.training.loop import Training
+from tacit.training.label_heads import column_losses
+from tacit.training.loop import Training, descend
 
 BATCHES = 16  # in an epoch, at least: few rows need as many steps
 HELD_OUT = 0.25  # of the rows, or of their units: by these the accuracy is told and the best epoch is not chosen
@@ -175,13 +176,8 @@ def _train(module: nn.Module, Z: Tensor, targets: Labels, epochs: int, seed: int
             module.train()
             total = 0.0
             for rows in torch.split(torch.randperm(len(Z)), batch):
-                loss = Z.new_zeros(())
-                for logits, codes in zip(torch.split(module(Z[rows]), sizes, dim=1), y[rows].T, strict=True):
-                    if (codes != MISSING).any():
-                        loss = loss + nn.functional.cross_entropy(logits, codes, ignore_index=MISSING)
-                adam.zero_grad()
-                loss.backward()
-                adam.step()
+                loss = column_losses(module(Z[rows]), y[rows], sizes).sum()
+                descend(adam, loss)
                 total += float(loss.detach()) * len(rows) / len(Z)
             training.record(loss=total)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.solvers.exact import code_loss
-from tacit.training.loop import Training, epoch_seed
+from tacit.training.loop import Training, descend, epoch_seed
 from tacit.training.stack import Stack
 
 CHUNK = 8192
@@ -32,12 +31,9 @@ def train_codes(
     weights: Sequence[float],
     seeds: Sequence[int],
     *,
-    epochs: int,
     batch_size: int,
     rate: float,
-    checkpoint: str | Path | None = None,
-    identity: str = "",
-    verbose: bool = False,
+    **settings: Any,
 ) -> list[tuple[nn.Module, list[dict[str, Any]]]]:
     """One network per (weight, seed) pair, with its history; each is what it would be if it were trained alone.
 
@@ -47,10 +43,11 @@ def train_codes(
     X, keep, hide : records and label masses (`tacit.solvers.exact.label_mass`), on the device and of the type to use
     weights : on I(z;s), one per network
     seeds : of the start, the batches and the Gumbel noise, one per network
+    settings : of the `Training`
     """
     device = X.device
     stack = Stack(make, seeds, device, X.dtype)
-    nets = stack.alone if stack.alone is not None else nn.ParameterList(stack.parameters())
+    nets = stack.learned
     best = copy.deepcopy(nets)
     scores = _Scores(len(seeds)).to(device)
     adam = torch.optim.Adam(stack.parameters(), lr=rate)
@@ -59,13 +56,11 @@ def train_codes(
     weight = torch.as_tensor(weights, dtype=X.dtype, device=device)
     batch = min(batch_size, len(X))
     per_epoch = max(1, len(X) // batch)
+    epochs = settings["epochs"]
     first = epochs * per_epoch // 3
     histories: list[list[dict[str, Any]]] = [[] for _ in seeds]
     modules = {"net": nets, "best": best, "scores": scores}
-    with Training(
-        modules, {"adam": adam}, epochs, seeds[0], checkpoint=checkpoint, identity=identity, verbose=verbose,
-        label="code",
-    ) as training:  # fmt: skip
+    with Training(modules, {"adam": adam}, label="code", **settings) as training:
         for epoch in training.epochs():
             stack.train()
             orders = np.stack([np.random.default_rng((int(s), epoch, 7)).permutation(len(X)) for s in distinct])
@@ -84,9 +79,7 @@ def train_codes(
                     uniform = uniform.to(device=device, dtype=X.dtype)[game_of].clamp(1e-9, 1 - 1e-7)
                     q = torch.softmax((logits - (-uniform.log()).log()) / 0.3**done, dim=-1)
                     loss = code_loss(q, *here, weight * min(1.0, 2 * done))
-                adam.zero_grad()
-                loss.sum().backward()
-                adam.step()
+                descend(adam, loss.sum())
             told = loss.tolist()
             # never the label-only start, whose game has not begun
             playing = (epoch + 1) * per_epoch > first

@@ -2,7 +2,8 @@
 
 The descent direction minimises the linear model of the max function, eq. 14, by mixing gradients of f at
 several adversaries v, so that a step that fools one adversary does not feed the next. Every accepted
-step lowers Phi(u) = max_v f(u, v).
+step lowers Phi(u) = max_v f(u, v). Without auxiliary steps it is alternation: with heads refitted to the best, the
+gradient of f at them is that of Phi (Danskin), so each step is one of steepest descent on Phi.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def kiwiel(
     ally, w : (z, w) -> scalar tensor, minimised over w, and its start
     max_iter : most steps in u
     tolerance : stop when the predicted fall of Phi is below this (the paper's xi)
-    auxiliary_steps : most adversaries mixed into one direction (the paper's T_aux)
+    auxiliary_steps : most adversaries mixed into one direction (the paper's T_aux); 0: refit, then a gradient step
     step : first length tried, as a multiple of the gradient; it follows what earlier steps accepted, so that
         the linear model is asked about points a step will reach
     inner_tolerance, inner_max_iter : of the inner L-BFGS
@@ -57,7 +58,7 @@ def kiwiel(
     >>> bool(kiwiel(saddle, start, start, tolerance=1e-14).u.norm() < 1e-6)
     True
     """
-    check_number("auxiliary_steps", auxiliary_steps, 1, whole=True)
+    check_number("auxiliary_steps", auxiliary_steps, 0, whole=True)
     game = InnerGame(f, code or (lambda u: u), ally, inner_tolerance, inner_max_iter)
     return descend_phi(
         game,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,8 +17,34 @@ from torch import Tensor, nn
 
 from tacit.errors import TacitWarning
 from tacit.files import read_state, write_state
+from tacit.training.device import searched_kernels
 
 FORMAT = "tacit-training-2"
+_WHOLE: ContextVar[bool] = ContextVar("whole", default=False)
+
+
+@contextmanager
+def whole_trainings() -> Iterator[None]:
+    """In here Ctrl-C ends a training with KeyboardInterrupt, not with its best state so far.
+
+    For trainings that are one of many: a half-trained point of a frontier, or fold, must not pass for a whole one.
+    """
+    token = _WHOLE.set(True)
+    try:
+        yield
+    finally:
+        _WHOLE.reset(token)
+
+
+def descend(optimiser: torch.optim.Optimizer, loss: Tensor, only: Sequence[Tensor] | None = None) -> None:
+    """One step down the loss; with `only` no gradient is computed for other parameters."""
+    if only is None:
+        optimiser.zero_grad()
+        loss.backward()
+    else:
+        for p, g in zip(only, torch.autograd.grad(loss, only), strict=True):
+            p.grad = g
+    optimiser.step()
 
 
 class Training:
@@ -35,6 +63,7 @@ class Training:
     checkpoint : file that is written after every epoch and read at the start if it is there; None keeps none
     identity : what this training is (settings and data, as text); a checkpoint of another one is refused
     verbose : show a bar with the last losses
+    keeps : False: what this stage leaves is of no use by itself, so Ctrl-C is passed on
 
     Examples
     --------
@@ -60,13 +89,14 @@ class Training:
         identity: str = "",
         verbose: bool = False,
         label: str = "training",
+        keeps: bool = True,
     ) -> None:
         self.modules, self.optimisers = dict(modules), dict(optimisers)
         self.n_epochs, self.seed, self.identity = epochs, seed, identity
         self.path = None if checkpoint is None else Path(checkpoint)
         self.history: list[dict[str, Any]] = []
         self.best_score, self.best_state = -np.inf, dict[str, Tensor]()
-        self.interrupted = False
+        self.interrupted, self._keeps = False, keeps
         self.rng = np.random.default_rng(seed)
         self._done = 0
         self._bar: Progress | None = None
@@ -77,25 +107,21 @@ class Training:
         self._label = label
 
     def __enter__(self) -> Training:
-        self._fork = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
-        self._fork.__enter__()
-        # by its rule of thumb cuDNN takes FFTs for the gradients of short 1-d convolutions, five times slower
-        self._searched, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
         if self.path is not None and self.path.exists():
             self._resume(self.path)
+        self._scope = ExitStack()
+        self._scope.enter_context(torch.random.fork_rng(devices=range(torch.cuda.device_count())))
+        self._scope.enter_context(searched_kernels(next(iter(self._tensors().values())).device))
         if self._bar is not None:
-            self._bar.start()
+            self._scope.enter_context(self._bar)
             self._bar.update(self._task, completed=self._done)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._fork.__exit__(kind, value, trace)
-        torch.backends.cudnn.benchmark = self._searched
-        if self._bar is not None:
-            self._bar.stop()
-        survived = kind is KeyboardInterrupt and self._done > 0
+        self._scope.close()
+        survived = kind is KeyboardInterrupt and self._done > 0 and self._keeps and not _WHOLE.get()
         if survived:
             self.interrupted = True
             resume = f"; fit again with checkpoint={str(self.path)!r} to go on" if self.path else ""
@@ -110,8 +136,14 @@ class Training:
             module.eval()
         return survived
 
-    def epochs(self) -> Iterator[int]:
-        """The epochs that are left. After each, the state is written to the checkpoint."""
+    def epochs(self, draw: Callable[[], object] | None = None, times: int = 1) -> Iterator[int]:
+        """The epochs that are left. After each, the state is written to the checkpoint.
+
+        A game with generators of its own says by what it draws from them, and how often in an epoch: a resumed
+        training draws again, for nothing, what the epochs before it drew.
+        """
+        for _ in range(0 if draw is None else self._done * times):
+            draw()  # type: ignore[misc]
         for epoch in range(self._done, self.n_epochs):
             torch.manual_seed(epoch_seed(self.seed, epoch))
             self.rng = np.random.default_rng((self.seed, epoch, 7))

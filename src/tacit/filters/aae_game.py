@@ -7,7 +7,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,10 @@ from tacit.labels import MISSING, Labels, joint_codes
 from tacit.nets.classifier import NetworkClassifier
 from tacit.nets.windows import Decoder, Encoder, Factory, deep_classifier, wide_classifier
 from tacit.records.dataset import allot
-from tacit.training.loop import Training
+from tacit.training.device import choose_batch_size
+from tacit.training.label_heads import class_weights
+from tacit.training.loop import Training, descend
 from tacit.training.replay import replayed
-from tacit.training.stack import choose_batch_size
 
 CLIP = 1e-7  # of probabilities inside logarithms, as the paper's code
 START = 0.2  # share of the epochs that teach the autoencoder the label-only release, before the game
@@ -50,8 +50,7 @@ class Heads:
         self.codes = torch.as_tensor(labels.codes[rows], device=device)
         self.weights = []
         for codes, m in zip(labels.codes[rows].T, self.widths, strict=True):
-            counts = np.bincount(codes[codes != MISSING], minlength=m)
-            share = counts.sum() / m / np.maximum(counts, 1) if balanced else np.ones(m)
+            share = class_weights(codes, m) if balanced else np.ones(m)
             self.weights.append(torch.as_tensor(share, dtype=torch.float32, device=device))
 
     @property
@@ -148,22 +147,14 @@ class AnonymizingGame:
         self.begin = self._replayed(partial(self._autoencoder_step, starting=True))
         self.move = self._replayed(partial(self._autoencoder_step, starting=False))
 
-    def train(
-        self, epochs: int, patience: int, checkpoint: str | Path | None, identity: str, verbose: bool
-    ) -> list[dict[str, Any]]:
-        """Rounds until the adaptive trade-off on validation windows no longer improves; the best state stays."""
+    def train(self, patience: int, **settings: Any) -> list[dict[str, Any]]:
+        """Rounds until the adaptive trade-off on validation windows no longer improves; the best state stays.
+
+        `settings` are those of a `Training`.
+        """
+        epochs = settings["epochs"]
         optimisers = {"autoencoder": self.adam_ours, "regularisers": self.adam_theirs}
-        training = Training(
-            self.modules,
-            optimisers,
-            epochs,
-            self.seed,
-            checkpoint=checkpoint,
-            identity=identity,
-            verbose=verbose,
-            label="autoencoder",
-        )
-        with training:
+        with Training(self.modules, optimisers, label="autoencoder", **settings) as training:
             for epoch in training.epochs():
                 self._restart_one(epoch, epochs)
                 losses = self._epoch(epoch, epochs, training.rng)
@@ -220,9 +211,7 @@ class AnonymizingGame:
             loss = loss + self.secrets.learn(self.enc_reg(code), rows)
             for reg in self.dec_regs:
                 loss = loss + self.secrets.learn(reg(out), rows)
-        self.adam_theirs.zero_grad()
-        loss.backward()
-        self.adam_theirs.step()
+        descend(self.adam_theirs, loss)
 
     def _autoencoder_step(self, rows: Tensor, starting: bool) -> Tensor:
         """Lines 11 and 12: the regularisers are frozen, the autoencoder descends eq. 4.
@@ -244,9 +233,7 @@ class AnonymizingGame:
                     hidden = [self.secrets.hide(reg(out), rows, self.rules.identity_loss) for reg in self.dec_regs]
                     identity = identity + torch.stack(hidden).mean()
             loss = self.betas[0] * identity + self.betas[1] * activity + self.betas[2] * distortion
-        for p, g in zip(self.ours, torch.autograd.grad(loss, self.ours), strict=True):
-            p.grad = g
-        self.adam_ours.step()
+        descend(self.adam_ours, loss, self.ours)
         with torch.no_grad():
             for mean, p in zip(self.average.parameters(), self.ours, strict=True):
                 mean.lerp_(p, self.follow)
