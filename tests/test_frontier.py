@@ -25,7 +25,7 @@ import browser
 import tacit
 from tacit.errors import InputError, RequirementNotMet, TacitWarning
 from tacit.filters.base import prepare
-from tacit.filters.eigan import Game, play
+from tacit.filters.eigan import Game, play, stacked_games
 from tacit.frontier.curve import _area
 from tacit.frontier.fitting import fit_points
 from tacit.frontier.points import Point, grid, groups, lay_out
@@ -151,11 +151,11 @@ def test_stacks_are_cut_into_chunks():
 def test_stacks_that_do_not_fit_in_memory_are_cut(parts, monkeypatch):
     f = tacit.EIGAN(2, epochs=1)
     problem = prepare(f, parts[0].X, parts[0].y, parts[0].sensitive, None)
-    assert f._games_that_fit(problem) == CACHED
+    assert stacked_games(f, problem) == CACHED
     pages = 4_000_000 * 2 // os.sysconf("SC_PAGE_SIZE")  # 4 MB to spend
     real = os.sysconf
     monkeypatch.setattr(os, "sysconf", lambda name: pages if name == "SC_AVPHYS_PAGES" else real(name))
-    few = f._games_that_fit(problem)
+    few = stacked_games(f, problem)
     assert 1 <= few < 20
     played = []
     monkeypatch.setattr("tacit.filters.eigan.play", lambda *args: played.append(len(args[2])) or play(*args))

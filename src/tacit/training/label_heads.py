@@ -16,8 +16,8 @@ def cross_entropy(logits: Tensor, codes: Tensor, class_weights: Tensor | None = 
 
     Examples
     --------
-    >>> cross_entropy(torch.zeros(3, 2), torch.tensor([0, 1, MISSING])).item() == np.log(2).astype("f")
-    True
+    >>> round(cross_entropy(torch.zeros(3, 2), torch.tensor([0, 1, MISSING])).item(), 4)
+    0.6931
     """
     known = codes != MISSING
     picked = -torch.log_softmax(logits, -1).gather(-1, codes.clamp_min(0).unsqueeze(-1)).squeeze(-1)
