@@ -27,6 +27,7 @@ from tacit.noise.support import Finite
 from tacit.records.encoding import ArrayEncoder
 from tacit.records.people import Crowd, supported
 
+GRID = (0.0, 0.3, 1.0, 3.0, 8.0, 20.0, 45.0, 95.0, 200.0, 430.0, 930.0, 2000.0)
 WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's typical record
 
 
@@ -76,7 +77,7 @@ class CodebookFilter(Filter):
     True
     """
 
-    knob = Knob("leakage_weight", utility_rises=False, values=(0.0, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0))
+    knob = Knob("leakage_weight", utility_rises=False, values=GRID)
 
     def __init__(
         self,

@@ -19,7 +19,15 @@ from tacit.nets.mlp import mlp
 from tacit.records.dataset import allot, cross_folds
 from tacit.records.people import supported
 from tacit.solvers.code_training import train_codes
-from tacit.solvers.exact import closed_code, hard_loss, label_mass, learn_linear_codes
+from tacit.solvers.exact import (
+    Quieted,
+    closed_code,
+    hard_loss,
+    label_floor,
+    label_mass,
+    learn_linear_codes,
+    quiet_code,
+)
 from tacit.training.stack import can_stack, choose_device
 
 VALIDATION = 0.2  # of the training rows, to choose between candidates
@@ -69,6 +77,7 @@ class PosteriorCode:
         self.shown = self.posteriors.predict(problem.X)  # what the training rows are placed by, as new ones will be
         self.features = self._features(self.posteriors.out_of_fold)
         self.keep, self.hide = masses(problem.targets, False), masses(secrets, True)
+        self.floor = label_floor(self.expected(), self.keep)
         self.seed = problem.seed
         if self.solver == "closed":
             self.n_codes, self.start = self.widths[0], "closed, as it is"
@@ -77,6 +86,11 @@ class PosteriorCode:
             self.start = self._choose(part)
         scores = self._train([self.start], np.ones((1, len(problem.X))))[0]
         self.rule = self._plain_rule(scores, problem.crowd.n_people)
+        if self._quiets:
+            # by the posteriors that new rows will have; a student's are not those of a row's own label either
+            placed = self.shown if self.posteriors.students is not None else self.posteriors.out_of_fold
+            found = quiet_code(np.concatenate(placed, axis=1), self.rule, self.keep, self.hide, self.weight, self.floor)
+            self.rule, self.into = supported(found.scores, problem.crowd.n_people), found.into
 
     def cells(self, X: np.ndarray) -> np.ndarray:
         return _place(np.concatenate(self.posteriors.predict(X), axis=1), self.rule)
@@ -101,6 +115,8 @@ class PosteriorCode:
         learners = self._train([self.start] * n_folds, np.array([folds != f for f in range(n_folds)], dtype=float))
         cells = np.empty(len(folds), dtype=np.int64)
         for f, scores in enumerate(learners):
+            if self._quiets and self.into is not None:
+                scores = self._quiet(scores, folds != f, self.into).scores
             cells[folds == f] = _place(self.features[folds == f], scores)
         return cells
 
@@ -121,14 +137,29 @@ class PosteriorCode:
         keep, hide = ([m[validation] for m in side] for side in (self.keep, self.hide))
         names = self._candidates()
         rows = np.tile((part == 0).astype(float), (len(names), 1))
-        for name, scores in zip(names, self._train(names, rows), strict=True):
-            cells = _place(self.features[validation], scores)
-            loss = hard_loss(cells, self.n_codes, keep, hide, self.weight)
+        codes = [self._quiet(scores, part == 0) for scores in self._train(names, rows)]
+        # beyond what any of them is worth, codes are compared at the weight where the game ended
+        weight = min(self.weight, max(code.worth for code in codes))
+        for name, code in zip(names, codes, strict=True):
+            cells = _place(self.features[validation], code.scores)
+            loss = hard_loss(cells, self.n_codes, keep, hide, weight)
             used = int(np.unique(cells).size)
             self.history.append({"candidate": name, "validation_loss": loss, "cells_used": used})
             if self.verbose:
                 print(f"{name}: validation loss {loss:.4f}, {used} cells used")
         return min(self.history, key=lambda h: h["validation_loss"])["candidate"]
+
+    @property
+    def _quiets(self) -> bool:
+        return self.solver == "learned" and self.weight > 0 and bool(self.hide)
+
+    def _quiet(self, scores: np.ndarray, rows: np.ndarray, into: int | None = None) -> Quieted:
+        if not self._quiets:
+            return Quieted(scores, np.inf, None)
+        some = self._some_rows()
+        some = some[rows[some]]
+        keep, hide = ([m[some] for m in side] for side in (self.keep, self.hide))
+        return quiet_code(self.features[some], scores, keep, hide, self.weight, self.floor, into)
 
     def _candidates(self) -> list[str]:
         if int(np.prod(self.widths)) > self.n_codes:
@@ -148,7 +179,7 @@ class PosteriorCode:
             steps = 600 if hide and self.weight > 0 else 200  # without a game there is nothing to ease into
             weights, used = np.full(len(learn), self.weight), rows[learn][:, some]
             scores[learn] = learn_linear_codes(
-                self.features[some], keep, hide, scores[learn], weights, used, steps=steps
+                self.features[some], keep, hide, scores[learn], weights, used, self.floor, steps=steps
             )
         return scores
 
