@@ -38,12 +38,13 @@ WIDEST_STEP = 0.2  # of the range
 def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--only", default="")
+    arguments.add_argument("--exact", default="")
     chosen = arguments.parse_args()
     warnings.simplefilter("ignore")
     out = Path(__file__).with_suffix(".json")
     results = json.loads(out.read_text()) if out.exists() else {}
     for name, make in cases().items():
-        if chosen.only not in name:
+        if chosen.only not in name or (chosen.exact and name != chosen.exact):
             continue
         began = time.perf_counter()
         data, n_codes = make()

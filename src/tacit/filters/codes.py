@@ -27,6 +27,7 @@ from tacit.solvers.exact import (
     label_mass,
     learn_linear_codes,
     quiet_code,
+    take_in,
 )
 from tacit.training.stack import can_stack, choose_device
 
@@ -86,11 +87,11 @@ class PosteriorCode:
             self.start = self._choose(part)
         scores = self._train([self.start], np.ones((1, len(problem.X))))[0]
         self.rule = self._plain_rule(scores, problem.crowd.n_people)
-        if self._quiets:
-            # by the posteriors that new rows will have; a student's are not those of a row's own label either
-            placed = self.shown if self.posteriors.students is not None else self.posteriors.out_of_fold
-            found = quiet_code(np.concatenate(placed, axis=1), self.rule, self.keep, self.hide, self.weight, self.floor)
-            self.rule, self.into = supported(found.scores, problem.crowd.n_people), found.into
+        self.quieted = self._quiet(scores, np.ones(len(problem.X), dtype=bool))
+        if self.quieted.into is not None:
+            # as many records as it was out of fold, by the posteriors that new ones will have
+            rule = take_in(np.concatenate(self.shown, axis=1), self.rule, self.quieted.into, self.quieted.share)
+            self.rule = supported(rule, problem.crowd.n_people)
 
     def cells(self, X: np.ndarray) -> np.ndarray:
         return _place(np.concatenate(self.posteriors.predict(X), axis=1), self.rule)
@@ -115,8 +116,8 @@ class PosteriorCode:
         learners = self._train([self.start] * n_folds, np.array([folds != f for f in range(n_folds)], dtype=float))
         cells = np.empty(len(folds), dtype=np.int64)
         for f, scores in enumerate(learners):
-            if self._quiets and self.into is not None:
-                scores = self._quiet(scores, folds != f, self.into).scores
+            if self.quieted.into is not None:
+                scores = self._quietly(scores, self._quiet(scores, folds != f, self.quieted.into))
             cells[folds == f] = _place(self.features[folds == f], scores)
         return cells
 
@@ -137,11 +138,12 @@ class PosteriorCode:
         keep, hide = ([m[validation] for m in side] for side in (self.keep, self.hide))
         names = self._candidates()
         rows = np.tile((part == 0).astype(float), (len(names), 1))
-        codes = [self._quiet(scores, part == 0) for scores in self._train(names, rows)]
+        codes = self._train(names, rows)
+        found = [self._quiet(scores, part == 0) for scores in codes]
         # beyond what any of them is worth, codes are compared at the weight where the game ended
-        weight = min(self.weight, max(code.worth for code in codes))
-        for name, code in zip(names, codes, strict=True):
-            cells = _place(self.features[validation], code.scores)
+        weight = min(self.weight, max(quieted.worth for quieted in found))
+        for name, scores, quieted in zip(names, codes, found, strict=True):
+            cells = _place(self.features[validation], self._quietly(scores, quieted))
             loss = hard_loss(cells, self.n_codes, keep, hide, weight)
             used = int(np.unique(cells).size)
             self.history.append({"candidate": name, "validation_loss": loss, "cells_used": used})
@@ -149,17 +151,17 @@ class PosteriorCode:
                 print(f"{name}: validation loss {loss:.4f}, {used} cells used")
         return min(self.history, key=lambda h: h["validation_loss"])["candidate"]
 
-    @property
-    def _quiets(self) -> bool:
-        return self.solver == "learned" and self.weight > 0 and bool(self.hide)
-
     def _quiet(self, scores: np.ndarray, rows: np.ndarray, into: int | None = None) -> Quieted:
-        if not self._quiets:
-            return Quieted(scores, np.inf, None)
+        """How to quiet this code, by these rows."""
+        if self.solver == "closed" or self.weight == 0 or not self.hide:
+            return Quieted(np.inf)
         some = self._some_rows()
         some = some[rows[some]]
         keep, hide = ([m[some] for m in side] for side in (self.keep, self.hide))
         return quiet_code(self.features[some], scores, keep, hide, self.weight, self.floor, into)
+
+    def _quietly(self, scores: np.ndarray, quieted: Quieted) -> np.ndarray:
+        return scores if quieted.into is None else take_in(self.features, scores, quieted.into, quieted.share)
 
     def _candidates(self) -> list[str]:
         if int(np.prod(self.widths)) > self.n_codes:

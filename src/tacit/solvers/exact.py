@@ -123,11 +123,11 @@ def hard_loss(
 
 
 class Quieted(NamedTuple):
-    """A code's scores, with the offset of the cell `into` raised, and the weight that it was worth before."""
+    """The weight that a code is worth; the cell that takes others in beyond it, and the share of records it then has."""
 
-    scores: np.ndarray
     worth: float
-    into: int | None
+    into: int | None = None
+    share: float = 0.0
 
 
 def quiet_code(
@@ -139,39 +139,43 @@ def quiet_code(
     floor: Floor,
     into: int | None = None,
 ) -> Quieted:
-    """Quiet a linear code (p + 1, k) as far as `weight` lies beyond its worth.
+    """How to quiet a linear code (p + 1, k) as far as `weight` lies beyond its worth.
 
-    The leak is the exact attacker's advantage over guessing, counted, summed over the secrets. Raising a cell's offset
-    leads any code to a constant, record by record, the least decided first; of the cells that may take the others in,
-    the one that leaves the smallest loss does, unless `into` names it.
+    The leak is the exact attacker's advantage over guessing, counted, summed over the secrets. Of the cells that may
+    take the others in, the one that leaves the smallest loss does, unless `into` names it.
     """
     every = features @ scores[:-1] + scores[-1]
     cells, masses = every.argmax(axis=1), (*keep, *hide)
-    lead = every.max(axis=1)[:, None] - every
-    best, found = np.inf, Quieted(scores, np.inf, None)
+    best, found = np.inf, Quieted(np.inf)
     for cell in np.unique(cells) if into is None else (into,):
+        lead = every.max(axis=1) - every[:, cell]
         outside = cells != cell
-        raises = np.quantile(lead[outside, cell], np.linspace(0, 1, STOPS)) if outside.any() else np.zeros(1)
-        joins = np.where(outside, 1 + np.searchsorted(raises, lead[:, cell]), 0)
+        raises = np.quantile(lead[outside], np.linspace(0, 1, STOPS)) if outside.any() else np.zeros(1)
+        joins = np.where(outside, 1 + np.searchsorted(raises, lead), 0)
         tables = [_tables_of_raises(cells, joins, len(raises), cell, scores.shape[1], mass) for mass in masses]
         utility, information = table_terms(tables[: len(keep)], tables[len(keep) :])
         own = float(worth(utility[:1], information[:1], floor))
         if weight <= own:
-            return Quieted(scores, own, None)
+            return Quieted(own)
         leak = _advantage(tables[len(keep) :])
         left = np.log(NOTHING_LEFT / weight) / np.log(NOTHING_LEFT / own) if 0 < own < weight < NOTHING_LEFT else 0.0
         at = int((leak <= left * leak[0] + TINY).int().argmax())
-        loss = float(utility[at] + own * information[at])
-        if loss < best:
-            # beyond the last stop nobody is left outside, of fresh records either
-            by = raises[at - 1] + TINY if 0 < at < len(raises) else (2 * raises[-1] + 1 if at else 0.0)
-            best, found = loss, Quieted(scores + _offset(scores, cell, by), own, int(cell))
+        if (loss := float(utility[at] + own * information[at])) < best:
+            best, found = loss, Quieted(own, int(cell), float((joins <= at).mean()))
     return found
 
 
-def _offset(scores: np.ndarray, cell: int, by: float) -> np.ndarray:
-    raised = np.zeros_like(scores)
-    raised[-1, cell] = by
+def take_in(features: np.ndarray, scores: np.ndarray, into: int, share: float) -> np.ndarray:
+    """Raise a cell's offset until it has this share of the records.
+
+    That leads any code to a constant, record by record, the least decided first, without chance.
+    """
+    every = features @ scores[:-1] + scores[-1]
+    lead = np.sort(every.max(axis=1) - every[:, into])
+    last = round(share * len(lead)) - 1
+    raised = scores.copy()
+    # a cell that has everybody has fresh records too
+    raised[-1, into] += lead[last] + TINY if last < len(lead) - 1 else 2 * lead[-1] + 1
     return raised
 
 
