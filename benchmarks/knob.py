@@ -53,9 +53,9 @@ def main() -> None:
         results[name] = found = {**curve(data, n_codes), "rows": len(data)}
         found["seconds"] = round(time.perf_counter() - began, 1)
         print(
-            f"{name:26s} {' '.join(f'{b:.3f}'[1:] for b in found['bounds'])} | constant {found['constant']:.3f}, chance "
-            f"{found['chance']:.3f}, widest step {found['widest_step']:.2f} of the range, rise {found['rise']:.3f}: "
-            f"{'felt' if found['felt'] else 'NOT FELT'} ({found['seconds']:.0f} s)",
+            f"{name:26s} {' '.join(f'{b:.3f}'[1:] for b in found['bounds'])} | constant {found['constant']:.3f}, "
+            f"chance {found['chance']:.3f}, widest step {found['widest_step']:.2f} of the range, "
+            f"rise {found['rise']:.3f}: {'felt' if found['felt'] else 'NOT FELT'} ({found['seconds']:.0f} s)",
             flush=True,
         )
         out.write_text(json.dumps(dict(sorted(results.items())), indent=1))

@@ -123,7 +123,7 @@ def hard_loss(
 
 
 class Quieted(NamedTuple):
-    """The weight that a code is worth; the cell that takes others in beyond it, and the share of records it then has."""
+    """The weight a code is worth; beyond it, the cell that takes others in and the share of records it then has."""
 
     worth: float
     into: int | None = None
