@@ -54,7 +54,8 @@ class PosteriorCode:
     """Cells that are argmax of scores linear in the cross-fitted posteriors p(y|x) and p(s|x).
 
     Candidates are the label-only code and the closed rule, each as it is and refined into `n_codes`
-    cells; the one with the smallest loss on validation rows is trained again on all rows.
+    cells; the one with the smallest loss on validation rows is trained again on all rows. Where the weight
+    is above what the code is worth, the code is quieted (see `tacit.solvers.exact`).
     """
 
     def __init__(self, n_codes: int, weight: float, solver: str, n_folds: int, verbose: bool = False) -> None:
