@@ -27,7 +27,7 @@ from tacit.noise.support import Finite
 from tacit.records.encoding import ArrayEncoder
 from tacit.records.people import Crowd, supported
 
-GRID = (0.0, 0.3, 1.0, 3.0, 8.0, 20.0, 45.0, 95.0, 200.0, 430.0, 930.0, 2000.0)
+GRID = (0.0, 0.3, 1.0, 3.0, 10.0, 28.0, 65.0, 140.0, 300.0, 620.0, 1200.0, 2000.0)
 WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's typical record
 
 
