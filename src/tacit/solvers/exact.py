@@ -36,6 +36,7 @@ from tacit.labels import MISSING
 TINY = 1e-9
 ERROR_WEIGHT = 0.5
 NOTHING_LEFT = 2000.0  # the weight at which a code that is not worth it has become a constant
+LEAST_WORTH = 0.01  # where a code is worth less it counts as this, so that a light weight does not silence it at once
 RESERVE = 0.25  # of what the label alone gains: a code is worth its leak while so much is left after paying for it
 STOPS = 65  # shares of its neighbours' records that a cell may take in when a code is quieted
 
@@ -158,7 +159,8 @@ def quiet_code(
         if weight <= own:
             return Quieted(own)
         leak = _advantage(tables[len(keep) :])
-        left = np.log(NOTHING_LEFT / weight) / np.log(NOTHING_LEFT / own) if 0 < own < weight < NOTHING_LEFT else 0.0
+        ratio = NOTHING_LEFT / np.array([weight, max(own, LEAST_WORTH)])
+        left = float(np.divide(*np.log(ratio))) if ratio[0] > 1 else 0.0
         at = int((leak <= left * leak[0] + TINY).int().argmax())
         if (loss := float(utility[at] + own * information[at])) < best:
             best, found = loss, Quieted(own, int(cell), float((joins <= at).mean()))
