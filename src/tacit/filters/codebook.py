@@ -29,6 +29,7 @@ from tacit.records.encoding import ArrayEncoder
 from tacit.records.people import Crowd, supported
 from tacit.training.identity import check_training, training_settings
 
+GRID = (0.0, 0.3, 1.0, 3.0, 10.0, 28.0, 65.0, 140.0, 300.0, 620.0, 1200.0, 2000.0)
 WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's typical record
 
 
@@ -49,7 +50,8 @@ class CodebookFilter(Filter):
     Parameters
     ----------
     n_codes : number of cells; cells may end up unused
-    leakage_weight : the knob. For "learned" the weight on I(z;s) in nats; for "closed" the slope of
+    leakage_weight : the knob. For "learned" the weight on I(z;s) in nats; beyond what a code is worth its leak falls
+        evenly with the logarithm of the weight, to a constant release at 2000. For "closed" the slope of
         the threshold rule (useful values are near .1)
     features : what the code looks at. "posterior": cross-fitted boosted-tree posteriors (best on tables);
         "raw": a network on the records; "auto": posterior for rows, raw for windows and images
@@ -79,7 +81,7 @@ class CodebookFilter(Filter):
     True
     """
 
-    knob = Knob("leakage_weight", utility_rises=False, values=(0.0, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0))
+    knob = Knob("leakage_weight", utility_rises=False, values=GRID)
 
     def __init__(
         self,

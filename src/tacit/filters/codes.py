@@ -21,7 +21,16 @@ from tacit.nets.mlp import mlp
 from tacit.records.dataset import allot
 from tacit.records.people import supported
 from tacit.solvers.code_training import train_codes
-from tacit.solvers.exact import closed_code, hard_loss, label_mass, learn_linear_codes
+from tacit.solvers.exact import (
+    Quieted,
+    closed_code,
+    hard_loss,
+    label_floor,
+    label_mass,
+    learn_linear_codes,
+    quiet_code,
+    take_in,
+)
 from tacit.training.device import choose_device
 from tacit.training.stack import can_stack
 
@@ -60,7 +69,8 @@ class PosteriorCode:
     """Cells that are argmax of scores linear in the cross-fitted posteriors p(y|x) and p(s|x).
 
     Candidates are the label-only code and the closed rule, each as it is and refined into `n_codes`
-    cells; the one with the smallest loss on validation rows is trained again on all rows.
+    cells; the one with the smallest loss on validation rows is trained again on all rows. Where the weight
+    is above what the code is worth, the code is quieted (see `tacit.solvers.exact`).
     """
 
     def __init__(self, n_codes: int, weight: float, solver: str, n_folds: int, verbose: bool = False) -> None:
@@ -84,6 +94,7 @@ class PosteriorCode:
         self.shown = self.posteriors.predict(problem.X)  # what the training rows are placed by, as new ones will be
         self.features = self._features(self.posteriors.out_of_fold)
         self.keep, self.hide = masses(problem.targets, False), masses(secrets, True)
+        self.floor = label_floor(self.expected(), self.keep)
         self.seed = problem.seed
         if self.solver == "closed":
             self.n_codes, self.start = self.widths[0], "closed, as it is"
@@ -92,6 +103,11 @@ class PosteriorCode:
             self.start = self._choose(part)
         scores = self._train([self.start], np.ones((1, len(problem.X))))[0]
         self.rule = self._plain_rule(scores, problem.crowd.n_people)
+        self.quieted = self._quiet(scores, np.ones(len(problem.X), dtype=bool))
+        if self.quieted.into is not None:
+            # as many records as it was out of fold, by the posteriors that new ones will have
+            rule = take_in(np.concatenate(self.shown, axis=1), self.rule, self.quieted.into, self.quieted.share)
+            self.rule = supported(rule, problem.crowd.n_people)
 
     def cells(self, X: np.ndarray) -> np.ndarray:
         return _place(np.concatenate(self.posteriors.predict(X), axis=1), self.rule)
@@ -116,6 +132,8 @@ class PosteriorCode:
         learners = self._train([self.start] * n_folds, np.array([folds != f for f in range(n_folds)], dtype=float))
         cells = np.empty(len(folds), dtype=np.int64)
         for f, scores in enumerate(learners):
+            if self.quieted.into is not None:
+                scores = self._quietly(scores, self._quiet(scores, folds != f, self.quieted.into))
             cells[folds == f] = _place(self.features[folds == f], scores)
         return cells
 
@@ -136,14 +154,30 @@ class PosteriorCode:
         keep, hide = ([m[validation] for m in side] for side in (self.keep, self.hide))
         names = self._candidates()
         rows = np.tile((part == 0).astype(float), (len(names), 1))
-        for name, scores in zip(names, self._train(names, rows), strict=True):
-            cells = _place(self.features[validation], scores)
-            loss = hard_loss(cells, self.n_codes, keep, hide, self.weight)
+        codes = self._train(names, rows)
+        found = [self._quiet(scores, part == 0) for scores in codes]
+        # beyond what any of them is worth, codes are compared at the weight where the game ended
+        weight = min(self.weight, max(quieted.worth for quieted in found))
+        for name, scores, quieted in zip(names, codes, found, strict=True):
+            cells = _place(self.features[validation], self._quietly(scores, quieted))
+            loss = hard_loss(cells, self.n_codes, keep, hide, weight)
             used = int(np.unique(cells).size)
             self.history.append({"candidate": name, "validation_loss": loss, "cells_used": used})
             if self.verbose:
                 print(f"{name}: validation loss {loss:.4f}, {used} cells used")
         return min(self.history, key=lambda h: h["validation_loss"])["candidate"]
+
+    def _quiet(self, scores: np.ndarray, rows: np.ndarray, into: int | None = None) -> Quieted:
+        """How to quiet this code, by these rows."""
+        if self.solver == "closed" or self.weight == 0 or not self.hide:
+            return Quieted(np.inf)
+        some = self._some_rows()
+        some = some[rows[some]]
+        keep, hide = ([m[some] for m in side] for side in (self.keep, self.hide))
+        return quiet_code(self.features[some], scores, keep, hide, self.weight, self.floor, into)
+
+    def _quietly(self, scores: np.ndarray, quieted: Quieted) -> np.ndarray:
+        return scores if quieted.into is None else take_in(self.features, scores, quieted.into, quieted.share)
 
     def _candidates(self) -> list[str]:
         if int(np.prod(self.widths)) > self.n_codes:
@@ -163,7 +197,7 @@ class PosteriorCode:
             steps = 600 if hide and self.weight > 0 else 200  # without a game there is nothing to ease into
             weights, used = np.full(len(learn), self.weight), rows[learn][:, some]
             scores[learn] = learn_linear_codes(
-                self.features[some], keep, hide, scores[learn], weights, used, steps=steps
+                self.features[some], keep, hide, scores[learn], weights, used, self.floor, steps=steps
             )
         return scores
 

@@ -14,11 +14,18 @@ the AUC is .01 lower.)
 Given the posteriors p(y|x) and p(s|x), both learned codes below are argmax_z of a *linear* score
 of the posteriors, and nothing more is needed: at a stationary point a record's cost of joining a
 cell is linear in its posteriors.
+
+By itself this loss has a cliff. Where every code that tells y tells of s too, the best code hardly changes until the
+weight reaches its *worth*, what it gains over a constant by the nat of I(z;s) that it costs; there a constant becomes
+better, and no weight gives anything between. So the weight of the game stops at the worth, and from there on the code
+is *quieted*: one cell takes in more and more of its neighbours' records, so that the leak falls evenly with the
+logarithm of the weight, to a constant at `NOTHING_LEFT`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +35,10 @@ from tacit.labels import MISSING
 
 TINY = 1e-9
 ERROR_WEIGHT = 0.5
+NOTHING_LEFT = 2000.0  # the weight at which a code that is not worth it has become a constant
+LEAST_WORTH = 0.01  # where a code is worth less it counts as this, so that a light weight does not silence it at once
+RESERVE = 0.25  # of what the label alone gains: a code is worth its leak while so much is left after paying for it
+STOPS = 65  # shares of its neighbours' records that a cell may take in when a code is quieted
 
 
 def label_mass(codes: np.ndarray, n_classes: int, balanced: bool) -> np.ndarray:
@@ -46,23 +57,61 @@ def label_mass(codes: np.ndarray, n_classes: int, balanced: bool) -> np.ndarray:
     return mass
 
 
+class Floor(NamedTuple):
+    """The utility loss H(y|z) + error(y|z) / 2 of a constant, and what the predicted labels gain over it."""
+
+    constant: float
+    gain: float
+
+
+def label_floor(posteriors: Sequence[np.ndarray], keep: Sequence[np.ndarray]) -> Floor:
+    losses = np.zeros(2)
+    for p, mass in zip(posteriors, keep, strict=True):
+        told = np.eye(p.shape[1])[p.argmax(axis=1)].T @ mass
+        losses += [float(_utility_loss(torch.from_numpy(t))) / len(keep) for t in (mass.sum(axis=0)[None], told)]
+    return Floor(losses[0], losses[0] - losses[1])
+
+
 def code_loss(q: Tensor, keep: Sequence[Tensor], hide: Sequence[Tensor], weight: Tensor) -> Tensor:
     """The loss of soft cell assignments q (G, n, k); masses are (n, m) or (G, n, m). Returns (G,)."""
-    cells = q.transpose(-1, -2)
-    loss = torch.zeros(q.shape[0], dtype=q.dtype, device=q.device)
-    for mass in keep:
-        table = cells @ mass
-        table = table / table.sum(dim=(-1, -2), keepdim=True).clamp_min(TINY)
+    utility, information = code_terms(q.transpose(-1, -2), keep, hide)
+    return utility + weight * information
+
+
+def code_terms(cells: Tensor, keep: Sequence[Tensor], hide: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The two terms of the loss, utility and sum of I(z;s), of cells (G, k, n)."""
+    return table_terms([cells @ mass for mass in keep], [cells @ mass for mass in hide])
+
+
+def table_terms(keep: Sequence[Tensor], hide: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The same from the tables (G, cells, classes) of the targets and of the secrets."""
+    some = (*keep, *hide)[0]
+    utility = information = some.new_zeros(len(some))
+    for table in keep:
+        utility = utility + _utility_loss(table) / len(keep)
+    for table in hide:
+        table = _balanced(table)
         logs = table.clamp_min(TINY).log() - table.sum(-1, keepdim=True).clamp_min(TINY).log()
-        error = 1 - table.max(-1).values.sum(-1)
-        loss = loss + (ERROR_WEIGHT * error - (table * logs).sum(dim=(-1, -2))) / len(keep)
-    for mass in hide:
-        table = cells @ mass
-        table = table / table.sum(-2, keepdim=True).clamp_min(TINY) / mass.shape[-1]  # uniform prior, batch by batch
-        logs = table.clamp_min(TINY).log() - table.sum(-1, keepdim=True).clamp_min(TINY).log()
-        information = (table * (logs - (table.sum(-2, keepdim=True).clamp_min(TINY)).log())).sum(dim=(-1, -2))
-        loss = loss + weight * information
-    return loss
+        information = information + (table * (logs - (table.sum(-2, keepdim=True).clamp_min(TINY)).log())).sum(
+            dim=(-1, -2)
+        )
+    return utility, information
+
+
+def _utility_loss(table: Tensor) -> Tensor:
+    table = table / table.sum(dim=(-1, -2), keepdim=True).clamp_min(TINY)
+    logs = table.clamp_min(TINY).log() - table.sum(-1, keepdim=True).clamp_min(TINY).log()
+    error = 1 - table.max(-1).values.sum(-1)
+    return ERROR_WEIGHT * error - (table * logs).sum(dim=(-1, -2))
+
+
+def _balanced(table: Tensor) -> Tensor:
+    return table / table.sum(-2, keepdim=True).clamp_min(TINY) / table.shape[-1]  # uniform prior, batch by batch
+
+
+def worth(utility: Tensor, information: Tensor, floor: Floor) -> Tensor:
+    """The weight up to which a code is worth its leak."""
+    return (floor.constant - utility - RESERVE * floor.gain).clamp_min(0) / information.clamp_min(TINY)
 
 
 def hard_loss(
@@ -74,6 +123,84 @@ def hard_loss(
     return float(code_loss(q, kept, hidden, torch.tensor([float(weight)], dtype=torch.float64)))
 
 
+class Quieted(NamedTuple):
+    """The weight a code is worth; beyond it, the cell that takes others in and the share of records it then has."""
+
+    worth: float
+    into: int | None = None
+    share: float = 0.0
+
+
+def quiet_code(
+    features: np.ndarray,
+    scores: np.ndarray,
+    keep: Sequence[np.ndarray],
+    hide: Sequence[np.ndarray],
+    weight: float,
+    floor: Floor,
+    into: int | None = None,
+) -> Quieted:
+    """How to quiet a linear code (p + 1, k) as far as `weight` lies beyond its worth.
+
+    The leak is the exact attacker's advantage over guessing, counted, summed over the secrets. Of the cells that may
+    take the others in, the one that leaves the smallest loss does, unless `into` names it.
+    """
+    every = features @ scores[:-1] + scores[-1]
+    cells, masses = every.argmax(axis=1), (*keep, *hide)
+    best, found = np.inf, Quieted(np.inf)
+    for cell in np.unique(cells) if into is None else (into,):
+        lead = every.max(axis=1) - every[:, cell]
+        outside = cells != cell
+        raises = np.quantile(lead[outside], np.linspace(0, 1, STOPS)) if outside.any() else np.zeros(1)
+        joins = np.where(outside, 1 + np.searchsorted(raises, lead), 0)
+        tables = [_tables_of_raises(cells, joins, len(raises), cell, scores.shape[1], mass) for mass in masses]
+        utility, information = table_terms(tables[: len(keep)], tables[len(keep) :])
+        own = float(worth(utility[:1], information[:1], floor))
+        if weight <= own:
+            return Quieted(own)
+        leak = _advantage(tables[len(keep) :])
+        ratio = NOTHING_LEFT / np.array([weight, max(own, LEAST_WORTH)])
+        left = float(np.divide(*np.log(ratio))) if ratio[0] > 1 else 0.0
+        at = int((leak <= left * leak[0] + TINY).int().argmax())
+        if (loss := float(utility[at] + own * information[at])) < best:
+            best, found = loss, Quieted(own, int(cell), float((joins <= at).mean()))
+    return found
+
+
+def take_in(features: np.ndarray, scores: np.ndarray, into: int, share: float) -> np.ndarray:
+    """Raise a cell's offset until it has this share of the records.
+
+    That leads any code to a constant, record by record, the least decided first, without chance.
+    """
+    every = features @ scores[:-1] + scores[-1]
+    lead = np.sort(every.max(axis=1) - every[:, into])
+    last = round(share * len(lead)) - 1
+    raised = scores.copy()
+    # a cell that has everybody has fresh records too
+    raised[-1, into] += lead[last] + TINY if last < len(lead) - 1 else 2 * lead[-1] + 1
+    return raised
+
+
+def _advantage(tables: Sequence[Tensor]) -> Tensor:
+    told = [(_balanced(t).max(-1).values.sum(-1), t.shape[-1]) for t in tables]
+    return torch.stack([(m * best - 1) / (m - 1) for best, m in told]).sum(0)
+
+
+def _tables_of_raises(
+    cells: np.ndarray, joins: np.ndarray, n_raises: int, into: int, n_codes: int, mass: np.ndarray
+) -> Tensor:
+    """Tables (1 + raises, cells, classes) of cell and label as `into` takes in those who join at each raise."""
+    shape = (n_raises + 1, n_codes, mass.shape[1])
+    at = joins * n_codes + cells
+    coming = np.stack([np.bincount(at, m, shape[0] * n_codes) for m in mass.T], axis=-1).reshape(shape)
+    whole = coming.sum(axis=0)
+    coming[0] = 0
+    moved = coming.cumsum(axis=0)
+    tables = whole - moved
+    tables[:, into] += moved.sum(axis=1)
+    return torch.from_numpy(tables)
+
+
 def learn_linear_codes(
     features: np.ndarray,
     keep: Sequence[np.ndarray],
@@ -81,6 +208,7 @@ def learn_linear_codes(
     starts: np.ndarray,
     weights: np.ndarray,
     rows: np.ndarray | None = None,
+    floor: Floor | None = None,
     *,
     steps: int = 600,
     rate: float = 0.01,
@@ -95,7 +223,7 @@ def learn_linear_codes(
     keep, hide : label masses (`label_mass`) of targets and secrets
     starts : (G, p + 1, k) scores: one row per feature and a last row of offsets
     weights : (G,) leakage weights, reached slowly, over this share `ramp` of the steps: cells that
-        die under a heavy weight do not come back
+        die under a heavy weight do not come back. With a `floor` no weight is above what the code is worth
     rows : (G, n) 0/1, which records each code may learn from (all by default)
     """
     x = torch.as_tensor(np.column_stack([features, np.ones(len(features))]), dtype=torch.float32)
@@ -112,9 +240,12 @@ def learn_linear_codes(
         for group in adam.param_groups:
             group["lr"] = rate * min(1.0, 2 * (1 - done) + 0.02)
         q = torch.softmax((x @ scores) / temperature, dim=-1)
-        loss = code_loss(q, tensors[0], tensors[1], aim * (min(1.0, (done + 1 / steps) / ramp))).sum()
+        utility, information = code_terms(q.transpose(-1, -2), *tensors)
+        now = aim * (min(1.0, (done + 1 / steps) / ramp))
+        if floor is not None:
+            now = torch.minimum(now, worth(utility, information, floor).detach())
         adam.zero_grad()
-        loss.backward()
+        (utility + now * information).sum().backward()
         adam.step()
     return scores.detach().double().numpy()
 
