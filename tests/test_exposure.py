@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from tacit.audit.bench import Bench, Contest, Outcome
 
 import tacit
 from tacit.audit.attackers import resolve
-from tacit.audit.bench import Bench, Contest, Outcome
 from tacit.audit.exposure import exposure, minimum_named
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from tacit.audit.bench import Bench
 
 import tacit
 from tacit.audit.attackers import resolve
-from tacit.audit.bench import Bench
 from tacit.audit.exposure import exposure
 from tacit.audit.planting import KINDS, Ground, plant, plant_rare
 from tacit.audit.power import planting_ground, power

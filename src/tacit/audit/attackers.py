@@ -1,6 +1,6 @@
 """Attackers: classifiers trained afresh on released data. Any scikit-learn classifier can join.
 
-A maker is given the shape of the data, the number of classes and a seed, and returns a classifier
+An attacker's entry is given the shape of the data, the number of classes and a seed, and returns a classifier
 with ``fit`` and ``predict_proba``. Adding one is a function and a line in `ATTACKERS`.
 """
 
@@ -31,7 +31,7 @@ from tacit.errors import InputError
 from tacit.training.trees import boosted_trees
 
 Shape = tuple[int, int]
-Maker = Callable[[Shape, int, int], Any]  # (shape of the data, n_classes, seed) -> classifier
+Attacker = Callable[[Shape, int, int], Any]  # (shape of the data, n_classes, seed) -> classifier
 EXACT_KERNEL_ROWS = 10_000
 TELLING = 8  # columns whose products and differences are read
 WIDTHS = (1.0, 2.5)  # of the kernel: gamma times the number of columns
@@ -173,7 +173,7 @@ def _probing(shape: Shape, n_classes: int, seed: int) -> Any:
     return Probing(STRONG, n_classes, seed)
 
 
-ATTACKERS: dict[str, Maker] = {
+ATTACKERS: dict[str, Attacker] = {
     "logistic": _logistic,
     "trees": _trees,
     "mlp": _mlp,
@@ -185,7 +185,7 @@ ATTACKERS: dict[str, Maker] = {
     "lookup": _lookup,
     "probing": _probing,
 }
-PRESETS: dict[str, dict[str, Maker]] = {
+PRESETS: dict[str, dict[str, Attacker]] = {
     "quick": {
         **{name: ATTACKERS[name] for name in ("logistic", "trees", "mlp", "neighbours", "lookup")},
         "probing": lambda shape, m, seed: Probing(QUICK, m, seed, abstain=True),
@@ -199,10 +199,10 @@ PRESETS: dict[str, dict[str, Maker]] = {
 }
 
 
-def resolve(attackers: str | Sequence[Any]) -> dict[str, Maker | None]:
-    """A preset's name, or a list of attackers' names and scikit-learn classifiers -> makers by name.
+def resolve(attackers: str | Sequence[Any]) -> dict[str, Attacker | None]:
+    """A preset's name, or a list of attackers' names and scikit-learn classifiers -> attackers by name.
 
-    Attackers that need to know a record's shape (`SHAPED`) have None: the bench makes them.
+    Attackers that need to know a record's shape (`SHAPED`) have None: the suite makes them.
     """
     names = [*ATTACKERS, *SHAPED]
     if isinstance(attackers, str):
@@ -214,16 +214,16 @@ def resolve(attackers: str | Sequence[Any]) -> dict[str, Maker | None]:
                 f"no attackers are called {attackers!r}; the names are {known}, or pass a list of classifiers"
             )
         attackers = (attackers,)
-    makers: dict[str, Maker | None] = {}
+    found: dict[str, Attacker | None] = {}
     for attacker in attackers:
         if isinstance(attacker, str):
             if attacker not in names:
                 raise InputError(f"no attacker is called {attacker!r}; the names are {', '.join(names)}")
-            makers[attacker] = ATTACKERS.get(attacker)
+            found[attacker] = ATTACKERS.get(attacker)
         elif hasattr(attacker, "predict_proba"):
             name = type(attacker).__name__
-            name = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 100))) if n not in makers)
-            makers[name] = lambda n, m, seed, a=attacker: clone(a)  # type: ignore[misc]
+            name = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 100))) if n not in found)
+            found[name] = lambda n, m, seed, a=attacker: clone(a)  # type: ignore[misc]
         else:
             raise InputError(f"{attacker!r} cannot attack: it has no predict_proba; wrap it in CalibratedClassifierCV")
-    return makers
+    return found

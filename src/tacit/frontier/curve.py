@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tacit.audit.floor import Floor
 from tacit.audit.report import AnyCertificate, Report, Result, _p, provenance
 from tacit.audit.stats import Measure
 from tacit.audit.superiority import Superiority, superiority
 from tacit.errors import InputError, RequirementNotMet, check_number
 from tacit.frontier.points import Point
-from tacit.frontier.reference import Reference
 from tacit.records.dataset import Dataset
 
 DRAWS = 500  # of the bootstrap
@@ -60,7 +60,7 @@ class Frontier:
     test: Dataset
     level: float
     attackers: str
-    reference: Reference
+    reference: Floor
     rows: Mapping[str, int]
     candidates: int
     fitted: Callable[[Point], Any]
@@ -194,6 +194,7 @@ class Frontier:
             in_sample={},
             label_only=ref.label_only,
             label_only_utility=ref.label_only_utility,
+            limit=ref.limit,
             attacks=(),
             fresh=True,
             notes=(

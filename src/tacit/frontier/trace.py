@@ -16,14 +16,20 @@ from tacit import __version__
 from tacit.audit.attackers import resolve
 from tacit.audit.certification import Terms
 from tacit.audit.looks import count_look
-from tacit.audit.released import check_pair
+from tacit.audit.trial import check_pair
 from tacit.errors import InputError, TacitWarning, check_number
-from tacit.frontier.attacking import MOST_ROWS, audit_point, read_certificate, read_result
+from tacit.frontier.attacking import (
+    MOST_ROWS,
+    audit_point,
+    read_certificate,
+    read_reference,
+    read_result,
+    write_reference,
+)
 from tacit.frontier.checkpoint import Folder, Scratch, data_identity
 from tacit.frontier.curve import Frontier, Traced
 from tacit.frontier.fitting import restore, train_group
 from tacit.frontier.points import GAMES_ON_CPU, GAMES_ON_GPU, Point, groups, lay_out, name_filters
-from tacit.frontier.reference import read_reference, write_reference
 from tacit.frontier.streaming import StreamedTable, stream
 from tacit.records.dataset import Dataset
 from tacit.release.saving import _plain
