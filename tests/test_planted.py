@@ -106,10 +106,11 @@ def test_row_order_of_chance_is_at_guessing():
 def test_two_records_of_a_unit_are_joined():
     assert reads("two_record_join", "quick", ["trees"]) == pytest.approx(1.0, abs=0.05)
     _, Za, attack, Zt, test = parts_of("two_record_join")
-    alone = Bench({"trees": PRESETS["quick"]["trees"]}, 0.95, 0).run(Za, attack, Zt, test, "sensitive", "accuracy")
+    trees = AttackSuite({"trees": PRESETS["quick"]["trees"]})
+    alone = trees.measure(Trial((attack, test), (Za, Zt)), "sensitive", headline="accuracy")
     assert alone["s"].value < 0.55  # the control: one record says nothing
     _, Za, attack, Zt, test = parts_of("float_lsb")
-    assert attacks.joined(Bench({}, 0.95, 0), attacks.Parts(Za, attack, Zt, test)) is None
+    assert not Joined().applies(Trial((attack, test), (Za, Zt)))  # nobody has two records there
 
 
 @pytest.mark.parametrize("effort", [QUICK, STRONG], ids=["quick", "strong"])
@@ -135,8 +136,7 @@ def test_presets_are_at_guessing_on_labels_of_chance():
         frame = pd.DataFrame({"x": rng.standard_normal(600), "i": rng.integers(50, size=600)})
         data = Dataset(frame, None, pd.DataFrame({"s": rng.integers(2, size=600)}))
         attack, test = data.split((0.5, 0.5), seed=seed)
-        bench = Bench(resolve("quick"), 0.95, seed, "quick")
-        r = bench.run(attack.X, attack, test.X, test, "sensitive", "balanced_accuracy")["s"]
+        r = AttackSuite("quick", seed).measure(Trial.of(None, attack, test), "sensitive")["s"]
         missed += not r.low <= r.guessing <= r.high
     assert missed <= 7
 

@@ -192,7 +192,8 @@ def _certified(whole: Trial) -> Certified:
     """Certificates, where rows are fresh."""
     asked = whole.asked
     if not whole.fresh:
-        return Certified(*(dict.fromkeys(whole.test.sensitive.columns) for _ in range(2)), [])
+        names = whole.test.sensitive.columns
+        return Certified(dict.fromkeys(names), dict.fromkeys(names), [])
     return certify_trial(whole, Terms(asked.level, asked.candidates, asked.seed, asked.per, asked.max_unit_size))
 
 

@@ -83,7 +83,7 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
         return out
     if not asked:
         return out
-    number = terms.look or count_look(*trial.data, release_digest(*trial.Z))
+    number = terms.look or count_look(trial.attack, trial.test, release_digest(*trial.Z))
     delta = look_delta(1 - terms.level, number) / len(asked)  # the statements hold together
     for name in asked:
         columns = range(len(names)) if name not in names else [names.index(name)]

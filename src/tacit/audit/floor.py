@@ -45,7 +45,7 @@ class LimitPoint(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Results of releasing the predicted labels alone, and by secret the estimated limit curve, or why there is none."""
+    """Results of releasing the predicted labels alone; by secret the estimated limit curve, or why there is none."""
 
     label_only_utility: dict[str, Result]
     label_only: dict[str, Result]
@@ -113,7 +113,7 @@ class _Trees:
         # nothing of this leaves anybody's hands: as good as labels can be predicted
         crowd = Crowd(len(data), data.units_of(), min_people=1)
         self.encoder: Any = like.encoder if like else make_encoder(_table(data.X), crowd)
-        self.X = like.X if like else self.encoder.transform(_table(data.X))
+        self.X: np.ndarray = like.X if like else self.encoder.transform(_table(data.X))
         self.labels = data.labels(side).present()
         self.posteriors = Posteriors(n_folds).fit(self.X, self.labels, data.units_of(), seed)
         self.own = self.posteriors.out_of_fold

@@ -87,7 +87,7 @@ class AttackSuite:
 
     def __init__(
         self,
-        attackers: str | Sequence[Any] | Mapping[str, Attacker],
+        attackers: str | Sequence[Any] | Mapping[str, Attacker | None],
         seed: int = 0,
         tell: Callable[[str], None] | None = None,
         max_rows: int | None = None,

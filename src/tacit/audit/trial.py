@@ -7,7 +7,7 @@ and the audit of a federation each make a `Trial` and hand it to an `AttackSuite
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from tacit.records.encoding import make_encoder
 
 MINIMUM_FRESH = 20  # rows of a part that were not seen before, to audit with
 MINIMUM_IN_SAMPLE = 60  # seen rows needed to say anything about them
-Pair = tuple[Any, Any]  # of the part that attackers learn from, and of the part they are measured on
+Pair = tuple[Any, ...]  # of the part that attackers learn from, and of the part they are measured on
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,15 @@ class Trial:
     ['shape']
     """
 
-    data: tuple[Dataset, Dataset]
+    data: tuple[Dataset, ...]
     Z: Pair
     release: Any = None
-    seen: tuple[np.ndarray, np.ndarray] = field(default=None)  # type: ignore[assignment]
+    seen: tuple[np.ndarray, ...] = ()
     asked: Asked = Asked()
     outcomes: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.seen is None:
+        if not self.seen:
             object.__setattr__(self, "seen", tuple(np.zeros(len(d), dtype=bool) for d in self.data))
 
     @classmethod
@@ -201,10 +201,10 @@ class Trial:
         return plain_frame(self.Z[0]), plain_frame(self.Z[1])
 
     @cached_property
-    def encoded(self) -> tuple[np.ndarray, np.ndarray]:
+    def encoded(self) -> tuple[np.ndarray, ...]:
         """Both releases as standardised numbers, learned on the attackers' part."""
         encoder = make_encoder(plain(self.Z[0]))
-        return tuple(encoder.transform(plain(Z)).reshape(len(Z), -1) for Z in self.Z)  # type: ignore[return-value]
+        return tuple(encoder.transform(plain(Z)).reshape(len(Z), -1) for Z in self.Z)
 
     @cached_property
     def cells(self) -> np.ndarray | None:
@@ -257,10 +257,10 @@ class Trial:
     @cached_property
     def _receiver(self) -> Pair:
         """The tables that a receiver holds: columns by position, types and bits as they are."""
-        return tuple(f.set_axis(range(f.shape[1]), axis=1) for f in self.frames)  # type: ignore[return-value]
+        return tuple(f.set_axis(range(f.shape[1]), axis=1) for f in self.frames)
 
 
-def _released(release: Any, data: tuple[Dataset, Dataset]) -> Pair:
+def _released(release: Any, data: tuple[Dataset, ...]) -> Pair:
     if release is None:
         return data[0].X, data[1].X
     if isinstance(release, (tuple, list)):
@@ -274,7 +274,7 @@ def _released(release: Any, data: tuple[Dataset, Dataset]) -> Pair:
             f"{release!r} has no transform; pass a filter, a pair of released arrays, or None for raw data"
         )
     if mechanism_of(release) is not None:  # noise is drawn for a person: say whose records these are
-        return tuple(release.transform(d.X, d.units_of()) for d in data)  # type: ignore[return-value]
+        return tuple(release.transform(d.X, d.units_of()) for d in data)
     return release.transform(data[0].X), release.transform(data[1].X)
 
 

@@ -54,10 +54,11 @@ class BundleMembership(AttackKind):
         return trial.asked.train is not None and isinstance(trial.release, Filter | Release)
 
     def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+        train: Any = trial.asked.train
         from tacit.audit.membership import whitebox_membership  # onnx takes half a second: only this attack pays
 
         try:
-            found = whitebox_membership(trial.release, trial.asked.train, trial.test, suite.seed, trial.level)
+            found = whitebox_membership(trial.release, train, trial.test, suite.seed, trial.level)
         except InputError:
             return {}  # a filter that cannot be saved has no bundle to give away
         return {"membership": found}

@@ -29,7 +29,7 @@ class WithoutSideInformation(AttackKind):
         return bool(trial.asked.alongside)
 
     def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
-        bare = Trial.of(trial.release, *trial.data, replace(trial.asked, alongside=()))
+        bare = Trial.of(trial.release, trial.attack, trial.test, replace(trial.asked, alongside=()))
         return suite.measure(bare, "sensitive")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -70,7 +71,7 @@ class Joined(AttackKind):
     def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
         results: dict[str, Result] = {}
         for i, column in enumerate(trial.attack.sensitive.columns):
-            units = [d.units_of(column) for d in trial.data]
+            units: list[Any] = [d.units_of(column) for d in trial.data]
             codes = trial.codes("sensitive", i)
             pairs = [_pairs(u, c, suite.seed) for u, c in zip(units, codes, strict=True)]
             if any(len(p) < 2 for p in pairs):
