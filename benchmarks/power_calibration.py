@@ -51,7 +51,7 @@ def is_found(suite: AttackSuite, t: Task, ground: Ground, kind: str, size: float
     n = len(t.ya)
     outcome = suite.run(replace(t, ya=planted.labels[:n], yt=planted.labels[n:]))
     if kind == RARE:
-        return exposure(outcome, 0.95, suite=suite).named.low > 0
+        return exposure(outcome, 0.95).named.low > 0
     found = suite.result(outcome, "balanced_accuracy", 0.95).balanced_accuracy
     return found.low > found.guessing
 

@@ -146,8 +146,7 @@ def test_a_new_attack_is_one_class(code, parts):
 
     @register_attack("the first column", place=35)
     class FirstColumn(AttackKind):
-        def knows(self, trial):
-            return "the first raw column"
+        knows = "the first raw column"
 
         def applies(self, trial):
             return trial.release is not None
@@ -173,5 +172,5 @@ def test_every_attack_says_what_it_knows_and_whether_it_applies(parts):
     for kind, cls in REGISTERED.items():
         for attack in cls.planned(trial):
             assert attack.kind.startswith(kind)
-            assert isinstance(attack.knows(trial), str)
+            assert attack.knows
             assert attack.applies(trial) is False

@@ -182,7 +182,7 @@ def _measured(suite: AttackSuite, trial: Trial) -> dict[str, Any]:
     for o in outcomes["sensitive"]:
         name = o.task.attribute
         groups[name] = subgroups(o, trial.test, trial.asked.groups, level)
-        exposed[name] = exposure(o, level, groups[name], suite)
+        exposed[name] = exposure(o, level, groups[name])
         leakage[name] = replace(suite.result(o, "balanced_accuracy", level, per), named=exposed[name].named)
     found = {"utility": utility, "leakage": leakage, "groups": groups, "exposure": exposed}
     return {**found, "power": measure_power(suite, trial), "outcomes": tuple(outcomes["sensitive"])}

@@ -10,15 +10,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats as sps
 
-from tacit.audit.attackers import Attacker
 from tacit.audit.measures import mean_measure
 from tacit.audit.received import plain_frame
 from tacit.audit.statements import Exposure
 from tacit.audit.stats import Measure, balanced_accuracy, binomial_interval, effective_size
-from tacit.audit.suite import FEW_ROWS, FOLDS, AttackSuite, Outcome, learn
-from tacit.audit.trial import Task
+from tacit.audit.suite import Outcome
 from tacit.errors import InputError
-from tacit.records.dataset import Dataset, allot
+from tacit.records.dataset import Dataset
 
 SURE = 0.9  # what "named" means: the answer is right at least this often, all classes being equally common
 # Error of each of the two ends that decide about a threshold: together they are as strict as an exact lower end of 80 %
@@ -35,9 +33,7 @@ MAXIMUM_VALUES = 50  # of a scanned column of words
 Validation = tuple[np.ndarray, np.ndarray]  # an attacker's probabilities on rows it did not learn from, and the truth
 
 
-def exposure(
-    outcome: Outcome, level: float, groups: Mapping[str, Measure] | None = None, suite: AttackSuite | None = None
-) -> Exposure:
+def exposure(outcome: Outcome, level: float, groups: Mapping[str, Measure] | None = None) -> Exposure:
     """The share of people an attacker names with 90 % confidence, with its interval.
 
     Confidence is the posterior when all classes are equally common, so that nobody is "named" by the frequency of
@@ -51,11 +47,11 @@ def exposure(
     outcome : of `AttackSuite.run`
     level : confidence of the intervals
     groups : accuracy within subgroups, of which the most exposed is kept
-    suite : the attackers; with it, the one that suits naming best is also asked where it is not the headline's
 
     Examples
     --------
     >>> import tacit
+    >>> from tacit.audit.suite import AttackSuite
     >>> from tacit.audit.trial import Trial
     >>> _, attack, test = tacit.load_dataset("quadrants", n=2000).split()
     >>> [task] = Trial.of(None, attack, test).tasks("sensitive")
@@ -63,7 +59,7 @@ def exposure(
     True
     """
     t, prior = outcome.task, outcome.prior
-    told = validations(outcome, suite)
+    told = validations(outcome)
     best, attacker, limits = 0.0, outcome.chosen, np.full(t.n_classes, np.inf)
     for name, (p, truth) in told.items():
         share, found = _limits(*_scores(p, prior), truth, t.n_classes)
@@ -84,37 +80,18 @@ def exposure(
     return Exposure(named, precision, attacker, group, within)
 
 
-def validations(outcome: Outcome, suite: AttackSuite | None = None) -> dict[str, Validation]:
+def validations(outcome: Outcome) -> dict[str, Validation]:
     """Attackers' probabilities on validation rows: the chosen one's, and those of the one that names best."""
     if outcome.validation is None:
         return {}
-    told = {outcome.chosen: outcome.validation}
-    name = None if suite is None else naming(suite.attackers)
-    if suite is not None and name is not None and name in outcome.probabilities and name not in told:
-        told[name] = held_out(suite.attackers[name], outcome.task, suite.seed, suite.max_rows)
-    return told
+    name = naming(outcome.held)
+    more = {} if name is None else {name: (outcome.held[name], outcome.validation[1])}
+    return {outcome.chosen: outcome.validation, **more}
 
 
 def naming(names: Collection[str]) -> str | None:
     """Which of these attackers names best."""
     return next((n for n in NAMING if n in names), None)
-
-
-def held_out(make: Attacker, t: Task, seed: int, maximum_rows: int, quarters: int | None = None) -> Validation:
-    """One attacker's probabilities on quarters of the attackers' part that it did not learn from.
-
-    None takes as many quarters as the suite: all where rows are few, else one.
-    """
-    rows = np.arange(len(t.ya))
-    if len(rows) > maximum_rows:
-        rows = np.random.default_rng(seed).permutation(len(rows))[:maximum_rows]
-    X, y, units = t.Xa[rows], t.ya[rows], None if t.ua is None else t.ua[rows]
-    fold = allot(y, np.ones(FOLDS), seed, units)
-    turns = quarters or (FOLDS if len(y) <= FEW_ROWS else 1)
-    p = np.zeros((len(y), t.n_classes))
-    for turn in range(turns):
-        p[fold == turn] = learn(make, X[fold != turn], y[fold != turn], t.n_classes, seed)(X[fold == turn])
-    return p[fold < turns], y[fold < turns]
 
 
 def most_exposed(groups: Mapping[str, Measure]) -> tuple[str | None, Measure | None]:

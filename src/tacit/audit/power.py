@@ -14,12 +14,13 @@ import numpy as np
 from scipy import stats as sps
 
 from tacit.audit.attackers import Attacker, Counting
-from tacit.audit.exposure import exposure, held_out, minimum_named, naming
+from tacit.audit.exposure import exposure, minimum_named, naming
 from tacit.audit.planting import KINDS, Ground, Planted, plant, plant_rare
 from tacit.audit.statements import RARE, Power
 from tacit.audit.stats import balanced_accuracy
 from tacit.audit.suite import FEW_ROWS, FOLDS, AttackSuite, Outcome, class_shares, learn
 from tacit.audit.trial import Task, Trial
+from tacit.records.dataset import allot
 
 WANTED = 0.9  # of the plantings at the stated size are found
 PLANTINGS = {"quick": 3, "strong": 12}
@@ -234,10 +235,18 @@ class _Rare:
         planted = plant_rare(self.given.ground, size, rng)
         c = self.given.task
         ya, yt = planted.labels[: len(c.ya)], planted.labels[len(c.ya) :]
-        planted_task = replace(c, ya=ya, yt=yt)
-        validation = held_out(self.given.make, planted_task, self.given.seed, len(ya), self.given.quarters)
-        outcome = Outcome(planted_task, "reader", {"reader": self.given.learn(ya)}, validation)
+        outcome = Outcome(replace(c, ya=ya, yt=yt), "reader", {"reader": self.given.learn(ya)}, self._held_out(ya))
         return planted, float(exposure(outcome, self.given.level).named.low > 0)
+
+    def _held_out(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The reader's probabilities on quarters of the rows that it did not learn from, and their labels."""
+        g, c = self.given, self.given.task
+        fold = allot(labels, np.ones(FOLDS), g.seed, c.ua)
+        p = np.zeros((len(labels), c.n_classes))
+        for turn in range(g.quarters):
+            own = fold == turn
+            p[own] = learn(g.make, c.Xa[~own], labels[~own], c.n_classes, g.seed)(c.Xa[own])
+        return p[fold < g.quarters], labels[fold < g.quarters]
 
     def likelihood(self, size: float, got: float, threshold: np.ndarray) -> np.ndarray:
         likely: np.ndarray = np.where((size >= threshold) == bool(got), 0.97, 0.03)

@@ -24,10 +24,7 @@ class AttackKind(ABC):
 
     kind: str  # its name in a report
     place: int  # in a report: smaller comes first
-
-    @abstractmethod
-    def knows(self, trial: Trial) -> str:
-        """What the attacker knows, in words."""
+    knows: str  # what its attacker knows, in words
 
     @abstractmethod
     def applies(self, trial: Trial) -> bool:
@@ -50,7 +47,7 @@ def register_attack(kind: str, place: int = 1000) -> Callable[[Kind], Kind]:
     --------
     >>> @register_attack("nobody's")
     ... class Nobody(AttackKind):
-    ...     def knows(self, trial): return "nothing"
+    ...     knows = "nothing"
     ...     def applies(self, trial): return False
     ...     def run(self, trial, suite): return {}
     >>> REGISTERED.pop("nobody's") is Nobody
@@ -74,7 +71,7 @@ def plan_attacks(trial: Trial) -> list[AttackKind]:
 def run_attacks(trial: Trial, suite: AttackSuite) -> tuple[Attack, ...]:
     """Run every attack that applies; those that found something to say are reported."""
     found = ((a, a.run(trial, suite)) for a in plan_attacks(trial))
-    return tuple(Attack(a.kind, a.knows(trial), results) for a, results in found if results)
+    return tuple(Attack(a.kind, a.knows, results) for a, results in found if results)
 
 
 for _module in pkgutil.iter_modules(__path__):

@@ -25,8 +25,7 @@ MAXIMUM_MEMBERS = 4000
 class Membership(AttackKind):
     """Was this record used to fit the filter? From its release and its true labels."""
 
-    def knows(self, trial: Trial) -> str:
-        return "the release and the true labels of a record, and some members by name"
+    knows = "the release and the true labels of a record, and some members by name"
 
     def applies(self, trial: Trial) -> bool:
         return trial.asked.train is not None
@@ -47,8 +46,7 @@ class Membership(AttackKind):
 class BundleMembership(AttackKind):
     """The same, asked of the whole bundle: whoever holds it sees every number its graph computes on the way."""
 
-    def knows(self, trial: Trial) -> str:
-        return "the bundle, and a record with its true labels; some members by name"
+    knows = "the bundle, and a record with its true labels; some members by name"
 
     def applies(self, trial: Trial) -> bool:
         return trial.asked.train is not None and isinstance(trial.release, Filter | Release)

@@ -25,8 +25,7 @@ class RowOrder(AttackKind):
     each part.
     """
 
-    def knows(self, trial: Trial) -> str:
-        return "where the record stands in the file, and its neighbours"
+    knows = "where the record stands in the file, and its neighbours"
 
     def applies(self, trial: Trial) -> bool:
         return isinstance(trial.release, tuple | list)

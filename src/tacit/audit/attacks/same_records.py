@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +22,12 @@ DRAWS = 10  # of the noise, for the averaging attack
 class WithoutSideInformation(AttackKind):
     """The release alone, where columns travel beside it."""
 
-    def knows(self, trial: Trial) -> str:
-        return f"the release but not {', '.join(trial.asked.alongside)}"
+    def __init__(self, alongside: Sequence[str]) -> None:
+        self.knows = f"the release but not {', '.join(alongside)}"
+
+    @classmethod
+    def planned(cls, trial: Trial) -> Iterable[AttackKind]:
+        return [cls(trial.asked.alongside)]
 
     def applies(self, trial: Trial) -> bool:
         return bool(trial.asked.alongside)
@@ -37,8 +41,7 @@ class WithoutSideInformation(AttackKind):
 class Transfer(AttackKind):
     """Trained on raw data, tested on released data of the same format."""
 
-    def knows(self, trial: Trial) -> str:
-        return "raw records with their secrets, no released ones (weaker than adaptive)"
+    knows = "raw records with their secrets, no released ones (weaker than adaptive)"
 
     def applies(self, trial: Trial) -> bool:
         raw, Zt = trial.attack.X, trial.Z[1]
@@ -60,10 +63,7 @@ class Transfer(AttackKind):
 class Averaging(AttackKind):
     """Several draws of the noise on the same record, averaged: what keyed noise prevents."""
 
-    def knows(self, trial: Trial) -> str:
-        return (
-            f"{DRAWS} releases of each record under different keys (the same key gives the same noise, and no average)"
-        )
+    knows = f"{DRAWS} releases of each record under different keys (the same key gives the same noise, and no average)"
 
     def applies(self, trial: Trial) -> bool:
         return has_noise(trial.release) and hasattr(trial.release, "redraw")
@@ -78,8 +78,12 @@ class Averaging(AttackKind):
 class SeveralViews(AttackKind):
     """This release and others of the same records, side by side."""
 
-    def knows(self, trial: Trial) -> str:
-        return f"{len(trial.asked.views) + 1} releases of the same records together"
+    def __init__(self, n: int) -> None:
+        self.knows = f"{n} releases of the same records together"
+
+    @classmethod
+    def planned(cls, trial: Trial) -> Iterable[AttackKind]:
+        return [cls(len(trial.asked.views) + 1)]
 
     def applies(self, trial: Trial) -> bool:
         return bool(trial.asked.views)
@@ -97,8 +101,7 @@ class SeveralViews(AttackKind):
 class MaskOnly(AttackKind):
     """The bare mask, without a pixel: its shape alone may say who it is. For releases that have ``mask``."""
 
-    def knows(self, trial: Trial) -> str:
-        return "where the mask lies, but nothing of what it shows"
+    knows = "where the mask lies, but nothing of what it shows"
 
     def applies(self, trial: Trial) -> bool:
         return hasattr(trial.release, "mask")

@@ -22,8 +22,7 @@ MINIMUM_COUNT, MAXIMUM_VALUES = 20, 20  # of a value; rarer ones, and further on
 class Scan(AttackKind):
     """Which other columns of the raw data the release gives away, most exposed first."""
 
-    def knows(self, trial: Trial) -> str:
-        return "released records with the raw column of others"
+    knows = "released records with the raw column of others"
 
     def applies(self, trial: Trial) -> bool:
         return trial.asked.scan

@@ -22,14 +22,11 @@ class Pooled(AttackKind):
     """m releases of the same unit, read together: the sum of the chosen attacker's log-probabilities."""
 
     def __init__(self, m: int) -> None:
-        self.m, self.kind = m, f"pooled, {m}"
+        self.m, self.kind, self.knows = m, f"pooled, {m}", f"{m} releases of the same unit"
 
     @classmethod
     def planned(cls, trial: Trial) -> Iterable[AttackKind]:
         return [cls(m) for m in trial.asked.pooled]
-
-    def knows(self, trial: Trial) -> str:
-        return f"{self.m} releases of the same unit"
 
     def applies(self, trial: Trial) -> bool:
         return trial.attack.units is not None
@@ -62,8 +59,7 @@ class Joined(AttackKind):
     For labels that are constant within a unit; nothing where no label's units have two records in both parts.
     """
 
-    def knows(self, trial: Trial) -> str:
-        return "two releases of the same unit, side by side"
+    knows = "two releases of the same unit, side by side"
 
     def applies(self, trial: Trial) -> bool:
         return all(d.units is not None for d in trial.data)
