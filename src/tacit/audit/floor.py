@@ -49,7 +49,7 @@ class Floor(NamedTuple):
 
     label_only_utility: dict[str, Result]
     label_only: dict[str, Result]
-    limit: dict[str, tuple[LimitPoint, ...]]
+    limit: dict[str, tuple[Any, ...]]  # of `LimitPoint`
     note: str | None
 
 
