@@ -37,14 +37,6 @@ TELLING = 8  # columns whose products and differences are read
 WIDTHS = (1.0, 2.5)  # of the kernel: gamma times the number of columns
 
 
-def _logistic(shape: Shape, n_classes: int, seed: int) -> Any:
-    return LogisticRegression(max_iter=300)
-
-
-def _trees(shape: Shape, n_classes: int, seed: int, rounds: int = 100) -> Any:
-    return boosted_trees(shape, n_classes, seed, rounds)
-
-
 def _mlp(shape: Shape, n_classes: int, seed: int, width: int = 64, epochs: int = 20) -> Any:
     batch = int(np.clip(shape[0] // 40, 32, 512))
     return MLPClassifier(
@@ -124,14 +116,6 @@ class Counting:
         return np.array([self.table.get(row.tobytes(), self.prior) for row in np.ascontiguousarray(X)])
 
 
-def _strong_trees(shape: Shape, n_classes: int, seed: int) -> Any:
-    return _trees(shape, n_classes, seed, rounds=250)
-
-
-def _strong_mlp(shape: Shape, n_classes: int, seed: int) -> Any:
-    return _mlp(shape, n_classes, seed, width=128, epochs=50)
-
-
 class PairTrees:
     """Boosted trees that also read products and differences of the columns that told most at first."""
 
@@ -157,33 +141,17 @@ class PairTrees:
         return np.column_stack([X, one * two, one - two])
 
 
-def _pairs(shape: Shape, n_classes: int, seed: int) -> Any:
-    return PairTrees(seed)
-
-
-def _ensemble(shape: Shape, n_classes: int, seed: int) -> Any:
-    return Ensemble(seed)
-
-
-def _lookup(shape: Shape, n_classes: int, seed: int) -> Any:
-    return Lookup()
-
-
-def _probing(shape: Shape, n_classes: int, seed: int) -> Any:
-    return Probing(STRONG, n_classes, seed)
-
-
 ATTACKERS: dict[str, Attacker] = {
-    "logistic": _logistic,
-    "trees": _trees,
+    "logistic": lambda shape, m, seed: LogisticRegression(max_iter=300),
+    "trees": lambda shape, m, seed: boosted_trees(shape, m, seed, rounds=100),
     "mlp": _mlp,
     "neighbours": _neighbours,
     "rbf": _rbf,
     "forest": _forest,
-    "ensemble": _ensemble,
-    "pairs": _pairs,
-    "lookup": _lookup,
-    "probing": _probing,
+    "ensemble": lambda shape, m, seed: Ensemble(seed),
+    "pairs": lambda shape, m, seed: PairTrees(seed),
+    "lookup": lambda shape, m, seed: Lookup(),
+    "probing": lambda shape, m, seed: Probing(STRONG, m, seed),
 }
 PRESETS: dict[str, dict[str, Attacker]] = {
     "quick": {
@@ -192,8 +160,8 @@ PRESETS: dict[str, dict[str, Attacker]] = {
     },
     "strong": {
         **ATTACKERS,
-        "trees": _strong_trees,
-        "mlp": _strong_mlp,
+        "trees": lambda shape, m, seed: boosted_trees(shape, m, seed, rounds=250),
+        "mlp": lambda shape, m, seed: _mlp(shape, m, seed, width=128, epochs=50),
         "probing": lambda shape, m, seed: Probing(STRONG, m, seed, abstain=True),
     },
 }

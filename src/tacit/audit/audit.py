@@ -106,49 +106,45 @@ def audit(
     whole = Trial.of(release, attack, test, asked)
     if doubt := forgotten_units(test):
         warnings.warn(doubt, TacitWarning, stacklevel=2)
-    trial = whole.unseen() if whole.fresh else whole
-    notes = _before(whole, doubt)
-    found = _measured(suite, trial)
-    attacks = run_attacks(replace(trial, outcomes=found.pop("outcomes")), suite)
-    in_sample = _in_sample(suite, whole, notes) if whole.fresh else {}
-    certified = _without_order(_certified(whole), attacks)
-    ground = measure_floor(trial, suite) if floor and test.y.shape[1] else NO_FLOOR
-    alike = resemblance(trial)
-    notes += certified.notes
-    if ground.note and limit is not False and test.y.shape[1] == 1:
-        notes.append(ground.note)
-    if alike.examples:
-        notes.append(f"this report shows {len(alike.examples)} records of `test` as they are (examples=)")
-    if suite.interrupted:
-        notes.append(f"interrupted: only these attackers finished: {', '.join(suite.finished)}")
+    found, settled = _found(suite, whole, doubt)
     settings = {
         "attackers": suite.finished if suite.interrupted else suite.names,
         "level": level,
         "seed": seed,
         "data": test.name,
-        "rows": {"attack": len(trial.attack), "test": len(trial.test)},
-        "alongside": list(alongside or []),
+        "alongside": list(asked.alongside),
         "candidates": candidates,
         "per": per,
-        "look": certified.look,
+        **settled,
         "seconds": round(time.perf_counter() - started, 1),
         **provenance(),
     }
-    return Report(
-        name=name or _name_of(release),
-        **found,
-        certificate=certified.certificate,
-        bound=certified.bound,
-        in_sample=in_sample,
-        label_only=ground.label_only,
-        label_only_utility=ground.label_only_utility,
-        limit=ground.limit,
-        resemblance=alike,
-        attacks=attacks,
-        fresh=whole.fresh,
-        notes=(*notes, *getattr(release, "notes_", [])),
-        settings=settings,
-    )
+    return Report(name=name or _name_of(release), settings=settings, **found)
+
+
+def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """All that a report tells, by its name there; and with which rows, at which look."""
+    trial, asked = whole.unseen() if whole.fresh else whole, whole.asked
+    notes = _before(whole, doubt)
+    found = _measured(suite, trial)
+    attacks = run_attacks(replace(trial, outcomes=found.pop("outcomes")), suite)
+    in_sample = _in_sample(suite, whole, notes) if whole.fresh else {}
+    certified = _without_order(_certified(whole), attacks)
+    targets = trial.test.y.shape[1]
+    ground = measure_floor(trial, suite) if asked.floor and targets else NO_FLOOR
+    alike = resemblance(trial)
+    notes += certified.notes
+    if ground.note and asked.limit is not False and targets == 1:
+        notes.append(ground.note)
+    if alike.examples:
+        notes.append(f"this report shows {len(alike.examples)} records of `test` as they are (examples=)")
+    if suite.interrupted:
+        notes.append(f"interrupted: only these attackers finished: {', '.join(suite.finished)}")
+    found |= {"certificate": certified.certificate, "bound": certified.bound, "in_sample": in_sample}
+    found |= {"label_only": ground.label_only, "label_only_utility": ground.label_only_utility, "limit": ground.limit}
+    found |= {"resemblance": alike, "attacks": attacks, "fresh": whole.fresh}
+    found["notes"] = (*notes, *getattr(whole.release, "notes_", []))
+    return found, {"rows": {"attack": len(trial.attack), "test": len(trial.test)}, "look": certified.look}
 
 
 def _before(whole: Trial, doubt: str | None) -> list[str]:
