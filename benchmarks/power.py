@@ -22,14 +22,14 @@ from joblib import Parallel, delayed
 
 import tacit
 from planted import WORLDS, parts_of
-from tacit.audit import attacks
-from tacit.audit.attackers import resolve
-from tacit.audit.bench import Bench
-from tacit.audit.certification import Terms, certify_release
+from tacit.audit.attacks import AttackKind
+from tacit.audit.attacks.row_order import RowOrder
+from tacit.audit.attacks.units import Joined
+from tacit.audit.certification import Terms, certify_trial
 from tacit.audit.looks import new_project
-from tacit.audit.received import received_pair
+from tacit.audit.suite import AttackSuite
+from tacit.audit.trial import Trial
 from tacit.errors import TacitError
-from tacit.report.results import AttackResult
 
 NEAR = 0.05
 
@@ -37,17 +37,16 @@ NEAR = 0.05
 def measure(name: str, preset: str) -> dict[str, Any]:
     """What a preset reads of one world: the figure, and the attack and attacker that read it."""
     planted, Za, attack, Zt, test = parts_of(name)
-    bench = Bench(resolve(preset), 0.95, 0, preset)
+    suite, trial = AttackSuite(preset), Trial((attack, test), (Za, Zt))
     began = time.process_time()
     try:
-        results = {"": bench.run(Za, attack, Zt, test, "sensitive", "balanced_accuracy")["s"]}
+        results = {"": suite.measure(trial, "sensitive")["s"]}
     except TacitError as error:
         return {"refused": str(error).split(";")[0]}
-    parts = attacks.Parts(Za, attack, Zt, test)
-    if planted.knows == "row order":
-        results |= _named(attacks.row_order(bench, parts))
-    if planted.knows == "two releases of a unit":
-        results |= _named(attacks.joined(bench, parts))
+    by: dict[str, AttackKind] = {"row order": RowOrder(), "two releases of a unit": Joined()}
+    if planted.knows in by:
+        told = by[planted.knows].run(trial, suite)
+        results |= {by[planted.knows].kind: told["s"]} if told else {}
     # the attack is the one the world is about: no choice by the figure
     kind = list(results)[-1]
     found = results[kind]
@@ -68,8 +67,8 @@ def certificate_of(name: str) -> float | None:
                 report = tacit.audit((Za, Zt), attack, test, ["trees"], floor=False, power=False)
             certificate = report.certificate["s"]
         else:
-            Za, Zt = received_pair(Za, Zt)
-            certificate = certify_release(None, [(Za, attack, Zt, test)], Terms(0.95, look=1)).certificate["s"]
+            trial = Trial.of((Za, Zt), attack, test)
+            certificate = certify_trial(trial, Terms(0.95, look=1)).certificate["s"]
     except TacitError:
         return None
     return None if certificate is None else round(certificate.bound, 3)
@@ -78,10 +77,6 @@ def certificate_of(name: str) -> float | None:
 def row_of(name: str, presets: list[str]) -> tuple[str, dict[str, Any]]:
     row: dict[str, Any] = {"truth": round(parts_of(name)[0].truth, 4), "certificate": certificate_of(name)}
     return name, row | {preset: measure(name, preset) for preset in presets}
-
-
-def _named(attack: AttackResult | None) -> dict[str, Any]:
-    return {} if attack is None else {attack.kind: attack.results["s"]}
 
 
 def main() -> None:

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from tacit import load_dataset
-from tacit.audit.attackers import resolve
-from tacit.audit.bench import Bench, Contest
 from tacit.audit.exposure import exposure
 from tacit.audit.planting import KINDS, Ground, plant, plant_rare
 from tacit.audit.power import PLANTINGS, planting_ground, power
 from tacit.audit.stats import binomial_interval
+from tacit.audit.suite import AttackSuite
+from tacit.audit.trial import Task, Trial
 from tacit.records.dataset import Dataset
 from tacit.report.results import RARE
 
@@ -35,24 +35,24 @@ ROWS = {"adult": 3200, "titanic": 445, "diabetes": 221, "digits": 300}  # in eac
 COLUMNS = {"adult": ["age", "education-num", "hours-per-week", "occupation", "relationship"]}
 
 
-def contest_of(name: str, seed: int, bench: Bench) -> Contest:
+def task_of(name: str, seed: int) -> Task:
     """One split of a data set: half to learn from, half to test on."""
     data: Dataset = load_dataset(name)
     if name in COLUMNS:
         data = replace(data, X=data.X[COLUMNS[name]])
     some = np.sort(np.random.default_rng(seed).permutation(len(data))[: 2 * ROWS[name]])
     attack, test = data.take(some).split((0.5, 0.5), seed=seed)
-    return next(iter(bench.contests(attack.X, attack, test.X, test, "sensitive")))
+    return Trial.of(None, attack, test).tasks("sensitive")[0]
 
 
-def is_found(bench: Bench, c: Contest, ground: Ground, kind: str, size: float, rng: np.random.Generator) -> bool:
+def is_found(suite: AttackSuite, t: Task, ground: Ground, kind: str, size: float, rng: np.random.Generator) -> bool:
     """Plant one leak and audit it."""
-    planted = plant_rare(ground, size, rng) if kind == RARE else plant(kind, ground, size - 1 / c.n_classes, rng)
-    n = len(c.ya)
-    outcome = bench.fight(replace(c, ya=planted.labels[:n], yt=planted.labels[n:]), "balanced_accuracy")
+    planted = plant_rare(ground, size, rng) if kind == RARE else plant(kind, ground, size - 1 / t.n_classes, rng)
+    n = len(t.ya)
+    outcome = suite.run(replace(t, ya=planted.labels[:n], yt=planted.labels[n:]))
     if kind == RARE:
-        return exposure(outcome, bench.level, bench=bench).named.low > 0
-    found = bench.result(outcome, "balanced_accuracy").balanced_accuracy
+        return exposure(outcome, 0.95).named.low > 0
+    found = suite.result(outcome, "balanced_accuracy", 0.95).balanced_accuracy
     return found.low > found.guessing
 
 
@@ -62,10 +62,9 @@ def calibrate(name: str, attackers: Any, kinds: list[str]) -> dict[str, Any]:
     hits: dict[str, list[bool]] = {}
     silent: dict[str, int] = {}
     for seed in range(STATEMENTS):
-        bench = Bench(resolve(attackers), 0.95, seed, attackers if isinstance(attackers, str) else None)
-        contest = contest_of(name, seed, bench)
-        ground = planting_ground(contest)
-        stated = power(bench, contest, PLANTINGS["quick"])
+        suite, task = AttackSuite(attackers, seed), task_of(name, seed)
+        ground = planting_ground(task)
+        stated = power(suite, task, PLANTINGS["quick"])
         assert stated is not None
         for kind in kinds:
             size = stated.found.get(kind)
@@ -74,7 +73,7 @@ def calibrate(name: str, attackers: Any, kinds: list[str]) -> dict[str, Any]:
                 continue
             rng = np.random.default_rng([seed, 1])
             sizes.setdefault(kind, []).append(size)
-            hits.setdefault(kind, []).extend(is_found(bench, contest, ground, kind, size, rng) for _ in range(EACH))
+            hits.setdefault(kind, []).extend(is_found(suite, task, ground, kind, size, rng) for _ in range(EACH))
     out = {}
     for kind in kinds:
         h = hits.get(kind, [])

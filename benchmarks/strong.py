@@ -20,8 +20,9 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import tacit
-from tacit.audit.attackers import ATTACKERS, PRESETS, resolve
-from tacit.audit.bench import MOST_ROWS, Bench
+from tacit.audit.attackers import ATTACKERS, PRESETS
+from tacit.audit.suite import MOST_ROWS, AttackSuite
+from tacit.audit.trial import Trial
 from tacit.datasets import declarations
 
 BEFORE = {
@@ -54,13 +55,13 @@ def load(name: str, rows: int, options: dict[str, Any]) -> tuple[Any, Any]:
     return data.split((0.5, 0.5), seed=0)
 
 
-def bench_of(preset: str, before: bool) -> Bench:
+def suite_of(preset: str, before: bool) -> AttackSuite:
     if not before:
-        return Bench(resolve(preset), 0.95, 0, preset)
-    makers = {name: (PRESETS[preset] if name in ("trees", "mlp") else ATTACKERS)[name] for name in BEFORE[preset]}
-    bench = Bench({**makers, **dict.fromkeys(SHAPED_BEFORE)}, 0.95, 0)
-    bench.most_rows = MOST_ROWS[preset]
-    return bench
+        return AttackSuite(preset)
+    attackers: dict[str, Any] = {
+        name: (PRESETS[preset] if name in ("trees", "mlp") else ATTACKERS)[name] for name in BEFORE[preset]
+    }
+    return AttackSuite({**attackers, **dict.fromkeys(SHAPED_BEFORE)}, max_rows=MOST_ROWS[preset])
 
 
 def measure(name: str, preset: str, before: bool) -> dict[str, Any]:
@@ -74,15 +75,15 @@ def measure(name: str, preset: str, before: bool) -> dict[str, Any]:
         encoder = make_encoder(attack.X)
         pca = PCA(4, random_state=0).fit(encoder.transform(attack.X))
         Za, Zt = (pca.transform(encoder.transform(X)) for X in (Za, Zt))
-    bench = bench_of(preset, before)
-    contest = next(bench.contests(Za, attack, Zt, test, "sensitive"))
+    suite = suite_of(preset, before)
+    task = Trial((attack, test), (Za, Zt)).tasks("sensitive")[0]
     used = time.process_time()
-    outcome = bench.fight(contest, "balanced_accuracy")
+    outcome = suite.run(task)
     seconds = time.process_time() - used
-    result = bench.result(outcome, "balanced_accuracy")
+    result = suite.result(outcome, "balanced_accuracy", 0.95)
     each = {k: round(m.value, 4) for k, m in result.attackers.items()}
     return {
-        "attribute": contest.attribute, "value": round(result.value, 4), "low": round(result.low, 4),
+        "attribute": task.attribute, "value": round(result.value, 4), "low": round(result.low, 4),
         "high": round(result.high, 4), "guessing": round(result.guessing, 4), "attacker": result.attacker,
         "seconds": round(seconds, 2), "attackers": each,
     }  # fmt: skip

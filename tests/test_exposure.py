@@ -7,20 +7,20 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.attackers import resolve
-from tacit.audit.bench import Bench, Contest, Outcome
 from tacit.audit.exposure import exposure, minimum_named
+from tacit.audit.suite import AttackSuite, Outcome
+from tacit.audit.trial import Task, Trial
 
 
 def outcome(truth_a, p_a, truth_t, p_t, units=None):
-    """What a bench would hand over about one attacker: validation rows, test rows."""
+    """What a suite would hand over about one attacker: validation rows, test rows."""
     m = p_t.shape[1]
     none = np.zeros((len(truth_t), 1))
-    contest = Contest(
+    task = Task(
         "s", m, np.zeros((len(truth_a), 1)), truth_a, None, none, truth_t, units, False, (1,),
         np.arange(len(truth_t)), tuple(map(str, range(m))), pd.DataFrame({"z": truth_a}), pd.DataFrame(none),
     )  # fmt: skip
-    return Outcome(contest, "it", {"it": p_t}, (p_a, truth_a))
+    return Outcome(task, "it", {"it": p_t}, (p_a, truth_a))
 
 
 def answers(n, m, share, seed, sure=0.97, prior=None):
@@ -136,9 +136,8 @@ def test_the_audit_finds_three_percent_that_the_headline_hides():
 def test_the_audit_finds_one_percent_and_many_classes():
     for m, share, n in ((2, 0.01, 40_000), (24, 0.03, 40_000)):
         attack, test = marked(n, m, share, seed=1).split((0.5, 0.5), seed=0)
-        bench = Bench(resolve("trees"), 0.95, 0)
-        contest = next(bench.contests(attack.X, attack, test.X, test, "sensitive"))
-        found = exposure(bench.fight(contest, "balanced_accuracy"), 0.95).named
+        [task] = Trial.of(None, attack, test).tasks("sensitive")
+        found = exposure(AttackSuite("trees").run(task), 0.95).named
         assert found.low <= share <= found.high
         assert found.value > 0.7 * share
 

@@ -9,13 +9,15 @@ import pandas as pd
 import pytest
 
 from planted import WORLDS, parts_of
-from tacit.audit import attacks
-from tacit.audit.attackers import PRESETS, resolve
-from tacit.audit.bench import Bench
+from tacit.audit.attackers import PRESETS
+from tacit.audit.attacks.row_order import RowOrder
+from tacit.audit.attacks.units import Joined
 from tacit.audit.columns import Columns
 from tacit.audit.lookup import Lookup
 from tacit.audit.probes import QUICK, STRONG, find_probes
 from tacit.audit.series import IntervalQuantiles, RandomConvolutions
+from tacit.audit.suite import AttackSuite
+from tacit.audit.trial import Trial
 from tacit.audit.weighing import stack
 from tacit.errors import TacitError
 from tacit.records.dataset import Dataset
@@ -35,14 +37,13 @@ MISSED_BY_QUICK = {"integer_mod24"}
 def reads(name: str, preset: str, only: list[str] | None = None) -> float:
     """What a preset (or some of its attackers) reads of a world, by the attack the world is about."""
     planted, Za, attack, Zt, test = parts_of(name)
-    makers = {n: PRESETS[preset][n] for n in only} if only else resolve(preset)
-    bench = Bench(makers, 0.95, 0, None if only else preset)
-    parts = attacks.Parts(Za, attack, Zt, test)
+    suite = AttackSuite({n: PRESETS[preset][n] for n in only} if only else preset)
+    trial = Trial((attack, test), (Za, Zt))
     if planted.knows == "row order":
-        return attacks.row_order(bench, parts).results["s"].value
+        return RowOrder().run(trial, suite)["s"].value
     if planted.knows == "two releases of a unit":
-        return attacks.joined(bench, parts).results["s"].value
-    return bench.run(Za, attack, Zt, test, "sensitive", "balanced_accuracy")["s"].value
+        return Joined().run(trial, suite)["s"].value
+    return suite.measure(trial, "sensitive")["s"].value
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -96,8 +97,8 @@ def test_row_order_of_chance_is_at_guessing():
         rng = np.random.default_rng(seed)
         data = Dataset(rng.standard_normal((600, 2)), None, pd.DataFrame({"s": rng.integers(2, size=600)}))
         attack, test = data.split((0.5, 0.5), seed=seed)
-        bench = Bench({"trees": PRESETS["quick"]["trees"]}, 0.95, seed)
-        r = attacks.row_order(bench, attacks.Parts(attack.X, attack, test.X, test)).results["s"]
+        suite = AttackSuite({"trees": PRESETS["quick"]["trees"]}, seed)
+        r = RowOrder().run(Trial((attack, test), (attack.X, test.X)), suite)["s"]
         missed += not r.low <= 0.5 <= r.high
     assert missed <= 2
 
@@ -105,10 +106,11 @@ def test_row_order_of_chance_is_at_guessing():
 def test_two_records_of_a_unit_are_joined():
     assert reads("two_record_join", "quick", ["trees"]) == pytest.approx(1.0, abs=0.05)
     _, Za, attack, Zt, test = parts_of("two_record_join")
-    alone = Bench({"trees": PRESETS["quick"]["trees"]}, 0.95, 0).run(Za, attack, Zt, test, "sensitive", "accuracy")
+    trees = AttackSuite({"trees": PRESETS["quick"]["trees"]})
+    alone = trees.measure(Trial((attack, test), (Za, Zt)), "sensitive", headline="accuracy")
     assert alone["s"].value < 0.55  # the control: one record says nothing
     _, Za, attack, Zt, test = parts_of("float_lsb")
-    assert attacks.joined(Bench({}, 0.95, 0), attacks.Parts(Za, attack, Zt, test)) is None
+    assert not Joined().applies(Trial((attack, test), (Za, Zt)))  # nobody has two records there
 
 
 @pytest.mark.parametrize("effort", [QUICK, STRONG], ids=["quick", "strong"])
@@ -134,8 +136,7 @@ def test_presets_are_at_guessing_on_labels_of_chance():
         frame = pd.DataFrame({"x": rng.standard_normal(600), "i": rng.integers(50, size=600)})
         data = Dataset(frame, None, pd.DataFrame({"s": rng.integers(2, size=600)}))
         attack, test = data.split((0.5, 0.5), seed=seed)
-        bench = Bench(resolve("quick"), 0.95, seed, "quick")
-        r = bench.run(attack.X, attack, test.X, test, "sensitive", "balanced_accuracy")["s"]
+        r = AttackSuite("quick", seed).measure(Trial.of(None, attack, test), "sensitive")["s"]
         missed += not r.low <= r.guessing <= r.high
     assert missed <= 7
 

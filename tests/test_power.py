@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.attackers import resolve
-from tacit.audit.bench import Bench
 from tacit.audit.exposure import exposure
 from tacit.audit.planting import KINDS, Ground, plant, plant_rare
 from tacit.audit.power import planting_ground, power
+from tacit.audit.suite import AttackSuite
+from tacit.audit.trial import Trial
 from tacit.report import write_page
 from tacit.report.results import RARE, Power
 
@@ -92,9 +92,9 @@ def test_a_rare_group_is_named_and_nobody_else_is():
     assert np.bincount(planted.labels)[1] / 20_000 == pytest.approx(0.7, abs=0.015)
 
 
-def contest_of(data, bench):
-    attack, test = data.split((0.5, 0.5), seed=0)
-    return next(iter(bench.contests(attack.X, attack, test.X, test, "sensitive")))
+def task_of(data):
+    [task] = Trial.of(None, *data.split((0.5, 0.5), seed=0)).tasks("sensitive")
+    return task
 
 
 def noise(n=6400, columns=5, seed=0, units=None):
@@ -109,8 +109,7 @@ def by_attackers():
     """The power of two audits of the same noise."""
     out = {}
     for names in (["logistic"], ["logistic", "trees"]):
-        bench = Bench(resolve(names), 0.95, 0)
-        out[names[-1]] = power(bench, contest_of(noise(), bench), plantings=3)
+        out[names[-1]] = power(AttackSuite(names), task_of(noise()), plantings=3)
     return out
 
 
@@ -130,8 +129,7 @@ def test_crippled_attackers_state_worse_power(by_attackers):
 
 
 def test_fewer_rows_find_less(by_attackers):
-    bench = Bench(resolve(["logistic", "trees"]), 0.95, 0)
-    few = power(bench, contest_of(noise(400), bench), plantings=3)
+    few = power(AttackSuite(["logistic", "trees"]), task_of(noise(400)), plantings=3)
     for kind in ("one column", "a smooth direction"):
         assert few.found[kind] is None or few.found[kind] > by_attackers["trees"].found[kind] + 0.02
 
@@ -142,26 +140,25 @@ def test_leaks_of_the_stated_size_are_found(by_attackers):
 
     The control: at a third of the size most are missed.
     """
-    bench = Bench(resolve(["logistic", "trees"]), 0.95, 0)
-    contest = contest_of(noise(), bench)
-    g, stated = planting_ground(contest), by_attackers["trees"]
-    n = len(contest.ya)
+    suite, task = AttackSuite(["logistic", "trees"]), task_of(noise())
+    g, stated = planting_ground(task), by_attackers["trees"]
+    n = len(task.ya)
     for kind in KINDS:
         for share, enough in ((1.0, True), (1 / 3, False)):
             rng = np.random.default_rng(1)
             found = 0
             for _ in range(30):
                 labels = plant(kind, g, share * (stated.found[kind] - 0.5), rng).labels
-                outcome = bench.fight(replace(contest, ya=labels[:n], yt=labels[n:]), "balanced_accuracy")
-                m = bench.result(outcome, "balanced_accuracy")
+                outcome = suite.run(replace(task, ya=labels[:n], yt=labels[n:]))
+                m = suite.result(outcome, "balanced_accuracy", 0.95)
                 found += m.low > m.guessing
             assert (found >= 22) == enough, (kind, share, found)
     rng = np.random.default_rng(1)
     named = 0
     for _ in range(30):
         labels = plant_rare(g, stated.found[RARE], rng).labels
-        outcome = bench.fight(replace(contest, ya=labels[:n], yt=labels[n:]), "balanced_accuracy")
-        named += exposure(outcome, 0.95, bench=bench).named.low > 0
+        outcome = suite.run(replace(task, ya=labels[:n], yt=labels[n:]))
+        named += exposure(outcome, 0.95).named.low > 0
     assert named >= 22
 
 
@@ -169,10 +166,9 @@ def test_a_code_has_power_too():
     """A release of eight cells is read by counting, without moving a record."""
     data = noise(6000)
     cells = pd.DataFrame({"cell": (data.X[["a", "b", "c"]] > 0).to_numpy() @ [1, 2, 4]})
-    bench = Bench(resolve("quick"), 0.95, 0, "quick")
-    contest = contest_of(replace(data, X=cells), bench)
-    assert contest.finite
-    told = power(bench, contest, plantings=2)
+    task = task_of(replace(data, X=cells))
+    assert task.finite
+    told = power(AttackSuite("quick"), task, plantings=2)
     assert told.readers["one column"] == "counting"
     assert told.found["one column"] < 0.6
 

@@ -206,7 +206,9 @@ def audited(f: Any, attack: Dataset, test: Dataset, s: dict[str, Any], base: boo
     """The honest columns; with `base` also label-only's and the estimated limit of any release."""
     limit = None if s["limit"] else False
     report = tacit.audit(f, attack, test, s["attackers"], pooled=(), floor=base, limit=limit, seed=seed)
-    limits = {secret: [[float(v) for v in p] for p in points] for secret, points in report.limit.items()}
+    limits = {
+        secret: [[float(p.accuracy), float(p.leakage)] for p in points] for secret, points in report.limit.items()
+    }
     return {**honest(report), "limit": limits}
 
 

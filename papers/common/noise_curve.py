@@ -10,9 +10,10 @@ import pandas as pd
 from sklearn.neighbors import KNeighborsClassifier
 
 from tacit.audit.attackers import resolve
-from tacit.audit.bench import Bench, Contest, Outcome
 from tacit.audit.measures import calibrate, log_rank, mean_measure, rank_statement
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy
+from tacit.audit.suite import AttackSuite, Outcome
+from tacit.audit.trial import Task, Trial
 from tacit.errors import InputError, check_number
 from tacit.labels import MISSING, encode_labels
 from tacit.records.dataset import Dataset
@@ -58,17 +59,17 @@ def noise_curve(
     check_number("draws", draws, 1, whole=True)
     if test.sensitive.shape[1] != 1:
         raise InputError(f"a curve is of one secret; the data has {list(test.sensitive.columns)}: keep one column")
-    bench = Bench(resolve(attackers), level, seed)
+    suite = AttackSuite(resolve(attackers), seed)
     rows = []
     for ratio in f.knob.values if ratios is None else ratios:
         at = f.with_noise(float(ratio))
         copies = [at if i == 0 else at.redraw() for i in range(draws if ratio else 1)]
         Za, Zt = (np.concatenate([c.transform(d.X) for c in copies]) for d in (attack, test))
         many_attack, many_test = (_repeat(d, len(copies)) for d in (attack, test))
-        (contest,) = bench.contests(Za, many_attack, Zt, many_test, "sensitive")
+        (task,) = Trial((many_attack, many_test), (Za, Zt)).tasks("sensitive")
         row: dict[str, Any] = {"ratio": float(ratio)}
         row |= _kept(at, Zt, many_test, level)
-        row |= _hidden(bench, contest, level)
+        row |= _hidden(suite, task, level)
         rows.append(row)
         if tell is not None:
             tell(", ".join(f"{k} {row[k]:.3f}" for k in ("ratio", "accuracy", "log_rank", "nn_error", "identified")))
@@ -104,26 +105,26 @@ def _kept(f: Any, Z: np.ndarray, test: Dataset, level: float) -> dict[str, Any]:
     return {**_named("accuracy", of), **row}
 
 
-def _hidden(bench: Bench, contest: Contest, level: float) -> dict[str, Any]:
+def _hidden(suite: AttackSuite, task: Task, level: float) -> dict[str, Any]:
     """Procedure 2's p_r: log-rank privacy of the best attacker, and the nearest neighbour's error."""
-    outcome = bench.fight(contest, "accuracy")
+    outcome = suite.run(task, "accuracy")
     p = _calibrated(outcome)
-    ranks = log_rank(contest.yt, p, contest.ut, level)
-    nearest = KNeighborsClassifier(1).fit(contest.Xa, contest.ya).predict(contest.Xt)
-    found = accuracy(contest.yt, nearest, contest.ut, level)
+    ranks = log_rank(task.yt, p, task.ut, level)
+    nearest = KNeighborsClassifier(1).fit(task.Xa, task.ya).predict(task.Xt)
+    found = accuracy(task.yt, nearest, task.ut, level)
     error = Measure(1 - found.value, 1 - found.high, 1 - found.low, 1 - found.guessing)
     return {
         "attacker": outcome.chosen,
         **_named("log_rank", ranks.log_rank),
         **_named("rank_mean", ranks.rank_mean),
         "rank_sd": ranks.rank_sd,
-        **_named("rank_of_90", rank_statement(ranks.ranks, 0.1, ranks.n_classes, contest.ut, level)),
+        **_named("rank_of_90", rank_statement(ranks.ranks, 0.1, ranks.n_classes, task.ut, level)),
         **_named("nn_error", error),
-        **_named("identified", accuracy(contest.yt, p.argmax(axis=1), contest.ut, level)),
+        **_named("identified", accuracy(task.yt, p.argmax(axis=1), task.ut, level)),
         # the answer that serves the mean of recalls divides by how common a class is
         **_named(
             "identified_balanced",
-            balanced_accuracy(contest.yt, (p / outcome.prior).argmax(axis=1), contest.n_classes, contest.ut, level),
+            balanced_accuracy(task.yt, (p / outcome.prior).argmax(axis=1), task.n_classes, task.ut, level),
         ),
     }
 

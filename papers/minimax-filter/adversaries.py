@@ -29,8 +29,8 @@ import numpy as np
 from sklearn.base import clone
 
 import tacit
-from tacit.audit.attackers import resolve
-from tacit.audit.bench import Bench
+from tacit.audit.suite import AttackSuite
+from tacit.audit.trial import Trial
 
 OUT = Path(__file__).with_suffix(".json")
 NEEDED = 0.93
@@ -89,14 +89,14 @@ def one_run(template, seed: int, data) -> dict:
     began = time.perf_counter()
     f = fitted(template, train, seed)
     seconds = time.perf_counter() - began
-    fresh = fight(f.transform(attack.X), attack, f.transform(test.X), test, seed)
+    fresh = read(f.transform(attack.X), attack, f.transform(test.X), test, seed)
     first, second = blocked(data)
     g = fitted(template, first, seed)
-    met = fight(g.transform(first.X), first, g.transform(second.X), second, seed)
+    met = read(g.transform(first.X), first, g.transform(second.X), second, seed)
     half = np.random.default_rng(seed).random(len(data)) < 0.5
     one, two = data.take(half), data.take(~half)
     g = fitted(template, one, seed)
-    mixed = fight(g.transform(one.X), alone(one), g.transform(two.X), alone(two), seed)
+    mixed = read(g.transform(one.X), alone(one), g.transform(two.X), alone(two), seed)
     tables = {"bout": fresh[1].attackers, "blocked": met[1].attackers, "random": mixed[1].attackers}
     tables = {p: {a: m.value for a, m in table.items()} for p, table in tables.items()}
     return {
@@ -109,11 +109,11 @@ def one_run(template, seed: int, data) -> dict:
     }
 
 
-def fight(Z, part, Zt, part_t, seed: int):
-    """The audit's own contest, for the target and for the secret, without its other attacks (which take minutes)."""
-    bench = Bench(resolve(["logistic", "rbf", "mlp", "trees"]), 0.95, seed)
-    kept = bench.run(Z, part, Zt, part_t, "y", "accuracy")["activity"]
-    return kept, bench.run(Z, part, Zt, part_t, "sensitive", "balanced_accuracy")["subject"]
+def read(Z, part, Zt, part_t, seed: int):
+    """The audit's own tasks, for the target and for the secret, without its other attacks (which take minutes)."""
+    suite, trial = AttackSuite(["logistic", "rbf", "mlp", "trees"], seed), Trial((part, part_t), (Z, Zt))
+    kept = suite.measure(trial, "y", 0.95)["activity"]
+    return kept, suite.measure(trial, "sensitive", 0.95)["subject"]
 
 
 def people(first: bool):

@@ -44,6 +44,33 @@ class Labels:
     def take(self, rows: np.ndarray) -> Labels:
         return Labels(self.names, self.classes, self.codes[rows])
 
+    def present(self) -> Labels:
+        """The same without classes that no record has."""
+        used = [np.unique(c[c != MISSING]) for c in self.codes.T]
+        # MISSING, the last position, stays what it is
+        places = [np.full(len(c) + 1, MISSING) for c in self.classes]
+        for place, kept in zip(places, used, strict=True):
+            place[kept] = np.arange(len(kept))
+        codes = [place[c] for place, c in zip(places, self.codes.T, strict=True)]
+        classes = tuple(c[kept] for c, kept in zip(self.classes, used, strict=True))
+        return Labels(self.names, classes, np.column_stack(codes) if codes else self.codes)
+
+
+def stacked(one: Labels, two: Labels) -> Labels:
+    """The labels of two sets of records, one after the other, over all classes of both."""
+    classes, codes = [], []
+    for i in range(len(one)):
+        a, b = one.classes[i], two.classes[i]
+        every = a if a is b else _sorted_classes(pd.concat([pd.Series(a), pd.Series(b)], ignore_index=True))
+        sides = []
+        for own, labels in ((a, one), (b, two)):
+            place = np.append(np.arange(len(a)) if a is b else pd.Index(every).get_indexer(pd.Index(own)), MISSING)
+            sides.append(place[labels.codes[:, i]])
+        classes.append(every)
+        codes.append(np.concatenate(sides))
+    n = one.n_rows + two.n_rows
+    return Labels(one.names, tuple(classes), np.column_stack(codes) if codes else np.empty((n, 0), dtype=np.int64))
+
 
 def label_frame(values: Any, what: str) -> pd.DataFrame:
     """One column, several columns or a DataFrame -> a DataFrame of named columns."""

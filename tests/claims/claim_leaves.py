@@ -1,5 +1,5 @@
 """What leaves (sections A, B, C): noise that people share, parameters set after the fit, and what a receiver can tell
-apart. Claims come of `certify_release`, which `tacit.audit` calls; the truth is what an attacker gets who looks."""
+apart. Claims come of `certify_trial`, which `tacit.audit` calls; the truth is what an attacker gets who looks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from claim_world import World
 
 import tacit
 from tacit.audit.certificate import certify
-from tacit.audit.certification import Terms, certify_release
+from tacit.audit.certification import Terms, certify_trial
 from tacit.audit.gaussian import certify_gaussian
 from tacit.audit.local_privacy import local_dp_bound
 from tacit.audit.received import received_pair
+from tacit.audit.trial import Trial
 
 N = 400  # records of each part
 
@@ -33,7 +34,7 @@ def _claimed(release, attack, test):
     else:
         Za, Zt = release.transform(attack.X, attack.units_of()), release.transform(test.X, test.units_of())
     Za, Zt = received_pair(Za, Zt)
-    found = certify_release(release, [(Za, attack, Zt, test)], Terms(0.95, look=1)).certificate["s"]
+    found = certify_trial(Trial((attack, test), (Za, Zt), release), Terms(0.95, look=1)).certificate["s"]
     return (1.0 if found is None else found.bound), Za, Zt
 
 

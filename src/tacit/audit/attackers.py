@@ -1,6 +1,6 @@
 """Attackers: classifiers trained afresh on released data. Any scikit-learn classifier can join.
 
-A maker is given the shape of the data, the number of classes and a seed, and returns a classifier
+An attacker's entry is given the shape of the data, the number of classes and a seed, and returns a classifier
 with ``fit`` and ``predict_proba``. Adding one is a function and a line in `ATTACKERS`.
 """
 
@@ -31,18 +31,10 @@ from tacit.errors import InputError
 from tacit.training.trees import boosted_trees
 
 Shape = tuple[int, int]
-Maker = Callable[[Shape, int, int], Any]  # (shape of the data, n_classes, seed) -> classifier
+Attacker = Callable[[Shape, int, int], Any]  # (shape of the data, n_classes, seed) -> classifier
 EXACT_KERNEL_ROWS = 10_000
 TELLING = 8  # columns whose products and differences are read
 WIDTHS = (1.0, 2.5)  # of the kernel: gamma times the number of columns
-
-
-def _logistic(shape: Shape, n_classes: int, seed: int) -> Any:
-    return LogisticRegression(max_iter=300)
-
-
-def _trees(shape: Shape, n_classes: int, seed: int, rounds: int = 100) -> Any:
-    return boosted_trees(shape, n_classes, seed, rounds)
 
 
 def _mlp(shape: Shape, n_classes: int, seed: int, width: int = 64, epochs: int = 20) -> Any:
@@ -124,14 +116,6 @@ class Counting:
         return np.array([self.table.get(row.tobytes(), self.prior) for row in np.ascontiguousarray(X)])
 
 
-def _strong_trees(shape: Shape, n_classes: int, seed: int) -> Any:
-    return _trees(shape, n_classes, seed, rounds=250)
-
-
-def _strong_mlp(shape: Shape, n_classes: int, seed: int) -> Any:
-    return _mlp(shape, n_classes, seed, width=128, epochs=50)
-
-
 class PairTrees:
     """Boosted trees that also read products and differences of the columns that told most at first."""
 
@@ -157,52 +141,36 @@ class PairTrees:
         return np.column_stack([X, one * two, one - two])
 
 
-def _pairs(shape: Shape, n_classes: int, seed: int) -> Any:
-    return PairTrees(seed)
-
-
-def _ensemble(shape: Shape, n_classes: int, seed: int) -> Any:
-    return Ensemble(seed)
-
-
-def _lookup(shape: Shape, n_classes: int, seed: int) -> Any:
-    return Lookup()
-
-
-def _probing(shape: Shape, n_classes: int, seed: int) -> Any:
-    return Probing(STRONG, n_classes, seed)
-
-
-ATTACKERS: dict[str, Maker] = {
-    "logistic": _logistic,
-    "trees": _trees,
+ATTACKERS: dict[str, Attacker] = {
+    "logistic": lambda shape, m, seed: LogisticRegression(max_iter=300),
+    "trees": lambda shape, m, seed: boosted_trees(shape, m, seed, rounds=100),
     "mlp": _mlp,
     "neighbours": _neighbours,
     "rbf": _rbf,
     "forest": _forest,
-    "ensemble": _ensemble,
-    "pairs": _pairs,
-    "lookup": _lookup,
-    "probing": _probing,
+    "ensemble": lambda shape, m, seed: Ensemble(seed),
+    "pairs": lambda shape, m, seed: PairTrees(seed),
+    "lookup": lambda shape, m, seed: Lookup(),
+    "probing": lambda shape, m, seed: Probing(STRONG, m, seed),
 }
-PRESETS: dict[str, dict[str, Maker]] = {
+PRESETS: dict[str, dict[str, Attacker]] = {
     "quick": {
         **{name: ATTACKERS[name] for name in ("logistic", "trees", "mlp", "neighbours", "lookup")},
         "probing": lambda shape, m, seed: Probing(QUICK, m, seed, abstain=True),
     },
     "strong": {
         **ATTACKERS,
-        "trees": _strong_trees,
-        "mlp": _strong_mlp,
+        "trees": lambda shape, m, seed: boosted_trees(shape, m, seed, rounds=250),
+        "mlp": lambda shape, m, seed: _mlp(shape, m, seed, width=128, epochs=50),
         "probing": lambda shape, m, seed: Probing(STRONG, m, seed, abstain=True),
     },
 }
 
 
-def resolve(attackers: str | Sequence[Any]) -> dict[str, Maker | None]:
-    """A preset's name, or a list of attackers' names and scikit-learn classifiers -> makers by name.
+def resolve(attackers: str | Sequence[Any]) -> dict[str, Attacker | None]:
+    """A preset's name, or a list of attackers' names and scikit-learn classifiers -> attackers by name.
 
-    Attackers that need to know a record's shape (`SHAPED`) have None: the bench makes them.
+    Attackers that need to know a record's shape (`SHAPED`) have None: the suite makes them.
     """
     names = [*ATTACKERS, *SHAPED]
     if isinstance(attackers, str):
@@ -214,16 +182,16 @@ def resolve(attackers: str | Sequence[Any]) -> dict[str, Maker | None]:
                 f"no attackers are called {attackers!r}; the names are {known}, or pass a list of classifiers"
             )
         attackers = (attackers,)
-    makers: dict[str, Maker | None] = {}
+    found: dict[str, Attacker | None] = {}
     for attacker in attackers:
         if isinstance(attacker, str):
             if attacker not in names:
                 raise InputError(f"no attacker is called {attacker!r}; the names are {', '.join(names)}")
-            makers[attacker] = ATTACKERS.get(attacker)
+            found[attacker] = ATTACKERS.get(attacker)
         elif hasattr(attacker, "predict_proba"):
             name = type(attacker).__name__
-            name = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 100))) if n not in makers)
-            makers[name] = lambda n, m, seed, a=attacker: clone(a)  # type: ignore[misc]
+            name = next(n for n in (name, *(f"{name}-{i}" for i in range(2, 100))) if n not in found)
+            found[name] = lambda n, m, seed, a=attacker: clone(a)  # type: ignore[misc]
         else:
             raise InputError(f"{attacker!r} cannot attack: it has no predict_proba; wrap it in CalibratedClassifierCV")
-    return makers
+    return found

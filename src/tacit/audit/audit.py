@@ -9,39 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from tacit.audit import attacks
-from tacit.audit.attackers import resolve
-from tacit.audit.bench import Bench
-from tacit.audit.certification import Certified, Terms, certify_release
-from tacit.audit.exposure import exposure
+from tacit.audit.attacks import run_attacks
+from tacit.audit.certification import Certified, Terms, certify_trial
+from tacit.audit.exposure import exposure, subgroups
 from tacit.audit.floor import NO_FLOOR, measure_floor
 from tacit.audit.forgotten_units import forgotten_units
 from tacit.audit.power import measure_power
-from tacit.audit.released import (
-    can_tell,
-    check_pair,
-    join_parts,
-    name_of,
-    released,
-    seen,
-    stack_rows,
-    take_rows,
-    with_side_columns,
-)
-from tacit.audit.released import (
-    crossing as units_in_both,
-)
 from tacit.audit.resemblance import resemblance
-from tacit.audit.subgroups import subgroups
+from tacit.audit.suite import HEADLINE, AttackSuite
+from tacit.audit.trial import Asked, Trial, can_tell
 from tacit.errors import InputError, TacitWarning
 from tacit.records.dataset import Dataset
 from tacit.report.report import Report, Settings, provenance
 from tacit.report.results import AttackResult, Result
-
-FEWEST_FRESH = 20  # rows of a part that were not seen before, to audit with
-FEWEST_IN_SAMPLE = 60  # seen rows needed to say anything about them
 
 
 def audit(
@@ -116,153 +97,108 @@ def audit(
     True
     """
     started = time.perf_counter()
-    makers = resolve(attackers)
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, such as 0.95; found {level!r}")
-    check_pair(attack, test)
-    preset = attackers if isinstance(attackers, str) else None
-    bench = Bench(makers, level, seed, preset, tell, per)
-    # statements about several sensitive attributes hold together: each spends its share of the error
-    strict = bench.at_level(1 - (1 - level) / max(1, len(test.sensitive.columns)))
-    Za, Zt = released(release, attack, test, alongside)
-    seen_a, seen_t = seen(release, attack), seen(release, test)
-    notes: list[str] = []
-    in_sample: dict[str, Result] = {}
-    if release is not None and not can_tell(release):
+    suite = AttackSuite(attackers, seed, tell)
+    asked = Asked(
+        level, seed, per, tuple(alongside or ()), train, tuple(views), tuple(pooled), scan, tuple(groups), reconstruct,
+        embed, examples, candidates, max_unit_size, floor, limit, power, strong=attackers == "strong",
+    )  # fmt: skip
+    whole = Trial.of(release, attack, test, asked)
+    if doubt := forgotten_units(test):
+        warnings.warn(doubt, TacitWarning, stacklevel=2)
+    found, settled = _found(suite, whole, doubt)
+    settings = Settings(
+        attackers=tuple(suite.finished if suite.interrupted else suite.names),
+        level=level,
+        seed=seed,
+        data=test.name,
+        alongside=tuple(asked.alongside),
+        candidates=candidates,
+        per=per,
+        **settled,
+        seconds=round(time.perf_counter() - started, 1),
+        **provenance(),
+    )
+    return Report(name=name or _name_of(release), settings=settings, **found)
+
+
+def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """All that a report tells, by its name there; and with which rows, at which look."""
+    trial, asked = whole.unseen() if whole.fresh else whole, whole.asked
+    notes = _before(whole, doubt)
+    found = _measured(suite, trial)
+    attacks = run_attacks(replace(trial, outcomes=found.pop("outcomes")), suite)
+    in_sample = _in_sample(suite, whole, notes) if whole.fresh else {}
+    certified = _without_order(_certified(whole), attacks)
+    targets = trial.test.y.shape[1]
+    ground = measure_floor(trial, suite) if asked.floor and targets else NO_FLOOR
+    alike = resemblance(trial)
+    notes += certified.notes
+    if ground.note and asked.limit is not False and targets == 1:
+        notes.append(ground.note)
+    if alike.examples:
+        notes.append(f"this report shows {len(alike.examples)} records of `test` as they are (examples=)")
+    if suite.interrupted:
+        notes.append(f"interrupted: only these attackers finished: {', '.join(suite.finished)}")
+    found |= {"certificate": certified.certificate, "bound": certified.bound, "in_sample": in_sample}
+    found |= {"label_only": ground.label_only, "label_only_utility": ground.label_only_utility, "limit": ground.limit}
+    found |= {"resemblance": alike, "attacks": attacks, "fresh": whole.fresh}
+    found["notes"] = (*notes, *getattr(whole.release, "notes_", []))
+    return found, {"rows": {"attack": len(trial.attack), "test": len(trial.test)}, "look": certified.look}
+
+
+def _before(whole: Trial, doubt: str | None) -> list[str]:
+    """What the reader must know about the rows."""
+    notes = []
+    if whole.release is not None and not can_tell(whole.release):
         notes.append(
             "this release cannot tell which rows it was fitted on; the figures assume that it saw none of these"
         )
-    if doubt := forgotten_units(test):
+    if doubt:
         notes.append(doubt)
-        warnings.warn(doubt, TacitWarning, stacklevel=2)
-    fresh = _enough(attack, ~seen_a) and _enough(test, ~seen_t)
-    if fresh:
-        fresh_a, fresh_t = ~seen_a, ~seen_t
-        if count := int(seen_a.sum() + seen_t.sum()):
-            notes.append(f"{count:,} rows of `attack` and `test` equal rows of the fit; they are reported apart")
-    else:
-        fresh_a, fresh_t = np.ones(len(attack), dtype=bool), np.ones(len(test), dtype=bool)
+    if not whole.fresh:
         notes.append(
             "in-sample: (nearly) every row of `attack` or of `test` was used to fit the filter, or equals one that "
             "was; these figures say nothing about other people's rows. Split the data first and fit on another part; "
             "where records of different people are equal, say whose they are (units=)"
         )
-    part_a, part_t = attack.take(fresh_a), test.take(fresh_t)
-    Za_fresh, Zt_fresh = take_rows(Za, fresh_a), take_rows(Zt, fresh_t)
-
-    headline = "balanced_accuracy"
-    fresh_parts = Za_fresh, part_a, Zt_fresh, part_t
-    useful = [bench.fight(c, "accuracy") for c in bench.contests(*fresh_parts, "y")]
-    outcomes = [strict.fight(c, headline) for c in strict.contests(*fresh_parts, "sensitive")]
-    if bench.interrupted:  # both sides get the attackers that finished everywhere
-        useful, outcomes = ([o.only(bench.makers) for o in side] for side in (useful, outcomes))
-    utility = {o.contest.attribute: bench.result(o, "accuracy") for o in useful}
-    within = {o.contest.attribute: subgroups(o, part_t, groups, strict.level) for o in outcomes}
-    exposed = {o.contest.attribute: exposure(o, strict.level, within[o.contest.attribute], strict) for o in outcomes}
-    leakage = {
-        o.contest.attribute: replace(strict.result(o, headline), named=exposed[o.contest.attribute].named)
-        for o in outcomes
-    }
-    powers = measure_power(strict, [o.contest for o in outcomes], power, preset)
-    parts = attacks.Parts(*fresh_parts)
-    handed_in = isinstance(release, tuple | list)  # its order is somebody's choice; ours tells nothing
-    others = [
-        attacks.row_order(strict, parts) if handed_in else None,
-        attacks.joined(strict, parts),
-        attacks.transfer(strict, parts) if release is not None else None,
-        *attacks.pooled(strict, outcomes, pooled),
-        attacks.averaging(strict, release, parts),
-        attacks.several_views(strict, views, parts),
-        attacks.mask_only(strict, release, parts),
-        attacks.membership(strict, release, train, parts),
-        attacks.bundle_membership(strict, release, train, parts),
-        attacks.scan(Bench(resolve("trees"), level, seed), parts, alongside or []) if scan else None,
-    ]
-    if alongside:
-        bare = released(release, part_a, part_t, None)
-        without = strict.run(bare[0], part_a, bare[1], part_t, "sensitive", headline)
-        others.insert(
-            0, AttackResult("without side information", f"the release but not {', '.join(alongside)}", without)
-        )
-    if fresh:
-        in_sample = _in_sample(strict, release, [(Za, attack, seen_a), (Zt, test, seen_t)], train, alongside, notes)
-    crossing = units_in_both(part_a, part_t)
-    if crossing:
-        notes.append(
-            f"{crossing} units are in both `attack` and `test`, so attackers have met the people they are tested on "
-            f"and nothing can be certified; split by unit (Dataset.split does)"
-        )
-    certified = Certified(dict.fromkeys(leakage), dict.fromkeys(leakage), [])
-    if fresh and not crossing:
-        # rows equal to rows of the fit may be other people's: the larger bound holds whichever they are
-        versions = [(Za_fresh, part_a, Zt_fresh, part_t)]
-        if seen_a.any() or seen_t.any():
-            versions.append((Za, attack, Zt, test))
-        # columns beside the release carry no noise: then only counting can certify
-        terms = Terms(level, candidates, seed, per, max_unit_size)
-        certified = certify_release(None if alongside else release, versions, terms)
-    order = next((a for a in others if a is not None and a.kind == "row order"), None)
-    certified = _without_order(certified, order)
-    notes += certified.notes
-    ground = measure_floor(strict, part_a, part_t, limit) if floor and len(part_a.y.columns) else NO_FLOOR
-    if ground.note:
-        notes.append(ground.note)
-    strong = preset == "strong"
-    alike = resemblance(
-        Za_fresh,
-        part_a,
-        Zt_fresh,
-        part_t,
-        reconstruct=strong if reconstruct is None else reconstruct,
-        embed=embed,
-        dtw_windows=0 if release is None else 40 if strong else 10,
-        examples=examples,
-        level=level,
-        seed=seed,
-    )
-    if alike.examples:
-        notes.append(f"this report shows {len(alike.examples)} records of `test` as they are (examples=)")
-    if bench.interrupted:
-        notes.append(f"interrupted: only these attackers finished: {', '.join(bench.makers)}")
-    notes += getattr(release, "notes_", [])
-    settings = Settings(
-        attackers=tuple(bench.makers if bench.interrupted else makers),
-        level=level,
-        seed=seed,
-        data=test.name,
-        rows={"attack": len(part_a), "test": len(part_t)},
-        alongside=tuple(alongside or ()),
-        candidates=candidates,
-        per=per,
-        look=certified.look,
-        seconds=round(time.perf_counter() - started, 1),
-        **provenance(),
-    )
-    return Report(
-        name=name or name_of(release),
-        utility=utility,
-        leakage=leakage,
-        certificate=certified.certificate,
-        bound=certified.bound,
-        in_sample=in_sample,
-        label_only=ground.leakage,
-        label_only_utility=ground.utility,
-        limit=ground.limit,
-        groups=within,
-        exposure=exposed,
-        power=powers,
-        resemblance=alike,
-        attacks=tuple(a for a in others if a is not None),
-        fresh=fresh,
-        notes=tuple(notes),
-        settings=settings,
-    )
+    elif whole.n_seen:
+        notes.append(f"{whole.n_seen:,} rows of `attack` and `test` equal rows of the fit; they are reported apart")
+    return notes
 
 
-def _without_order(certified: Certified, order: AttackResult | None) -> Certified:
+def _measured(suite: AttackSuite, trial: Trial) -> dict[str, Any]:
+    """What the attackers read of the release itself: utility, leakage, and who is exposed."""
+    outcomes = {side: [suite.run(t, headline) for t in trial.tasks(side)] for side, headline in HEADLINE.items()}
+    if suite.interrupted:  # both sides get the attackers that finished everywhere
+        outcomes = {side: [o.only(suite.finished) for o in found] for side, found in outcomes.items()}
+    level, per = trial.level, trial.asked.per
+    utility = {o.task.attribute: suite.result(o, "accuracy", trial.asked.level, per) for o in outcomes["y"]}
+    leakage, groups, exposed = {}, {}, {}
+    for o in outcomes["sensitive"]:
+        name = o.task.attribute
+        groups[name] = subgroups(o, trial.test, trial.asked.groups, level)
+        exposed[name] = exposure(o, level, groups[name])
+        leakage[name] = replace(suite.result(o, "balanced_accuracy", level, per), named=exposed[name].named)
+    found = {"utility": utility, "leakage": leakage, "groups": groups, "exposure": exposed}
+    return {**found, "power": measure_power(suite, trial), "outcomes": tuple(outcomes["sensitive"])}
+
+
+def _certified(whole: Trial) -> Certified:
+    """Certificates, where rows are fresh."""
+    asked = whole.asked
+    if not whole.fresh:
+        names = whole.test.sensitive.columns
+        return Certified(dict.fromkeys(names), dict.fromkeys(names), [])
+    return certify_trial(whole, Terms(asked.level, asked.candidates, asked.seed, asked.per, asked.max_unit_size))
+
+
+def _without_order(certified: Certified, attacks: Sequence[AttackResult]) -> Certified:
     """Certificates of a release whose rows stand in no telling order: theirs says nothing of the file as it is."""
     kept, bound, notes = dict(certified.certificate), dict(certified.bound), list(certified.notes)
-    for name, found in ({} if order is None else order.results).items():
+    order = next((a.results for a in attacks if a.kind == "row order"), {})
+    for name, found in order.items():
         upper = bound.get(name)
         if upper is not None and found.low > upper:
             kept[name] = bound[name] = None
@@ -273,37 +209,17 @@ def _without_order(certified: Certified, order: AttackResult | None) -> Certifie
     return replace(certified, certificate=kept, bound=bound, notes=notes)
 
 
-def _enough(data: Dataset, fresh: np.ndarray) -> bool:
-    """Whether attackers can learn from the fresh rows: all of them, or some with two classes of every label."""
-    if fresh.all():
-        return True
-    labels = pd.concat([data.y, data.sensitive], axis=1)[fresh]
-    return fresh.sum() >= FEWEST_FRESH and all(labels[c].nunique() > 1 for c in labels)
-
-
-def _in_sample(
-    bench: Bench,
-    release: Any,
-    parts: list[tuple[Any, Dataset, np.ndarray]],
-    train: Dataset | None,
-    alongside: Sequence[str] | None,
-    notes: list[str],
-) -> dict[str, Result]:
+def _in_sample(suite: AttackSuite, whole: Trial, notes: list[str]) -> dict[str, Result]:
     """How much rows of the fit leak: attackers learn from one half of them and are tested on the other."""
-    if train is not None:
-        if not hasattr(release, "transform"):
-            raise InputError("train= needs a filter to release the rows; a pair of released arrays has none")
-        Z: Any = with_side_columns(release.transform(train.X), train, alongside)
-        data: Dataset | None = replace(train, rows=None)
-    else:
-        Z = stack_rows([take_rows(Z, seen) for Z, _, seen in parts])
-        data = join_parts([d.take(seen) for _, d, seen in parts if seen.any()])
-    if data is None or len(data) < FEWEST_IN_SAMPLE:
-        return {}
-    one, two = data.split((0.5, 0.5), seed=bench.seed)
-    at = [np.searchsorted(data.rows, part.rows) for part in (one, two)]
+    halves = whole.in_sample()
     try:
-        return bench.run(take_rows(Z, at[0]), one, take_rows(Z, at[1]), two, "sensitive", "balanced_accuracy")
+        return {} if halves is None else suite.measure(halves, "sensitive", whole.level)
     except InputError as error:
         notes.append(f"the leakage of rows of the fit could not be measured: {error}")
         return {}
+
+
+def _name_of(release: Any) -> str:
+    if release is None:
+        return "raw data"
+    return "released arrays" if isinstance(release, (tuple, list)) else type(release).__name__

@@ -14,20 +14,19 @@ from tacit.audit.certificate import (
     certify_local_privacy,
     joint_units,
     look_delta,
-    release_cells,
     units_needed,
 )
 from tacit.audit.gaussian import certify_gaussian
 from tacit.audit.looks import count_look, release_digest
-from tacit.audit.received import receiver_cells
-from tacit.audit.released import has_noise
+from tacit.audit.trial import Trial, has_noise
 from tacit.errors import InputError
 from tacit.filters.mechanism import mechanism_of
+from tacit.labels import MISSING, joint_codes
 from tacit.noise.keyed import Noise
-from tacit.records.dataset import PRODUCT, Dataset
+from tacit.records.dataset import PRODUCT
 from tacit.report.certificates import AnyCertificate
 
-Version = tuple[Any, Dataset, Any, Dataset]  # release of attack, attack, release of test, test
+VACUOUS = 0.99  # a bound above this tells of epsilon, not of the release
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,20 @@ class Terms:
         return {"per": self.per, "max_unit_size": self.max_unit_size}
 
 
-def certify_release(release: Any, versions: Sequence[Version], terms: Terms) -> Certified:
+def certify_trial(trial: Trial, terms: Terms) -> Certified:
     """Certify every sensitive attribute on all fresh rows (attackers never touch the filter, so both parts may count).
 
-    The largest bound over versions counts. Each certificate pays for the earlier looks at its rows.
+    The largest bound over a trial's versions counts. Each certificate pays for the earlier looks at its rows.
     """
-    names = list(versions[0][1].sensitive.columns)
+    names, versions = list(trial.test.sensitive.columns), trial.versions()
+    if crossing := versions[0].crossing:
+        note = (
+            f"{crossing} units are in both `attack` and `test`, so attackers have met the people they are tested "
+            f"on and nothing can be certified; split by unit (Dataset.split does)"
+        )
+        return Certified(dict.fromkeys(names), dict.fromkeys(names), [note])
+    # columns beside the release carry no noise: then only counting can certify
+    release = None if trial.asked.alongside else trial.release
     asked = [*names, " x ".join(names)] if len(names) > 1 else names
     out = Certified(dict.fromkeys(asked), dict.fromkeys(asked), [])
     evidence = [_Evidence.of(release, version) for version in versions]
@@ -74,16 +81,15 @@ def certify_release(release: Any, versions: Sequence[Version], terms: Terms) -> 
         return out
     if not asked:
         return out
-    Za, attack, Zt, test = versions[-1]
-    number = terms.look or count_look(attack, test, release_digest(Za, Zt))
+    number = terms.look or count_look(trial.attack, trial.test, release_digest(*trial.Z))
     delta = look_delta(1 - terms.level, number) / len(asked)  # the statements hold together
     for name in asked:
-        columns = names if name not in names else [name]
+        columns = range(len(names)) if name not in names else [names.index(name)]
         found: list[list[AnyCertificate]] = [[], []]
         reason: str | None = None
-        for made, (_, attack, _, test) in zip(evidence, versions, strict=True):
+        for made, version in zip(evidence, versions, strict=True):
             assert made is not None
-            who = _who(attack, test, columns, getattr(release, "sensitive_classes_", {}))
+            who = _who(version, columns, getattr(release, "sensitive_classes_", {}))
             reason = reason or made.shared_noise(who)
             if reason is None:
                 for side, share in zip(found, (delta, delta / 2), strict=True):
@@ -94,7 +100,7 @@ def certify_release(release: Any, versions: Sequence[Version], terms: Terms) -> 
             if reason is None:
                 out.certificate[name], out.bound[name] = one_sided, two_sided.bound
                 continue
-            reason += _plan(evidence[0], _who(versions[0][1], versions[0][3], columns, {}), terms)
+            reason += _plan(evidence[0], _who(versions[0], columns, {}), terms)
         out.notes.append(f"{name}: {reason}")
     if number > 1:
         out.notes.append(
@@ -103,6 +109,15 @@ def certify_release(release: Any, versions: Sequence[Version], terms: Terms) -> 
             f"new rows would make it tighter"
         )
     return Certified(out.certificate, out.bound, out.notes, number)
+
+
+def certify_cells(trial: Trial, column: int, cells: np.ndarray, terms: Terms) -> float | None:
+    """What any attacker on one sensitive column is certified at who sees these cells of both parts; None: nothing."""
+    who = _who(trial, [column], {})
+    delta = look_delta(1 - terms.level, terms.look or 1)
+    made = _Evidence(cells=cells)
+    two_sided = made.certificate(who, delta / 2, terms)
+    return None if two_sided.useless() else made.certificate(who, delta, terms).bound
 
 
 @dataclass(frozen=True)
@@ -126,20 +141,18 @@ class _Evidence:
     draws: np.ndarray | None = None  # a number for each distinct draw
 
     @classmethod
-    def of(cls, release: Any, version: Version) -> _Evidence | None:
+    def of(cls, release: Any, trial: Trial) -> _Evidence | None:
         """Local privacy where a release declares it, counting where it is finite, Gaussian noise on a code; or none."""
-        Za, attack, Zt, test = version
         mechanism = mechanism_of(release)
         noise: Noise | None = None if mechanism is None else mechanism.noise
         if noise is None:
-            cells = release_cells(receiver_cells(Za, Zt))
-            return None if cells is None else cls(cells=cells)
-        names = [n for d in (attack, test) for n in mechanism.draw_names(d.X, d.units_of())]
+            return None if trial.cells is None else cls(cells=trial.cells)
+        names = [n for d in trial.data for n in mechanism.draw_names(d.X, d.units_of())]
         draws = pd.factorize(np.array(names, dtype=object))[0]
         if mechanism.epsilon is not None:
             return cls(noise=noise, epsilon=mechanism.epsilon, draws=draws)
         if noise.added and noise.distribution == "normal":
-            codes = np.concatenate([mechanism.noiseless(attack.X), mechanism.noiseless(test.X)])
+            codes = np.concatenate([mechanism.noiseless(d.X) for d in trial.data])
             return cls(noise=noise, codes=codes, draws=draws)
         return None
 
@@ -172,19 +185,23 @@ class _Evidence:
         return certify(self.cells[who.known], who.codes, who.n_classes, delta, candidates=terms.candidates, **common)
 
 
-def _who(attack: Dataset, test: Dataset, columns: list[str], fitted: Mapping[str, Sequence[Any]]) -> _Who:
-    name = columns[0] if len(columns) == 1 else PRODUCT
-    declared = [*attack.classes_of(name), *test.classes_of(name), *fitted.get(name, [])]
+def _who(trial: Trial, columns: Sequence[int], fitted: Mapping[str, Sequence[Any]]) -> _Who:
+    """One sensitive column, or the product of several, with every class that was declared or occurs."""
+    labels = trial.labels["sensitive"]
+    names = [trial.test.sensitive.columns[i] for i in columns]
+    name = names[0] if len(names) == 1 else PRODUCT
+    declared = [*trial.attack.classes_of(name), *trial.test.classes_of(name), *fitted.get(name, [])]
     place = {c: i for i, c in enumerate(dict.fromkeys(declared))}
-    labels = pd.concat([attack.sensitive[columns], test.sensitive[columns]], ignore_index=True)
-    known = np.flatnonzero(labels.notna().all(axis=1).to_numpy())
-    values = labels.iloc[known]
-    each = values.iloc[:, 0] if len(columns) == 1 else values.itertuples(index=False, name=None)
-    codes = np.fromiter((place[v] for v in each), dtype=np.int64, count=len(known))
+    codes = labels.codes[:, list(columns)]
+    known = np.flatnonzero((codes != MISSING).all(axis=1))
+    group = joint_codes(codes[known])
+    first = np.unique(group, return_index=True)[1]
+    values = [tuple(labels.classes[i][c] for i, c in zip(columns, row, strict=True)) for row in codes[known][first]]
+    number = np.array([place[v[0] if len(columns) == 1 else v] for v in values], dtype=np.int64)
     units = None
-    if attack.units is not None:
-        units = joint_units([pd.factorize(np.concatenate([d.units_of(c) for d in (attack, test)]))[0] for c in columns])
-    return _Who(known, codes, len(place), None if units is None else units[known])
+    if trial.attack.units is not None:
+        units = joint_units([pd.factorize(np.concatenate([d.units_of(n) for d in trial.data]))[0] for n in names])
+    return _Who(known, number[group], len(place), None if units is None else units[known])
 
 
 def _plan(made: _Evidence | None, who: _Who, terms: Terms) -> str:

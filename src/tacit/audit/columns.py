@@ -159,13 +159,5 @@ class Columns:
 
 
 def as_columns(X: Any) -> Columns:
-    """Columns of a bare matrix, for an attacker that is used without a bench."""
+    """Columns of a bare matrix, for an attacker that is used without a suite."""
     return X if isinstance(X, Columns) else Columns(np.asarray(X), pd.DataFrame(np.asarray(X)))
-
-
-def receiver_frame(Z: Any) -> pd.DataFrame:
-    """A release as the table that a receiver holds: columns by position, types and bits as they are."""
-    if isinstance(Z, pd.DataFrame):
-        return Z.reset_index(drop=True).set_axis(range(Z.shape[1]), axis=1)
-    array = np.asarray(Z.toarray() if hasattr(Z, "toarray") else Z)
-    return pd.DataFrame(array.reshape(len(array), -1))

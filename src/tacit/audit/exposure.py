@@ -1,18 +1,21 @@
-"""Rare but certain: the share of people whose class an attacker can name, which a mean over everybody hides."""
+"""What a mean over everybody hides: the people an attacker can name, and the groups it is worst for."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats as sps
 
-from tacit.audit.attackers import Maker
-from tacit.audit.bench import FEW_ROWS, FOLDS, Bench, Contest, Outcome
 from tacit.audit.measures import mean_measure
-from tacit.audit.stats import Measure, binomial_interval, effective_size
-from tacit.records.dataset import allot
+from tacit.audit.received import plain_frame
+from tacit.audit.stats import Measure, balanced_accuracy, binomial_interval, effective_size
+from tacit.audit.suite import Outcome
+from tacit.errors import InputError
+from tacit.records.dataset import Dataset
 from tacit.report.results import Exposure
 
 SURE = 0.9  # what "named" means: the answer is right at least this often, all classes being equally common
@@ -21,12 +24,16 @@ SURE = 0.9  # what "named" means: the answer is right at least this often, all c
 DOUBT = 0.25
 ALIKE = 4.0  # classes are about equally common up to this factor
 NAMING = ("trees", "forest")  # the attackers that find rare combinations best
+MOST_CLASSES = 12  # columns with more make groups too small to read
+FEWEST_ROWS = 40
+FEWEST_A_CLASS = 10
+MINIMUM_UNITS = 10  # fewer people would make a group that points at them
+MAXIMUM_SCANNED = 30  # columns of a table by which people are grouped when nobody says which
+MAXIMUM_VALUES = 50  # of a scanned column of words
 Validation = tuple[np.ndarray, np.ndarray]  # an attacker's probabilities on rows it did not learn from, and the truth
 
 
-def exposure(
-    outcome: Outcome, level: float, groups: Mapping[str, Measure] | None = None, bench: Bench | None = None
-) -> Exposure:
+def exposure(outcome: Outcome, level: float, groups: Mapping[str, Measure] | None = None) -> Exposure:
     """The share of people an attacker names with 90 % confidence, with its interval.
 
     Confidence is the posterior when all classes are equally common, so that nobody is "named" by the frequency of
@@ -37,88 +44,54 @@ def exposure(
 
     Parameters
     ----------
-    outcome : of `Bench.fight`
+    outcome : of `AttackSuite.run`
     level : confidence of the intervals
     groups : accuracy within subgroups, of which the most exposed is kept
-    bench : the attackers; with it, the one that suits naming best is also asked where it is not the headline's
 
     Examples
     --------
     >>> import tacit
-    >>> from tacit.audit.attackers import resolve
-    >>> from tacit.audit.bench import Bench
+    >>> from tacit.audit.suite import AttackSuite
+    >>> from tacit.audit.trial import Trial
     >>> _, attack, test = tacit.load_dataset("quadrants", n=2000).split()
-    >>> bench = Bench(resolve("trees"), 0.95, seed=0)
-    >>> contest = next(bench.contests(attack.X, attack, test.X, test, "sensitive"))
-    >>> exposure(bench.fight(contest, "balanced_accuracy"), 0.95).named.value > 0.5
+    >>> [task] = Trial.of(None, attack, test).tasks("sensitive")
+    >>> exposure(AttackSuite("trees").run(task), 0.95).named.value > 0.5
     True
     """
-    c, prior = outcome.contest, outcome.prior
-    told = validations(outcome, bench)
-    best, attacker, limits = 0.0, outcome.chosen, np.full(c.n_classes, np.inf)
+    t, prior = outcome.task, outcome.prior
+    told = validations(outcome)
+    best, attacker, limits = 0.0, outcome.chosen, np.full(t.n_classes, np.inf)
     for name, (p, truth) in told.items():
-        share, found = _limits(*_scores(p, prior), truth, c.n_classes)
+        share, found = _limits(*_scores(p, prior), truth, t.n_classes)
         if share > best:
             best, attacker, limits = share, name, found
     group, within = most_exposed(groups or {})
     if not best:
         rows = max((len(truth) for _, truth in told.values()), default=0)
-        units = len(c.ya) if c.ua is None else len(np.unique(c.ua))
-        high = _could_hide(rows * units / len(c.ya), level)
-        empty = mean_measure(np.zeros(len(c.yt)), 0.0, c.ut, level, most=len(c.yt))
+        units = len(t.ya) if t.ua is None else len(np.unique(t.ua))
+        high = _could_hide(rows * units / len(t.ya), level)
+        empty = mean_measure(np.zeros(len(t.yt)), 0.0, t.ut, level, most=len(t.yt))
         return Exposure(Measure(0.0, 0.0, max(high, empty.high), 0.0), None, attacker, group, within)
     answer, score = _scores(outcome.probabilities[attacker], prior)
     sure = score >= limits[answer]
-    right = answer == c.yt
-    named = mean_measure((sure & right).astype(float), 0.0, c.ut, level, most=len(c.yt))
-    precision = _precision(right, sure, c.yt, c.ut, c.n_classes, level)
+    right = answer == t.yt
+    named = mean_measure((sure & right).astype(float), 0.0, t.ut, level, most=len(t.yt))
+    precision = _precision(right, sure, t.yt, t.ut, t.n_classes, level)
     return Exposure(named, precision, attacker, group, within)
 
 
-def validations(outcome: Outcome, bench: Bench | None = None) -> dict[str, Validation]:
+def validations(outcome: Outcome) -> dict[str, Validation]:
     """Attackers' probabilities on validation rows: the chosen one's, and those of the one that names best."""
     if outcome.validation is None:
         return {}
-    told = {outcome.chosen: outcome.validation}
-    name = None if bench is None else naming(bench.makers)
-    if bench is not None and name is not None and name in outcome.probabilities and name not in told:
-        told[name] = held_out(bench.makers[name], outcome.contest, bench.seed, bench.most_rows)
-    return told
+    name = naming(outcome.held)
+    more = {} if name is None else {name: (outcome.held[name], outcome.validation[1])}
+    return {outcome.chosen: outcome.validation, **more}
 
 
 def naming(names: Collection[str]) -> str | None:
     """Which of these attackers names best."""
     return next((n for n in NAMING if n in names), None)
-
-
-def held_out(make: Maker, c: Contest, seed: int, maximum_rows: int, quarters: int | None = None) -> Validation:
-    """One attacker's probabilities on quarters of the attackers' part that it did not learn from.
-
-    None takes as many quarters as the bench: all where rows are few, else one.
-    """
-    rows = np.arange(len(c.ya))
-    if len(rows) > maximum_rows:
-        rows = np.random.default_rng(seed).permutation(len(rows))[:maximum_rows]
-    X, y, units = c.Xa[rows], c.ya[rows], None if c.ua is None else c.ua[rows]
-    fold = allot(y, np.ones(FOLDS), seed, units)
-    turns = quarters or (FOLDS if len(y) <= FEW_ROWS else 1)
-    p = np.zeros((len(y), c.n_classes))
-    for turn in range(turns):
-        p[fold == turn] = learned(make, X[fold != turn], y[fold != turn], X[fold == turn], c.n_classes, seed)
-    return p[fold < turns], y[fold < turns]
-
-
-def learned(make: Maker, X: np.ndarray, y: np.ndarray, rows: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
-    """Probabilities of all classes for `rows`, by an attacker that learned from X and y."""
-    classes = np.unique(y)
-    p = np.zeros((len(rows), n_classes))
-    if len(classes) == 1:
-        p[:, classes] = 1.0
-        return p
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of attackers that stop early
-        p[:, classes] = make(X.shape, len(classes), seed).fit(X, np.searchsorted(classes, y)).predict_proba(rows)
-    return p
 
 
 def most_exposed(groups: Mapping[str, Measure]) -> tuple[str | None, Measure | None]:
@@ -227,3 +200,68 @@ def _could_hide(rows: float, level: float) -> float:
     """Upper end of the share that is named for sure and still too small to be noticed among so many rows."""
     count = minimum_named()
     return 1.0 if rows <= count else binomial_interval((count - 1) / rows, rows, level)[1]
+
+
+def subgroups(outcome: Outcome, test: Dataset, columns: Sequence[str], level: float) -> dict[str, Measure]:
+    """The chosen attacker's balanced accuracy within each group, most exposed first.
+
+    Groups are the classes of every other label column and of the raw columns named; where none is named, of every
+    column of a table that has few. Intervals are widened for the number of groups shown, so that the worst one can be
+    read off.
+    """
+    t = outcome.task
+    guess = outcome.balanced
+    found = []
+    for column, values in _columns(test, columns or _everyday(test.X)).items():
+        if column == t.attribute:
+            continue
+        here = values.iloc[t.rows].reset_index(drop=True)
+        for group in pd.unique(here.dropna()):
+            rows = (here == group).to_numpy()
+            counts = np.bincount(t.yt[rows], minlength=t.n_classes)
+            units = rows.sum() if t.ut is None else len(np.unique(t.ut[rows]))
+            enough = rows.sum() >= FEWEST_ROWS and np.sum(counts >= FEWEST_A_CLASS) >= 2 and units >= MINIMUM_UNITS
+            if enough and not rows.all():
+                found.append((group if isinstance(group, Range) else f"{column} = {group}", rows))
+    wide = 1 - (1 - level) / max(1, len(found))
+    measured = {
+        name: balanced_accuracy(t.yt[rows], guess[rows], t.n_classes, None if t.ut is None else t.ut[rows], wide)
+        for name, rows in found
+    }
+    return dict(sorted(measured.items(), key=lambda item: item[1].guessing - item[1].value))
+
+
+def _columns(test: Dataset, named: Sequence[str]) -> dict[str, pd.Series]:
+    """Label columns of few classes, and the raw columns asked for (numbers as quarters)."""
+    labels = {**dict(test.y.items()), **dict(test.sensitive.items())}
+    out = {str(n): v.reset_index(drop=True) for n, v in labels.items() if 2 <= v.nunique() <= MOST_CLASSES}
+    raw = plain_frame(test.X) if named else None
+    for name in named:
+        if raw is None or name not in raw:
+            raise InputError(f"groups names {name!r}, which is no column of X")
+        values = raw[name]
+        if pd.api.types.is_numeric_dtype(values) and values.nunique() > MOST_CLASSES:
+            values = _quarters(str(name), values)
+        out[name] = values
+    return out
+
+
+class Range(str):
+    """The name of a group that says its column itself: "age over 28 to 37"."""
+
+
+def _quarters(name: str, values: pd.Series) -> pd.Series:
+    """Numbers as four ranges of about as many people; the outer ends, single people's values, are not told."""
+    edges = np.unique(values.quantile([0.25, 0.5, 0.75]))
+    words = [Range(f"{name} ≤ {edges[0]:.6g}")]
+    words += [Range(f"{name} over {low:.6g} to {high:.6g}") for low, high in pairwise(edges)]
+    words += [Range(f"{name} over {edges[-1]:.6g}")]
+    codes = np.searchsorted(edges, values.to_numpy(dtype=float), side="left")
+    return pd.Series([words[k] for k in codes], index=values.index, dtype=object).where(values.notna())
+
+
+def _everyday(X: Any) -> list[str]:
+    """Columns of a table by which people can be grouped without being asked: few, with few words or with numbers."""
+    if not isinstance(X, pd.DataFrame) or len(X.columns) > MAXIMUM_SCANNED:
+        return []
+    return [str(c) for c in X.columns if pd.api.types.is_numeric_dtype(X[c]) or X[c].nunique() <= MAXIMUM_VALUES]

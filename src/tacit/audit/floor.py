@@ -1,18 +1,30 @@
-"""What every release is measured against: the predicted labels alone, and the estimated limit of any release."""
+"""What every release is measured against: the predicted labels alone, and the estimated limit of any release.
+
+There is one floor for one pair of parts, whatever is audited on them: labels are predicted on the attackers' own rows,
+out of fold. These are rows that no filter has seen, and an audit always has them. (Labels predicted by a model of the
+training rows would make a second floor, different for every filter's rows, which the audit of a bundle or of a table of
+releases could not compute.) The limit is learned there too, except in a frontier: its points were fitted on the
+training rows, and what is to lie above them all must know as much.
+"""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.utils import check_random_state
 
-from tacit.audit.attackers import Counting
-from tacit.audit.bench import Bench
+from tacit.audit.certification import Terms, certify_cells
+from tacit.audit.received import plain
 from tacit.audit.stats import balanced_accuracy
-from tacit.labels import MISSING, Labels, encode_labels
+from tacit.audit.suite import AttackSuite, counting
+from tacit.audit.trial import Asked, Trial
+from tacit.filters.posterior import Posteriors
+from tacit.labels import MISSING
 from tacit.records.dataset import Dataset
+from tacit.records.encoding import array_to_frame, make_encoder
+from tacit.records.people import Crowd
 from tacit.report.results import LimitPoint, Result
 
 SLOPES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.17, 0.22, 0.3, 0.5, 1.0)  # along the limit curve
@@ -22,98 +34,147 @@ MOST_FOR_LIMIT = 20_000_000  # rows x columns x classes; above it, posteriors of
 
 
 class Floor(NamedTuple):
-    """Results of releasing the predicted labels alone, and by secret the estimated limit curve."""
+    """Results of releasing the predicted labels alone; by secret the estimated limit curve, or why there is none."""
 
-    utility: dict[str, Result]
-    leakage: dict[str, Result]
-    limit: dict[str, tuple[LimitPoint, ...]]
+    label_only_utility: dict[str, Result]
+    label_only: dict[str, Result]
+    limit: dict[str, tuple[Any, ...]]  # of `LimitPoint`
     note: str | None
 
 
 NO_FLOOR = Floor({}, {}, {}, None)
 
 
-def measure_floor(bench: Bench, attack: Dataset, test: Dataset, limit: bool | None) -> Floor:
+def measure_floor(
+    trial: Trial,
+    suite: AttackSuite,
+    level: float | None = None,
+    train: Dataset | None = None,
+    terms: Terms | None = None,
+) -> Floor:
     """Label-only, predicted out of fold on `attack` and attacked by counting; and the limit where it is cheap.
 
-    `limit` None estimates the curve where that takes seconds, True always, False never.
+    Parameters
+    ----------
+    trial : its parts, what was asked (`limit`: None estimates the curve where that takes seconds); not its release
+    level : of each statement; None: the trial's
+    train : rows that the limit is learned from instead, and `terms` that it is certified under, for a frontier
     """
-    from tacit.baselines import LabelOnly  # slow to import, and not every audit has a floor
-
-    known = attack.y.notna().all(axis=1).to_numpy()
-    own = attack.take(known)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        folds = 5 if np.size(own.X) <= WIDE else 3
-        label = LabelOnly(n_folds=folds, random_state=bench.seed)
-        label.min_people = 1  # it is compared with, and leaves nobody's hands: as good as labels can be predicted
-        label.fit(own.X, own.y, units=own.units_of())
-    utility, leakage = labels_alone(label.release_training_rows(), own, label.transform(test.X), test, bench)
-    if limit is False or len(own.y.columns) != 1:
-        return Floor(utility, leakage, {}, None)
-    if alien := [c for side in ("y", "sensitive") for c in _only_in_test(getattr(own, side), getattr(test, side))]:
-        note = f"the limit curve was not estimated: `test` has a class of {alien[0]!r} that `attack` does not have"
-        return Floor(utility, leakage, {}, note)
-    X = label.mechanism_.schema.encode(own.X)
-    secrets = encode_labels(own.sensitive, "sensitive", len(own))
-    if limit is None and X.size * sum(map(len, secrets.classes)) > MOST_FOR_LIMIT:
-        return Floor(utility, leakage, {}, "the limit curve was not estimated: it takes minutes here; limit=True does")
-    return Floor(utility, leakage, _curves(bench, label, X, secrets, own, test), None)
+    known = trial.attack.labels("y").codes != MISSING
+    trial = trial.take(known.all(axis=1), np.ones(len(trial.test), dtype=bool)) if not known.all() else trial
+    # as a filter's fit would draw it
+    seed = int(check_random_state(suite.seed).randint(2**31 - 1))
+    tree = _Trees(trial.attack, "y", 5 if np.size(trial.attack.X) <= WIDE else 3, seed)
+    alone = [np.column_stack([p.argmax(axis=1) for p in ps]) for ps in (tree.own, tree.of(trial.test.X))]
+    utility, leakage = labels_alone(
+        alone[0], trial.attack, alone[1], trial.test, level or trial.level, suite.seed, trial.asked.per
+    )
+    if train is not None:
+        labelled = (train.labels("y").codes != MISSING).all(axis=1)
+        train = train.take(labelled)
+        if trial.asked.limit is not False and train.y.shape[1] == 1:
+            tree = _Trees(train, "y", 5, seed)
+    note = _why_not(trial, tree, train or trial.attack)
+    return Floor(utility, leakage, {} if note else _curves(trial, suite, tree, train, terms), note)
 
 
 def labels_alone(
-    own_labels: np.ndarray, own: Dataset, test_labels: np.ndarray, test: Dataset, bench: Bench | None = None
+    own_labels: np.ndarray,
+    own: Dataset,
+    test_labels: np.ndarray,
+    test: Dataset,
+    level: float = 0.95,
+    seed: int = 0,
+    per: str = "unit",
 ) -> tuple[dict[str, Result], dict[str, Result]]:
     """What predicted labels (one column per target) keep and leak by themselves, read by counting.
 
     They must come from a model that has seen neither these rows nor, for `own`, their labels.
     """
-    level, seed = (bench.level, bench.seed) if bench else (0.95, 0)
-    counting = Bench({"counting": lambda n, m, s: Counting()}, level, seed)
-    rows = own_labels, own, test_labels, test
-    return counting.run(*rows, "y", "accuracy"), counting.run(*rows, "sensitive", "balanced_accuracy")
+    suite, trial = counting(seed), Trial((own, test), (own_labels, test_labels), asked=Asked(per=per))
+    return suite.measure(trial, "y", level), suite.measure(trial, "sensitive", level)
 
 
-def _only_in_test(own: pd.DataFrame, test: pd.DataFrame) -> list[str]:
-    """Columns with a class that the attackers' rows do not have."""
-    return [str(c) for c in own if not test[c].dropna().isin(own[c].dropna().unique()).all()]
+class _Trees:
+    """What boosted trees learn of some rows' labels; these rows are told by models that did not see them."""
+
+    def __init__(self, data: Dataset, side: str, n_folds: int, seed: int, like: _Trees | None = None) -> None:
+        # nothing of this leaves anybody's hands: as good as labels can be predicted
+        crowd = Crowd(len(data), data.units_of(), min_people=1)
+        self.encoder: Any = like.encoder if like else make_encoder(_table(data.X), crowd)
+        self.X: np.ndarray = like.X if like else self.encoder.transform(_table(data.X))
+        self.labels = data.labels(side).present()
+        self.posteriors = Posteriors(n_folds).fit(self.X, self.labels, data.units_of(), seed)
+        self.own = self.posteriors.out_of_fold
+
+    def of(self, X: Any) -> list[np.ndarray]:
+        """Per label column, the probabilities for other rows."""
+        return self.posteriors.predict(self.encoder.transform(_table(X)))
+
+
+def _table(X: Any) -> Any:
+    """Records as an encoder takes them; an array of mixed objects has columns of numbers and of words."""
+    if not isinstance(X, pd.DataFrame) and np.asarray(X).dtype.kind in "OUS":
+        return array_to_frame(np.asarray(X), [f"x{i}" for i in range(np.shape(X)[1])])
+    return plain(X, "X", "fill the gap, or pass a DataFrame")
+
+
+def _why_not(trial: Trial, tree: _Trees, learned: Dataset) -> str | None:
+    """Why the limit is not estimated; None where it is."""
+    if trial.asked.limit is False:
+        return "the limit was not asked for"
+    if learned.y.shape[1] != 1:
+        return "the limit is known for one target only"
+    for side in ("y", "sensitive"):
+        own, test = getattr(learned, side), getattr(trial.test, side)
+        for c in own:
+            if not test[c].dropna().isin(own[c].dropna().unique()).all():
+                where = "`attack`" if learned is trial.attack else "`train`"
+                return f"the limit curve was not estimated: `test` has a class of {str(c)!r} that {where} does not have"
+    if trial.asked.limit is None:
+        classes = sum(map(len, learned.labels("sensitive").present().classes))
+        if tree.X.size * classes > MOST_FOR_LIMIT:
+            return "the limit curve was not estimated: it takes minutes here; limit=True does"
+    return None
 
 
 def _curves(
-    bench: Bench, label: Any, X: np.ndarray, secrets: Labels, own: Dataset, test: Dataset
+    trial: Trial, suite: AttackSuite, tree: _Trees, train: Dataset | None, terms: Terms | None
 ) -> dict[str, tuple[LimitPoint, ...]]:
     """By secret, the best accuracy at every leakage, as far as boosted-tree posteriors know it (NOTES section 6).
 
-    One cell per class of the target; cells are chosen on the out-of-fold posteriors of `attack` and both axes are
-    measured on `test`. An estimate: with better posteriors the curve would lie higher.
+    One cell per class of the target; cells are chosen on out-of-fold posteriors and both axes are measured on `test`.
+    An estimate: with better posteriors the curve would lie higher.
     """
-    from tacit.filters.posterior import Posteriors  # slow to import, and not every audit has a floor
-    from tacit.solvers.exact import closed_code
+    from tacit.solvers.exact import closed_code  # torch takes a second to import: only the limit pays
 
-    X_test = label.mechanism_.schema.encode(test.X)
-    p_own, p_test = label.posteriors_.out_of_fold[0], label.posteriors_.predict(X_test)[0]
-    target = encode_labels(test.y, "y", len(test), label.classes_).codes[:, 0]
-    bench.tell("limit curve")
-    posteriors = Posteriors(3).fit(X, secrets, own.units_of(), bench.seed)
-    posteriors_test = posteriors.predict(X_test)
-    some = np.random.default_rng(bench.seed).permutation(len(own))[:MOST_FOR_RULE]
+    suite.tell("limit curve")
+    learned = train or trial.attack
+    secret = _Trees(learned, "sensitive", 3, suite.seed, like=tree)
+    some = np.random.default_rng(suite.seed).permutation(len(learned))[:MOST_FOR_RULE]
+    rows = [(tree.own, secret.own) if train is None else (tree.of(trial.attack.X), secret.of(trial.attack.X))]
+    rows.append((tree.of(trial.test.X), secret.of(trial.test.X)))
+    target = _codes(trial.test.y, 0, tree.labels.classes[0])
     out = {}
-    for i, name in enumerate(secrets.names):
-        codes, m = secrets.codes[:, i], len(secrets.classes[i])
-        shares = np.bincount(codes[codes != MISSING], minlength=m) / max(1, int((codes != MISSING).sum()))
-        scale = 1 / (m * np.maximum(shares, 1e-9))
-        own_secret, test_secret = posteriors.out_of_fold[i] * scale, posteriors_test[i] * scale
-        truth = encode_labels(test.sensitive[[name]], name, len(test), (secrets.classes[i],)).codes[:, 0]
+    for i, name in enumerate(trial.test.sensitive.columns):
+        classes, own = secret.labels.classes[i], secret.labels.codes[:, i]
+        shares = np.bincount(own[own != MISSING], minlength=len(classes)) / max(1, int((own != MISSING).sum()))
+        scale = 1 / (len(classes) * np.maximum(shares, 1e-9))
+        codes, truth = (_codes(d.sensitive, i, classes) for d in trial.data)
         points = []
         for slope in SLOPES:
-            rule = closed_code(p_own[some], [own_secret[some]], slope)
-            cells = [
-                (np.column_stack([p, s, np.ones(len(p))]) @ rule).argmax(1)
-                for p, s in ((p_own, own_secret), (p_test, test_secret))
-            ]
-            points.append(_point(cells, target, codes, truth, m, p_own.shape[1]))
+            rule = closed_code(tree.own[0][some], [secret.own[i][some] * scale], slope)
+            cells = [(np.column_stack([p[0], s[i] * scale, np.ones(len(p[0]))]) @ rule).argmax(1) for p, s in rows]
+            point = _point(cells, target, codes, truth, len(classes), len(tree.labels.classes[0]))
+            bound = None if terms is None else certify_cells(trial, i, np.concatenate(cells), terms)
+            points.append(point._replace(bound=bound))
         out[name] = _upper_left(points)
     return out
+
+
+def _codes(frame: pd.DataFrame, column: int, classes: np.ndarray) -> np.ndarray:
+    """A label column by these classes; MISSING where it has none of them."""
+    return pd.Index(classes).get_indexer(pd.Index(frame.iloc[:, column]))
 
 
 def _point(
@@ -131,7 +192,6 @@ def _point(
 
 def _upper_left(points: list[LimitPoint]) -> tuple[LimitPoint, ...]:
     """Only points that no other beats on both axes, from most leaking to least."""
-    kept = [
-        p for p in points if not any(q != p and q.accuracy >= p.accuracy and q.leakage <= p.leakage for q in points)
-    ]
-    return tuple(sorted(set(kept), key=lambda p: -p.leakage))
+    kept = {p[:2]: p for p in points}.values()
+    best = [p for p in kept if not any(q != p and q.accuracy >= p.accuracy and q.leakage <= p.leakage for q in kept)]
+    return tuple(sorted(best, key=lambda p: -p.leakage))

@@ -19,8 +19,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from tacit.audit.attackers import ATTACKERS
-from tacit.audit.bench import Bench
 from tacit.audit.stats import Measure, accuracy
+from tacit.audit.suite import AttackSuite
+from tacit.audit.trial import Trial
 from tacit.errors import InputError
 from tacit.files import onnx_session
 from tacit.filters.base import Filter
@@ -78,12 +79,12 @@ def whitebox_membership(
     both = Dataset(np.concatenate([losses, rest], axis=1), None, member, _units(parts))
     learn, tested = both.split((0.5, 0.5), seed=seed)
     # with few members to learn from, an attacker who reads less is often the better one
-    makers: dict[str, Any] = {name: ATTACKERS[name] for name in READERS}
+    attackers: dict[str, Any] = {name: ATTACKERS[name] for name in READERS}
     if losses.shape[1]:
-        makers |= {f"{name}, losses": _reading(losses.shape[1], name) for name in READERS}
-        makers["sum of losses"] = _reading(1, "logistic")
-    bench = Bench(makers, level, seed)
-    (result,) = bench.run(learn.X, learn, tested.X, tested, "sensitive", "auc").values()
+        attackers |= {f"{name}, losses": _reading(losses.shape[1], name) for name in READERS}
+        attackers["sum of losses"] = _reading(1, "logistic")
+    trial = Trial((learn, tested), (learn.X, tested.X))
+    (result,) = AttackSuite(attackers, seed).measure(trial, "sensitive", level, "auc").values()
     return replace(result, more={**result.more, **_named(steps, labels, n, level)})
 
 

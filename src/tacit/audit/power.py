@@ -8,17 +8,18 @@ anything?", and on top of a large leak a small one is neither seen nor needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats as sps
 
-from tacit.audit.attackers import Counting, Maker
-from tacit.audit.bench import FEW_ROWS, FOLDS, Bench, Contest, Outcome, class_shares
-from tacit.audit.exposure import exposure, held_out, learned, minimum_named, naming
+from tacit.audit.attackers import Attacker, Counting
+from tacit.audit.exposure import exposure, minimum_named, naming
 from tacit.audit.planting import KINDS, Ground, Planted, plant, plant_rare
 from tacit.audit.stats import balanced_accuracy
+from tacit.audit.suite import FEW_ROWS, FOLDS, AttackSuite, Outcome, class_shares, learn
+from tacit.audit.trial import Task, Trial
+from tacit.records.dataset import allot
 from tacit.report.results import RARE, Power
 
 WANTED = 0.9  # of the plantings at the stated size are found
@@ -40,51 +41,49 @@ SUITED = {
 }
 
 
-def measure_power(
-    bench: Bench, contests: Sequence[Contest], wanted: bool | None, preset: str | None
-) -> dict[str, Power]:
-    """The power of an audit by attribute. `wanted` None plants few leaks, and more in the preset "strong"."""
-    if wanted is False or bench.interrupted:
+def measure_power(suite: AttackSuite, trial: Trial) -> dict[str, Power]:
+    """The power of an audit by attribute: few leaks are planted, unless asked for more, or in the preset "strong"."""
+    wanted = trial.asked.power
+    if wanted is False or suite.interrupted:
         return {}
-    plantings = PLANTINGS["strong" if wanted or preset == "strong" else "quick"]
+    plantings = PLANTINGS["strong" if wanted or trial.asked.strong else "quick"]
     told = {}
     try:
-        for c in contests:
-            told[c.attribute] = power(bench, c, plantings)
+        for task in trial.tasks("sensitive"):
+            told[task.attribute] = power(suite, task, plantings, trial.level)
     except KeyboardInterrupt:
-        bench.stop()  # the attackers have finished: their figures are kept
+        suite.interrupted = True  # the attackers have finished: their figures are kept
     return {attribute: found for attribute, found in told.items() if found is not None}
 
 
-def power(bench: Bench, contest: Contest, plantings: int) -> Power | None:
+def power(suite: AttackSuite, task: Task, plantings: int, level: float = 0.95) -> Power | None:
     """Plant leaks of every kind in a release, and say how large they must be to be found in 9 of 10 cases.
 
     Few plantings give a cautious figure: what they leave open counts against the attackers.
 
     Parameters
     ----------
-    bench : the attackers that ran
-    contest : the release and the attribute whose class shares the planted labels keep
+    suite : the attackers that ran
+    task : the release and the attribute whose class shares the planted labels keep
     plantings : leaks planted of each kind (and one more of a rare group, of which a planting tells least)
+    level : of the intervals that must lie clear of guessing
 
     Examples
     --------
     >>> import tacit
-    >>> from tacit.audit.attackers import resolve
     >>> _, attack, test = tacit.load_dataset("quadrants", n=2000).split()
-    >>> bench = Bench(resolve("trees"), 0.95, seed=0)
-    >>> contest = next(bench.contests(attack.X, attack, test.X, test, "sensitive"))
-    >>> .5 < power(bench, contest, plantings=2).found["one column"] < .7
+    >>> [task] = Trial.of(None, attack, test).tasks("sensitive")
+    >>> .5 < power(AttackSuite("trees"), task, plantings=2).found["one column"] < .7
     True
     """
-    if not bench.makers and not contest.finite:
+    if not suite.attackers and not task.finite:
         return None  # only attackers that need a record's shape: these are too slow to run again and again
-    if min(len(contest.ya), len(contest.yt)) < TOO_FEW_ROWS:
+    if min(len(task.ya), len(task.yt)) < TOO_FEW_ROWS:
         return None  # so few rows find nothing
-    rng = np.random.default_rng(bench.seed)
-    asked = {kind: _reader(bench, contest, kind) for kind in KINDS} | {RARE: _naming(bench, contest)}
+    rng = np.random.default_rng(suite.seed)
+    asked = {kind: _reader(suite, task, kind) for kind in KINDS} | {RARE: _naming(suite, task)}
     cheap = all(reader is None or reader[0] in CHEAP for reader in asked.values())
-    small = _fewer_rows(contest, *((bench.most_rows, MAXIMUM_ROWS) if cheap else (SLOW_ROWS, SLOW_ROWS)), rng)
+    small = _fewer_rows(task, *((suite.max_rows, MAXIMUM_ROWS) if cheap else (SLOW_ROWS, SLOW_ROWS)), rng)
     ground = planting_ground(small)
     found: dict[str, float | None] = {}
     largest: dict[str, float] = {}
@@ -92,20 +91,20 @@ def power(bench: Bench, contest: Contest, plantings: int) -> Power | None:
     for kind, reader in asked.items():
         if reader is None or (kind == "a pair" and len(ground.varied) < 2):
             continue
-        bench.tell(f"{contest.attribute}: would a leak in {kind} be found?")
+        suite.tell(f"{task.attribute}: would a leak in {kind} be found?")
         name, make = reader
-        given = _Given(make, small, ground, bench.level, bench.seed, len(bench.makers) + contest.finite)
+        given = _Given(make, small, ground, level, suite.seed, len(suite.attackers) + task.finite)
         trial, tries = (_Rare(given), plantings + 1) if kind == RARE else (_Sized(given, kind), plantings)
         size, limit = _smallest(trial, tries, rng)
         if limit < NOTHING:
             continue  # such a leak has no room in this release
         readers[kind] = name
-        found[kind] = size if size is None or kind == RARE else size + 1 / contest.n_classes
-        largest[kind] = limit + (0 if kind == RARE else 1 / contest.n_classes)
-    return Power(found, largest, readers, 1 / contest.n_classes, plantings, (len(small.ya), len(small.yt)))
+        found[kind] = size if size is None or kind == RARE else size + 1 / task.n_classes
+        largest[kind] = limit + (0 if kind == RARE else 1 / task.n_classes)
+    return Power(found, largest, readers, 1 / task.n_classes, plantings, (len(small.ya), len(small.yt)))
 
 
-def _fewer_rows(c: Contest, learn: int, test: int, rng: np.random.Generator) -> Contest:
+def _fewer_rows(c: Task, learn: int, test: int, rng: np.random.Generator) -> Task:
     """What can be read in seconds."""
     affordable = max(MINIMUM_ROWS, MAXIMUM_NUMBERS // c.Xa.shape[1])
     a, t = (np.sort(rng.permutation(n)[: min(affordable, m)]) for n, m in ((len(c.ya), learn), (len(c.yt), test)))
@@ -113,7 +112,7 @@ def _fewer_rows(c: Contest, learn: int, test: int, rng: np.random.Generator) -> 
     return replace(c, Xa=c.Xa[a], ya=c.ya[a], ua=ua, Xt=c.Xt[t], yt=c.yt[t], ut=ut, rows=c.rows[t])
 
 
-def planting_ground(c: Contest) -> Ground:
+def planting_ground(c: Task) -> Ground:
     """Both parts in one table; units where every unit has one label, for then a planted label is a unit's too."""
     units = None
     if c.ua is not None and c.ut is not None:
@@ -127,28 +126,28 @@ def planting_ground(c: Contest) -> Ground:
     return Ground(np.concatenate([c.Xa, c.Xt]), units, class_shares(c.ya, c.n_classes))
 
 
-def _reader(bench: Bench, c: Contest, kind: str) -> tuple[str, Maker]:
+def _reader(suite: AttackSuite, c: Task, kind: str) -> tuple[str, Attacker]:
     if c.finite:
         return "counting", lambda shape, m, seed: Counting()
-    name = next((n for n in SUITED[kind] if n in bench.makers), next(iter(bench.makers)))
-    return name, bench.makers[name]
+    name = next((n for n in SUITED[kind] if n in suite.attackers), next(iter(suite.attackers)))
+    return name, suite.attackers[name]
 
 
-def _naming(bench: Bench, c: Contest) -> tuple[str, Maker] | None:
+def _naming(suite: AttackSuite, c: Task) -> tuple[str, Attacker] | None:
     """The attacker that `exposure` always asks, or the only one; None where the choice is open.
 
     None too where records have units: what names a unit for sure is not a matter of each of its records.
     """
-    name = naming(bench.makers) or (next(iter(bench.makers)) if len(bench.makers) == 1 else None)
-    return None if name is None or c.ua is not None else (name, bench.makers[name])
+    name = naming(suite.attackers) or (next(iter(suite.attackers)) if len(suite.attackers) == 1 else None)
+    return None if name is None or c.ua is not None else (name, suite.attackers[name])
 
 
 @dataclass(frozen=True)
 class _Given:
     """The reader, what it reads, and how many attackers it has to win against."""
 
-    make: Maker
-    contest: Contest
+    make: Attacker
+    task: Task
     ground: Ground
     level: float
     seed: int
@@ -156,19 +155,19 @@ class _Given:
 
     @property
     def quarters(self) -> int:
-        """How many quarters of the rows judge an attacker here: no more than in `Bench.fight`, which takes longer."""
-        few = len(self.contest.ya) <= FEW_ROWS and self.n_attackers > 1
-        return 2 if few and self.contest.n_classes <= MANY_CLASSES else 1
+        """How many quarters of the rows judge an attacker here: no more than in `AttackSuite.run`."""
+        few = len(self.task.ya) <= FEW_ROWS and self.n_attackers > 1
+        return 2 if few and self.task.n_classes <= MANY_CLASSES else 1
 
     @property
     def judges(self) -> float:
         """How many rows that is."""
-        return len(self.contest.ya) * self.quarters / FOLDS
+        return len(self.task.ya) * self.quarters / FOLDS
 
     def learn(self, labels: np.ndarray) -> np.ndarray:
         """The reader's probabilities on test rows, when the other rows have these labels."""
-        c = self.contest
-        return learned(self.make, c.Xa, labels, c.Xt, c.n_classes, self.seed)
+        c = self.task
+        return learn(self.make, c.Xa, labels, c.n_classes, self.seed)(c.Xt)
 
 
 class _Sized:
@@ -183,7 +182,7 @@ class _Sized:
 
     def __init__(self, given: _Given, kind: str) -> None:
         self.given, self.kind = given, kind
-        c = given.contest
+        c = given.task
         blind = np.random.default_rng(given.seed).integers(c.n_classes, size=len(c.yt))
         nothing = balanced_accuracy(c.yt, blind, c.n_classes, c.ut, given.level)
         half = nothing.value - nothing.low  # an attacker must be so far above guessing to be believed
@@ -199,7 +198,7 @@ class _Sized:
     def run(self, size: float, rng: np.random.Generator) -> tuple[Planted, float]:
         """What was planted, and how far above guessing the reader came."""
         planted = plant(self.kind, self.given.ground, size, rng)
-        c = self.given.contest
+        c = self.given.task
         ya, yt = planted.labels[: len(c.ya)], planted.labels[len(c.ya) :]
         answer = (self.given.learn(ya) / class_shares(ya, c.n_classes)).argmax(1)
         got = balanced_accuracy(yt, answer, c.n_classes)
@@ -234,12 +233,20 @@ class _Rare:
     def run(self, size: float, rng: np.random.Generator) -> tuple[Planted, float]:
         """What was planted, and whether anybody was named."""
         planted = plant_rare(self.given.ground, size, rng)
-        c = self.given.contest
+        c = self.given.task
         ya, yt = planted.labels[: len(c.ya)], planted.labels[len(c.ya) :]
-        planted_contest = replace(c, ya=ya, yt=yt)
-        validation = held_out(self.given.make, planted_contest, self.given.seed, len(ya), self.given.quarters)
-        outcome = Outcome(planted_contest, "reader", {"reader": self.given.learn(ya)}, validation)
+        outcome = Outcome(replace(c, ya=ya, yt=yt), "reader", {"reader": self.given.learn(ya)}, self._held_out(ya))
         return planted, float(exposure(outcome, self.given.level).named.low > 0)
+
+    def _held_out(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The reader's probabilities on quarters of the rows that it did not learn from, and their labels."""
+        g, c = self.given, self.given.task
+        fold = allot(labels, np.ones(FOLDS), g.seed, c.ua)
+        p = np.zeros((len(labels), c.n_classes))
+        for turn in range(g.quarters):
+            own = fold == turn
+            p[own] = learn(g.make, c.Xa[~own], labels[~own], c.n_classes, g.seed)(c.Xa[own])
+        return p[fold < g.quarters], labels[fold < g.quarters]
 
     def likelihood(self, size: float, got: float, threshold: np.ndarray) -> np.ndarray:
         likely: np.ndarray = np.where((size >= threshold) == bool(got), 0.97, 0.03)

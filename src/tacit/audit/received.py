@@ -27,7 +27,7 @@ def received_pair(Za: Any, Zt: Any) -> tuple[Any, Any]:
     a, t = received(Za), received(Zt)
     if not (isinstance(a, pd.DataFrame) or isinstance(t, pd.DataFrame)):
         return a, t
-    frames = [Z if isinstance(Z, pd.DataFrame) else _frame(np.asarray(Z)) for Z in (a, t)]
+    frames = [plain_frame(Z) for Z in (a, t)]
     names = [*frames[0].columns, *(c for c in frames[1].columns if c not in frames[0].columns)]
     kinds = {c: (frames[0] if c in frames[0] else frames[1])[c] for c in names}
     # what one part never says, it says nowhere
@@ -38,19 +38,19 @@ def received_pair(Za: Any, Zt: Any) -> tuple[Any, Any]:
 def received(Z: Any) -> Any:
     """A release as an array of numbers, where it is no more; else as a table of all that can be told apart."""
     if sparse.issparse(Z):
-        return _with_columns(_frame(Z.toarray()), _stored(Z))
+        return _with_columns(plain_frame(Z), _stored(Z))
     if isinstance(Z, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(Z).reshape(len(Z), -1)
-        return _with_columns(_frame(np.asarray(Z.data)), {f"z{i} (mask)": mask[:, i] for i in _varied(mask)})
+        return _with_columns(plain_frame(Z.data), {f"z{i} (mask)": mask[:, i] for i in _varied(mask)})
     if isinstance(Z, pd.DataFrame):
         return _table(Z)
     if isinstance(Z, pd.Series):
         return _table(Z.to_frame())
     array = np.asarray(Z)
     if array.dtype.kind in "OUS":
-        return _table(_frame(array))
+        return _table(plain_frame(array))
     if array.ndim <= 2 and array.dtype.kind == "f":
-        return _with_columns(array, _negative_zeros(_frame(array)))
+        return _with_columns(array, _negative_zeros(plain_frame(array)))
     return array
 
 
@@ -59,7 +59,7 @@ def receiver_cells(Za: Any, Zt: Any) -> np.ndarray:
 
     Numbers count by their bits.
     """
-    a, t = (Z if isinstance(Z, pd.DataFrame) else _frame(np.asarray(Z)) for Z in (Za, Zt))
+    a, t = (plain_frame(Z) for Z in (Za, Zt))
     columns = []
     for i in range(a.shape[1]):
         values = [_codes_of(f.iloc[:, i]) for f in (a, t)]
@@ -67,6 +67,28 @@ def receiver_cells(Za: Any, Zt: Any) -> np.ndarray:
             values = [v.astype(object) for v in values]
         columns.append(pd.factorize(np.concatenate(values))[0])
     return np.column_stack(columns).astype(np.int64)
+
+
+def plain_frame(Z: Any) -> pd.DataFrame:
+    """A release, or records, as a table: one row a record."""
+    if isinstance(Z, pd.DataFrame):
+        return Z.reset_index(drop=True)
+    array = np.asarray(Z.toarray() if hasattr(Z, "toarray") else Z)
+    flat = array.reshape(len(array), -1)
+    return pd.DataFrame(flat, columns=[f"z{i}" for i in range(flat.shape[1])])
+
+
+def plain(Z: Any, what: str = "the release", remedy: str = "repair the filter") -> Any:
+    """The same as what an encoder takes: a table, or an array of finite numbers."""
+    if isinstance(Z, pd.DataFrame):
+        return Z.reset_index(drop=True).set_axis([str(c) for c in Z.columns], axis=1)
+    array = np.asarray(Z.toarray() if hasattr(Z, "toarray") else Z)
+    if array.dtype.kind in "OUS":
+        return plain_frame(array)
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        raise InputError(f"{what} has NaN or infinity in row {int(np.argwhere(~np.isfinite(array))[0][0])}; {remedy}")
+    return array[:, None] if array.ndim == 1 else array
 
 
 def read_cells(path: Path, table: pd.DataFrame) -> pd.DataFrame:
@@ -129,14 +151,7 @@ def _table(Z: pd.DataFrame) -> pd.DataFrame:
 def _with_columns(Z: Any, more: dict[str, Any]) -> Any:
     if not more:
         return Z
-    table = Z if isinstance(Z, pd.DataFrame) else _frame(np.asarray(Z))
-    beside = pd.DataFrame({k: np.asarray(v) for k, v in more.items()})
-    return pd.concat([table.reset_index(drop=True), beside], axis=1)
-
-
-def _frame(array: np.ndarray) -> pd.DataFrame:
-    flat = array.reshape(len(array), -1)
-    return pd.DataFrame(flat, columns=[f"z{i}" for i in range(flat.shape[1])])
+    return pd.concat([plain_frame(Z), pd.DataFrame({k: np.asarray(v) for k, v in more.items()})], axis=1)
 
 
 def _negative_zeros(table: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,10 @@ import pandas as pd
 
 from tacit.audit.dtw import dtw_rank
 from tacit.audit.likeness import mean_ssim, r_squared, reconstruction, similarity
-from tacit.audit.released import plain
+from tacit.audit.received import plain
 from tacit.audit.stats import Measure
+from tacit.audit.trial import Trial
 from tacit.errors import InputError
-from tacit.records.dataset import Dataset
 from tacit.records.encoding import make_encoder
 from tacit.report.results import Resemblance
 
@@ -22,60 +21,51 @@ MOST_PIXELS = 64  # a side of an example image in the report
 NAMES = range(3, 101)  # numbers of classes for which a rank among "users" says something
 
 
-def resemblance(
-    Za: Any,
-    attack: Dataset,
-    Zt: Any,
-    test: Dataset,
-    *,
-    reconstruct: bool,
-    embed: Callable[[np.ndarray], np.ndarray] | None,
-    dtw_windows: int,
-    examples: int,
-    level: float,
-    seed: int,
-) -> Resemblance:
+def resemblance(trial: Trial) -> Resemblance:
     """Measure everything that applies to this kind of release."""
+    asked, test, Zt = trial.asked, trial.test, trial.Z[1]
     measures: dict[str, Measure] = {}
     found = Resemblance()
-    if reconstruct:
-        found = _reconstruct(Za, attack, Zt, test, examples, level, seed)
+    if asked.strong if asked.reconstruct is None else asked.reconstruct:
+        found = _reconstruct(trial)
         measures |= found.measures
     same_shape = not isinstance(Zt, pd.DataFrame) and np.shape(Zt) == np.shape(test.X)
-    if embed is not None:
+    if asked.embed is not None:
         if not same_shape:
             raise InputError(
                 f"embed compares a release with its record, so both need one shape; found {np.shape(Zt)[1:]} "
                 f"and {np.shape(test.X)[1:]}"
             )
-        measures["similarity"] = similarity(embed, np.asarray(test.X), np.asarray(Zt), test.units_of(), level)
-    if same_shape and np.ndim(Zt) == 3 and dtw_windows:
-        scale: Any = make_encoder(np.asarray(attack.X, float))
+        originals, releases = np.asarray(test.X), np.asarray(Zt)
+        measures["similarity"] = similarity(asked.embed, originals, releases, test.units_of(), asked.level)
+    if same_shape and np.ndim(Zt) == 3 and trial.release is not None:
+        scale: Any = make_encoder(np.asarray(trial.attack.X, float))
         raw, out = scale.transform(np.asarray(test.X, float)), scale.transform(np.asarray(Zt, float))
         for name, users in test.sensitive.items():
             if users.notna().all() and users.nunique() in NAMES:
-                ranked = dtw_rank(raw, out, users.astype(str).to_numpy(), dtw_windows, level=level, seed=seed)
+                windows = 40 if asked.strong else 10
+                who = users.astype(str).to_numpy()
+                ranked = dtw_rank(raw, out, who, windows, level=asked.level, seed=asked.seed)
                 measures[f"DTW rank of {name}"] = ranked.rank
     return Resemblance(measures, found.columns, found.attacker, found.examples)
 
 
-def _reconstruct(
-    Za: Any, attack: Dataset, Zt: Any, test: Dataset, examples: int, level: float, seed: int
-) -> Resemblance:
+def _reconstruct(trial: Trial) -> Resemblance:
     """Regress the raw records on their releases: R² of all and of each column, SSIM for images."""
+    level, seed = trial.asked.level, trial.asked.seed
     rng = np.random.default_rng(seed)
-    rows = [np.sort(rng.permutation(len(d))[:MOST_ROWS]) for d in (attack, test)]
-    raw, out = make_encoder(plain(attack.X)), make_encoder(plain(Za))
-    x, x_test = (raw.transform(plain(d.X))[r] for d, r in zip((attack, test), rows, strict=True))
-    z, z_test = (out.transform(plain(Z))[r] for Z, r in zip((Za, Zt), rows, strict=True))
-    ua, ut = (None if (u := d.units_of()) is None else u[r] for d, r in zip((attack, test), rows, strict=True))
+    rows = [np.sort(rng.permutation(len(d))[:MOST_ROWS]) for d in trial.data]
+    raw, out = make_encoder(plain(trial.attack.X)), make_encoder(plain(trial.Z[0]))
+    x, x_test = (raw.transform(plain(d.X))[r] for d, r in zip(trial.data, rows, strict=True))
+    z, z_test = (out.transform(plain(Z))[r] for Z, r in zip(trial.Z, rows, strict=True))
+    ua, ut = (None if (u := d.units_of()) is None else u[r] for d, r in zip(trial.data, rows, strict=True))
     found = reconstruction(z, x, z_test, x_test, ua, ut, nonlinear=True, level=level, seed=seed)
     measures = {"reconstruction R²": found.r2}
     if x.ndim == 4:
         span = float(np.ptp(x))
         measures["SSIM"] = mean_ssim(x_test, found.guess, x.mean(axis=0), span or 1.0, ut, level)
     shown = []
-    for i in range(min(examples, len(x_test)) if x.ndim > 2 else 0):
+    for i in range(min(trial.asked.examples, len(x_test)) if x.ndim > 2 else 0):
         released = z_test[i] if z_test.shape == x_test.shape else None
         shown.append((_small(x_test[i]), None if released is None else _small(released), _small(found.guess[i])))
     return Resemblance(measures, _by_column(raw, x, x_test, found.guess, level), found.attacker, tuple(shown))

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 
 import tacit
-from tacit.audit.attackers import resolve
-from tacit.audit.attacks import Parts, row_order
-from tacit.audit.bench import Bench
+from tacit.audit.attacks.row_order import RowOrder
+from tacit.audit.suite import AttackSuite
+from tacit.audit.trial import Asked, Trial
 from tacit.cli.tables import print_comparison, progress, rows_as_people
 from tacit.files import replacing, write_whole
 from tacit.filters.registry import make_filter
@@ -114,6 +114,6 @@ def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -
 
 def _told_by_order(attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> list[str]:
     """Sensitive attributes that can be read from where a row stands in the file."""
-    blank = [pd.DataFrame({"nothing": np.zeros(len(d))}) for d in (attack, test)]
-    found = row_order(Bench(resolve("trees"), 0.99, seed), Parts(blank[0], attack, blank[1], test))
-    return [] if found is None else [n for n, r in found.results.items() if r.low > r.guessing + ORDER_TELLS]
+    blank = tuple(pd.DataFrame({"nothing": np.zeros(len(d))}) for d in (attack, test))
+    found = RowOrder().run(Trial((attack, test), blank, asked=Asked(level=0.99)), AttackSuite("trees", seed))
+    return [n for n, r in found.items() if r.low > r.guessing + ORDER_TELLS]

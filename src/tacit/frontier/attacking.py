@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tacit.audit.attackers import Counting, resolve
-from tacit.audit.bench import Bench
+from tacit.audit.certification import Terms
+from tacit.audit.floor import Floor, measure_floor
+from tacit.audit.suite import HEADLINE, AttackSuite, counting
+from tacit.audit.trial import Asked, Trial
 from tacit.frontier.checkpoint import Folder
 from tacit.records.dataset import Dataset
-from tacit.report.plain_data import plain
+from tacit.report.plain_data import plain, read
+from tacit.report.results import LimitPoint, Result
 
 MOST_ROWS = 10_000  # that an attacker learns from
 
@@ -31,38 +34,60 @@ def audit_point(
     if folder.has("audited", number):
         return number
     began = time.perf_counter()
-    arrays, _ = folder.read("trained", number)
-    fresh_a, fresh_t = arrays["fresh/attack"].astype(bool), arrays["fresh/test"].astype(bool)
-    if "cells" in arrays:
-        cells = arrays["cells"][:, None].astype(np.float64)
-        Za, Zt = cells[: len(attack)], cells[len(attack) :]
-    else:
-        Za, Zt = arrays["attack"], arrays["test"]
-    parts = Za[fresh_a], attack.take(fresh_a), Zt[fresh_t], test.take(fresh_t)
+    trial = _trial(folder, number, attack, test)
+    suite = AttackSuite(attackers, seed, max_rows=MOST_ROWS) if trial.cells is None else counting(seed)
+    fresh = trial.unseen()
+    rows_of = np.flatnonzero(~trial.seen[1])
     out: dict[str, Any] = {}
     right: dict[str, np.ndarray] = {}
-    for side, role, headline in (("y", "utility", "accuracy"), ("sensitive", "leakage", "balanced_accuracy")):
+    for (side, headline), role in zip(HEADLINE.items(), ("utility", "leakage"), strict=True):
         # every statement of the curve holds together with the others
-        share = (1 - level) / candidates / max(1, len(getattr(test, side).columns))
-        bench = bench_for("cells" in arrays, attackers, 1 - share, seed)
+        share = (1 - level) / candidates / max(1, getattr(test, side).shape[1])
         out[role] = {}
-        for contest in bench.contests(*parts, side):
-            outcome = bench.fight(contest, headline)
-            out[role][contest.attribute] = plain(bench.result(outcome, headline))
-            p = outcome.best if side == "y" else outcome.best / outcome.prior
+        for task in fresh.tasks(side):
+            outcome = suite.run(task, headline)
+            out[role][task.attribute] = plain(suite.result(outcome, headline, 1 - share))
+            answers = outcome.best.argmax(1) if side == "y" else outcome.balanced
             # as rows of `test`: 1 right, 0 wrong, 2 unknown
             rows = np.full(len(test), 2, dtype=np.uint8)
-            rows[np.flatnonzero(fresh_t)[contest.rows]] = p.argmax(1) == contest.yt
-            right[f"{role}/{contest.attribute}"] = rows
+            rows[rows_of[task.rows]] = answers == task.yt
+            right[f"{role}/{task.attribute}"] = rows
     out["seconds"] = round(time.perf_counter() - began, 1)
     folder.write("audited", number, right, out)
     return number
 
 
-def bench_for(finite: bool, attackers: str | Sequence[Any], level: float, seed: int) -> Bench:
-    """Attackers by preset or list; for a code, counting alone, which nothing beats."""
-    if finite:
-        return Bench({"counting": lambda shape, m, s: Counting()}, level, seed)
-    bench = Bench(resolve(attackers), level, seed, attackers if isinstance(attackers, str) else None)
-    bench.most_rows = MOST_ROWS
-    return bench
+def _trial(folder: Folder, number: int, attack: Dataset, test: Dataset) -> Trial:
+    """What was released for a point, once: `tacit.frontier.fitting` left it in the folder."""
+    arrays, _ = folder.read("trained", number)
+    seen = tuple(arrays[f"seen/{part}"].astype(bool) for part in ("attack", "test"))
+    Z: Any = arrays.get("attack"), arrays.get("test")
+    if "cells" in arrays:
+        cells = arrays["cells"][:, None].astype(np.float64)
+        Z = cells[: len(attack)], cells[len(attack) :]
+    return Trial((attack, test), Z, seen=seen)
+
+
+def write_reference(
+    train: Dataset, attack: Dataset, test: Dataset, folder: Folder, terms: Terms, limit: bool | None
+) -> None:
+    """The floor and the limit of the curve's rows; intervals share the error of all points."""
+    if folder.has("done", "reference"):
+        return
+    trial = Trial((attack, test), (attack.X, test.X), asked=Asked(terms.level, limit=limit))
+    level = 1 - (1 - terms.level) / terms.candidates
+    found = measure_floor(trial, counting(0), level, train, terms)
+    told = {
+        "utility": plain(found.label_only_utility),
+        "leakage": plain(found.label_only),
+        "limit": found.limit,
+        "note": found.note,
+    }
+    folder.write("done", "reference", {}, told)
+
+
+def read_reference(folder: Folder) -> Floor:
+    _, told = folder.read("done", "reference")
+    utility, leakage = (read(Mapping[str, Result], told[side], side) for side in ("utility", "leakage"))
+    curves = {s: tuple(LimitPoint(*p) for p in curve) for s, curve in told["limit"].items()}
+    return Floor(utility, leakage, curves, told["note"])

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tacit.audit.floor import Floor
 from tacit.audit.superiority import Superiority, superiority
 from tacit.errors import InputError, RequirementNotMet, check_number
 from tacit.frontier.points import Point
-from tacit.frontier.reference import Reference
 from tacit.records.dataset import Dataset
 from tacit.report.certificates import AnyCertificate
 from tacit.report.report import Report, Settings, provenance
@@ -59,7 +59,7 @@ class Frontier:
     test: Dataset
     level: float
     attackers: str
-    reference: Reference
+    reference: Floor
     rows: Mapping[str, int]
     candidates: int
     fitted: Callable[[Point], Any]
@@ -193,6 +193,7 @@ class Frontier:
             in_sample={},
             label_only=ref.label_only,
             label_only_utility=ref.label_only_utility,
+            limit=ref.limit,
             attacks=(),
             fresh=True,
             notes=(

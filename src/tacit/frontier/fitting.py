@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from tacit.audit.certificate import release_cells
-from tacit.audit.certification import Certified, Terms, certify_release
-from tacit.audit.received import receiver_cells
-from tacit.audit.released import can_tell, crossing, plain, released, seen, take_rows
+from tacit.audit.certification import Terms, certify_trial
+from tacit.audit.received import plain
+from tacit.audit.trial import Trial, can_tell
 from tacit.errors import InputError
 from tacit.filters.base import Filter, draw_seed, learn_many, prepare, relearn
 from tacit.frontier.checkpoint import Folder
@@ -69,7 +68,7 @@ def restore(template: Any, point: Point, train: Rows, attack: Dataset, test: Dat
             relearn(f, problem, state)
         else:
             [f] = fit_points(template, [point], train)
-    again = _releases(f, point, attack, test)
+    again = _releases(Trial.of(_audited(f, point), attack, test))
     same = all(
         np.array_equal(again[k], arrays[k]) if k == "cells" else np.allclose(again[k], arrays[k], atol=1e-5)
         for k in again
@@ -115,29 +114,27 @@ def _setting(template: Any, point: Point) -> dict[str, Any]:
 def _halves(
     f: Any, point: Point, attack: Dataset, test: Dataset, terms: Terms
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """What the folder keeps of a fitted point: weights, releases, which rows are fresh; certificates and notes."""
+    """What the folder keeps of a fitted point: weights, releases, which rows were seen; certificates and notes."""
     state = f.mechanism_.arrays() if isinstance(f, Filter) else None
     arrays = {f"state/{k}": v for k, v in (state or {}).items()}
-    arrays |= _releases(f, point, attack, test)
-    fresh = ~seen(f, attack), ~seen(f, test)
-    for part, mask in zip(("attack", "test"), fresh, strict=True):
-        if not mask.any():
+    trial = Trial.of(_audited(f, point), attack, test)
+    arrays |= _releases(trial)
+    for part, seen in zip(("attack", "test"), trial.seen, strict=True):
+        if seen.all():
             raise InputError(f"every row of `{part}` was used to fit the filter; split the data first")
-        arrays[f"fresh/{part}"] = mask
-    certified = _certify(f, point, attack, test, fresh, terms)
+        arrays[f"seen/{part}"] = seen
+    certified = certify_trial(trial, terms)
     notes = [*certified.notes, *getattr(f, "notes_", [])]
     if not can_tell(f):
         notes.append("this release cannot tell which rows it was fitted on; the figures assume that it saw none")
     return arrays, {"certificate": to_plain(certified.certificate), "bound": certified.bound, "notes": notes}
 
 
-def _releases(f: Any, point: Point, attack: Dataset, test: Dataset) -> dict[str, np.ndarray]:
+def _releases(trial: Trial) -> dict[str, np.ndarray]:
     """The releases of both parts: cells where there are few distinct ones, numbers otherwise."""
-    Za, Zt = released(_audited(f, point), attack, test, None)
-    cells = release_cells(receiver_cells(Za, Zt))
-    if cells is not None:
-        return {"cells": cells}
-    return {k: np.asarray(plain(Z), dtype=np.float64) for k, Z in (("attack", Za), ("test", Zt))}
+    if trial.cells is not None:
+        return {"cells": trial.cells}
+    return {k: np.asarray(plain(Z), dtype=np.float64) for k, Z in zip(("attack", "test"), trial.Z, strict=True)}
 
 
 def _audited(f: Any, point: Point) -> Any:
@@ -146,23 +143,3 @@ def _audited(f: Any, point: Point) -> Any:
     The filter that is handed out has its own secret key, as every fitted filter.
     """
     return f.redraw(hashlib.sha256(f"audit of {point}".encode()).digest()) if isinstance(f, Filter) else f
-
-
-def _certify(
-    f: Any,
-    point: Point,
-    attack: Dataset,
-    test: Dataset,
-    fresh: tuple[np.ndarray, np.ndarray],
-    terms: Terms,
-) -> Certified:
-    if count := crossing(attack, test):
-        names = list(test.sensitive.columns)
-        note = f"{count} units are in both `attack` and `test`, so nothing can be certified; split by unit"
-        return Certified(dict.fromkeys(names), dict.fromkeys(names), [note])
-    Za, Zt = released(_audited(f, point), attack, test, None)
-    versions = [(take_rows(Za, fresh[0]), attack.take(fresh[0]), take_rows(Zt, fresh[1]), test.take(fresh[1]))]
-    if not (fresh[0].all() and fresh[1].all()):
-        # rows equal to rows of the fit may be other people's: the larger bound holds whichever they are
-        versions.append((Za, attack, Zt, test))
-    return certify_release(f, versions, terms)

@@ -16,15 +16,14 @@ from tacit import __version__
 from tacit.audit.attackers import resolve
 from tacit.audit.certification import Terms
 from tacit.audit.looks import count_look
-from tacit.audit.released import check_pair
+from tacit.audit.trial import check_pair
 from tacit.errors import InputError, TacitWarning, check_number
-from tacit.frontier.attacking import MOST_ROWS, audit_point
+from tacit.frontier.attacking import MOST_ROWS, audit_point, read_reference, write_reference
 from tacit.frontier.checkpoint import Folder, Scratch, data_identity
 from tacit.frontier.curve import Frontier, Traced
 from tacit.frontier.fitting import restore, train_group
 from tacit.frontier.points import GAMES_ON_CPU, GAMES_ON_GPU, Point, groups, lay_out, name_filters
-from tacit.frontier.reference import read_reference, write_reference
-from tacit.frontier.streaming import StreamedTable, stream
+from tacit.frontier.streaming import stream
 from tacit.records.dataset import Dataset
 from tacit.report.certificates import AnyCertificate
 from tacit.report.plain_data import plain_parameter, read
@@ -84,16 +83,9 @@ def frontier(
     >>> best.report_.leakage["shape"].high <= .99
     True
     """
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, such as 0.95; found {level!r}")
     check_number("jobs", jobs, 1, whole=True, optional=True)
-    if not isinstance(train, Dataset | str | Path):
-        raise InputError(f"`train` is a {type(train).__name__}; pass a tacit.Dataset, or a Parquet file's path")
-    check_pair(attack, test)
-    if not len(test.y.columns) or not len(test.sensitive.columns):
-        raise InputError("a frontier needs at least one target and one sensitive attribute; the data has none")
-    _check_labels(train, attack, test)
-    resolve(attackers)  # a wrong name should not wait for the training
+    _check(train, attack, test, level)
+    named = resolve(attackers)  # a wrong name should not wait for the training
     filters = {name: _on_device(f, device) for name, f in name_filters(filter).items()}
     points = lay_out(filters, values, seeds, knob)
     on_gpu = any(_device_of(f) == "cuda" for f in filters.values())
@@ -101,26 +93,8 @@ def frontier(
     together = groups(filters, points, GAMES_ON_GPU if on_gpu else GAMES_ON_CPU)
     temporary = Scratch() if checkpoint is None else None
     folder = Folder(temporary.name if temporary else str(checkpoint))
-    rows: Dataset | StreamedTable
-    if isinstance(train, Dataset):
-        rows, sample, identity = train, train, data_identity(train, attack, test)
-    else:
-        if other := [n for n, f in filters.items() if not getattr(f, "streams", False)]:
-            raise InputError(f"{other[0]} needs its rows in memory: pass `train` as a Dataset (EIGAN can stream)")
-        rows = stream(train, attack, folder.path)
-        sample, identity = rows.sample, rows.identity + data_identity(attack, test)
-    plan = folder.agree_on(
-        {
-            "version": __version__,
-            "filters": {
-                n: {"kind": type(f).__name__, "parameters": plain_parameter(f.get_params())} for n, f in filters.items()
-            },
-            "points": [[p.filter, p.knob, p.value, p.seed] for p in points],
-            "settings": {"attackers": plain_parameter(attackers), "level": level, "limit": limit, "rows": MOST_ROWS},
-            "data": identity,
-            "groups": [[p.number for p in group] for group in together],
-        }
-    )
+    rows, sample, identity = _rows(train, attack, test, filters, folder)
+    plan = folder.agree_on(_plan(filters, points, together, identity, attackers, level, limit))
     together = [[points[i] for i in group] for group in plan["groups"]]
     say = tell or (lambda what, done, of: None)
     # one look at these rows, shared by all points of the curve
@@ -146,7 +120,7 @@ def frontier(
         traced=tuple(_read(folder, p) for p in points),
         test=test,
         level=level,
-        attackers=attackers if isinstance(attackers, str) else ", ".join(resolve(attackers)),
+        attackers=attackers if isinstance(attackers, str) else ", ".join(named),
         reference=read_reference(folder),
         rows={"train": len(rows), "attack": len(attack), "test": len(test)},
         candidates=len(points),
@@ -155,8 +129,48 @@ def frontier(
     )
 
 
-def _check_labels(train: Any, attack: Dataset, test: Dataset) -> None:
-    """Attackers need two classes to learn from: parts that are too small should not wait for the training."""
+def _rows(
+    train: Any, attack: Dataset, test: Dataset, filters: Mapping[str, Any], folder: Folder
+) -> tuple[Any, Dataset, str]:
+    """What filters learn from, in memory or in a file; some of it in memory; and what names all of the data."""
+    if isinstance(train, Dataset):
+        return train, train, data_identity(train, attack, test)
+    if other := [n for n, f in filters.items() if not getattr(f, "streams", False)]:
+        raise InputError(f"{other[0]} needs its rows in memory: pass `train` as a Dataset (EIGAN can stream)")
+    rows = stream(train, attack, folder.path)
+    return rows, rows.sample, rows.identity + data_identity(attack, test)
+
+
+def _plan(
+    filters: Mapping[str, Any],
+    points: Sequence[Point],
+    together: Sequence[Sequence[Point]],
+    identity: str,
+    attackers: Any,
+    level: float,
+    limit: bool | None,
+) -> dict[str, Any]:
+    """What is traced, as a folder keeps it."""
+    kinds = {n: {"kind": type(f).__name__, "parameters": plain_parameter(f.get_params())} for n, f in filters.items()}
+    return {
+        "version": __version__,
+        "filters": kinds,
+        "points": [[p.filter, p.knob, p.value, p.seed] for p in points],
+        "settings": {"attackers": plain_parameter(attackers), "level": level, "limit": limit, "rows": MOST_ROWS},
+        "data": identity,
+        "groups": [[p.number for p in group] for group in together],
+    }
+
+
+def _check(train: Any, attack: Dataset, test: Dataset, level: float) -> None:
+    """Refuse what cannot be traced; attackers need two classes to learn from. None of this should wait."""
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, such as 0.95; found {level!r}")
+    if not isinstance(train, Dataset | str | Path):
+        raise InputError(f"`train` is a {type(train).__name__}; pass a tacit.Dataset, or a Parquet file's path")
+    check_pair(attack, test)
+    if not len(test.y.columns) or not len(test.sensitive.columns):
+        raise InputError("a frontier needs at least one target and one sensitive attribute; the data has none")
     for side in ("y", "sensitive"):
         for name in getattr(attack, side).columns:
             own = getattr(train, side) if isinstance(train, Dataset) else {}

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError, TacitError
-from tacit.labels import joint_codes, label_frame, looks_continuous
+from tacit.labels import Labels, encode_labels, joint_codes, label_frame, looks_continuous
 
 PRODUCT = " x "  # the name, among the classes of a data set, of all sensitive columns together
 
@@ -91,7 +91,7 @@ class Dataset:
         """The records at these positions, or where the mask is true."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return replace(
+        part = replace(
             self,
             X=self.X.iloc[rows] if isinstance(self.X, pd.DataFrame) else self.X[rows],
             y=self.y.iloc[rows],
@@ -101,6 +101,23 @@ class Dataset:
             rows=self.rows[rows],
             classes={c: self.classes_of(c) for c in [*self.y.columns, *self.sensitive.columns, PRODUCT]},
         )
+        encoded, own = self._encoded()
+        part.__dict__["_shared"] = encoded, rows if own is None else own[rows]
+        return part
+
+    def labels(self, side: str) -> Labels:
+        """The codes of `y` or of `sensitive`, with the classes of the whole that this is a part of.
+
+        A column is encoded once, for a data set and all parts taken from it.
+        """
+        encoded, rows = self._encoded()
+        if not isinstance(encoded[side], Labels):
+            encoded[side] = encode_labels(encoded[side], side, len(encoded[side]), min_classes=0)
+        return encoded[side] if rows is None else encoded[side].take(rows)
+
+    def _encoded(self) -> tuple[dict[str, Any], np.ndarray | None]:
+        """Labels by side, as a table until somebody asks, of the data set this was taken from; and its rows there."""
+        return self.__dict__.setdefault("_shared", ({"y": self.y, "sensitive": self.sensitive}, None))
 
     def classes_of(self, column: str) -> list[Any]:
         """All classes of a target or sensitive column: those declared, and those that occur here.
@@ -133,6 +150,10 @@ class Dataset:
         """
         if isinstance(parts, str):
             return self._official_parts(parts)
+        return tuple(self.take(rows) for rows in self.split_rows(parts, seed, by))
+
+    def split_rows(self, parts: Sequence[float], seed: int = 0, by: str | None = None) -> list[np.ndarray]:
+        """The positions of the records in each part of a `split`."""
         try:
             fractions = np.asarray(parts, dtype=float)
         except (TypeError, ValueError):
@@ -145,7 +166,7 @@ class Dataset:
             else np.zeros((len(self), 1), dtype=int)
         )
         part = allot(labels, fractions, seed, units=self.units_of(by))
-        return tuple(self.take(part == i) for i in range(len(fractions)))
+        return [np.flatnonzero(part == i) for i in range(len(fractions))]
 
     def _official_parts(self, word: str) -> tuple[Dataset, ...]:
         if word != "official":

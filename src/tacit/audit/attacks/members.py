@@ -1,0 +1,68 @@
+"""Attacks on the people that a filter was fitted on: was this record among them?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tacit.audit.attacks import AttackKind, register_attack
+from tacit.audit.received import plain_frame
+from tacit.audit.suite import AttackSuite
+from tacit.audit.trial import Trial
+from tacit.errors import InputError
+from tacit.filters.base import Filter
+from tacit.records.dataset import Dataset
+from tacit.release.runtime import Release
+from tacit.report.results import Result
+
+MAXIMUM_MEMBERS = 4000
+
+
+@register_attack("membership", place=80)
+class Membership(AttackKind):
+    """Was this record used to fit the filter? From its release and its true labels."""
+
+    knows = "the release and the true labels of a record, and some members by name"
+
+    def applies(self, trial: Trial) -> bool:
+        return trial.asked.train is not None
+
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+        train: Any = trial.asked.train
+        n = min(len(train), len(trial.test), MAXIMUM_MEMBERS)
+        rng = np.random.default_rng(suite.seed)
+        sides = [d.take(np.sort(rng.permutation(len(d))[:n])) for d in (train, trial.test)]
+        Z = [plain_frame(trial.release.transform(d.X)).assign(**_words(d)) for d in sides]
+        member = pd.DataFrame({"membership": np.repeat(["in", "out"], n)})
+        both = Dataset(pd.concat(Z, ignore_index=True), None, member)
+        halves = both.split((0.5, 0.5), seed=suite.seed)
+        return suite.measure(Trial(halves, (halves[0].X, halves[1].X)), "sensitive", trial.level)
+
+
+@register_attack("membership, by the bundle", place=90)
+class BundleMembership(AttackKind):
+    """The same, asked of the whole bundle: whoever holds it sees every number its graph computes on the way."""
+
+    knows = "the bundle, and a record with its true labels; some members by name"
+
+    def applies(self, trial: Trial) -> bool:
+        return trial.asked.train is not None and isinstance(trial.release, Filter | Release)
+
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+        train: Any = trial.asked.train
+        from tacit.audit.membership import whitebox_membership  # onnx takes half a second: only this attack pays
+
+        try:
+            found = whitebox_membership(trial.release, train, trial.test, suite.seed, trial.level)
+        except InputError:
+            return {}  # a filter that cannot be saved has no bundle to give away
+        return {"membership": found}
+
+
+def _words(data: Dataset) -> dict[str, Any]:
+    """The labels of every record, as words."""
+    named = {**{f"y {c}": data.y[c] for c in data.y}, **{f"s {c}": data.sensitive[c] for c in data.sensitive}}
+    return {k: v.astype(object).where(v.notna(), "unknown").astype(str).to_numpy() for k, v in named.items()}

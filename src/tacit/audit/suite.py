@@ -1,0 +1,316 @@
+"""The suite: the same attackers, with the same budget, for every release."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from tacit.audit.attackers import Attacker, Counting, resolve
+from tacit.audit.columns import Columns
+from tacit.audit.likeness import nearest_neighbour
+from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
+from tacit.audit.signals import QUICK_SHAPED, SHAPED
+from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
+from tacit.audit.trial import Task, Trial
+from tacit.audit.weighing import clearly_better, stack
+from tacit.errors import InputError
+from tacit.records.dataset import allot
+from tacit.report.results import Result
+
+FOLDS = 4  # a quarter of the attackers' own rows says which attacker is reported
+FEW_ROWS = 3000
+MOST_ROWS = {"quick": 12_000, "strong": 30_000}  # that an attacker learns from
+OTHERWISE = 20_000
+MOST_NEIGHBOURS = 2000  # released records among which each looks for its nearest
+HEADLINE = {"y": "accuracy", "sensitive": "balanced_accuracy"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Every attacker's probabilities on the test rows, and the attacker chosen on validation rows."""
+
+    task: Task
+    chosen: str
+    probabilities: Mapping[str, np.ndarray]
+    validation: tuple[np.ndarray, np.ndarray] | None  # the chosen one's probabilities there, and the truth
+    scores: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by which it was chosen
+    held: Mapping[str, np.ndarray] = field(default_factory=dict)  # every attacker's probabilities there
+
+    def only(self, names: Collection[str]) -> Outcome:
+        """The same as if no other attackers had been there."""
+        scores = {n: s for n, s in self.scores.items() if n in names}
+        chosen = max(scores, key=lambda n: scores[n])
+        validation = None if self.validation is None else (self.held[chosen], self.validation[1])
+        probabilities = {n: p for n, p in self.probabilities.items() if n in scores}
+        held = {n: p for n, p in self.held.items() if n in scores}
+        return Outcome(self.task, chosen, probabilities, validation, scores, held)
+
+    @property
+    def best(self) -> np.ndarray:
+        return self.probabilities[self.chosen]
+
+    @property
+    def prior(self) -> np.ndarray:
+        """How common each class is among the rows attackers learned from."""
+        return class_shares(self.task.ya, self.task.n_classes)
+
+    @property
+    def balanced(self) -> np.ndarray:
+        """The answers that serve balanced accuracy: how common a class is, is divided out."""
+        answers: np.ndarray = (self.best / self.prior).argmax(1)
+        return answers
+
+
+class AttackSuite:
+    """Trains attackers on one part, chooses one on a validation part of the same rows, tests on another.
+
+    Parameters
+    ----------
+    attackers : a preset's name, a list of names and classifiers, or a mapping from names to attackers
+    seed : same seed, same attackers
+    tell : called with a line of text whenever an attacker starts
+    max_rows : rows that an attacker learns from; None: as many as the preset gives
+
+    Examples
+    --------
+    >>> import tacit
+    >>> _, attack, test = tacit.load_dataset("quadrants", n=900).split()
+    >>> found = AttackSuite("logistic").measure(Trial.of(None, attack, test), "sensitive", level=0.95)
+    >>> found["shape"].value > 0.5
+    True
+    """
+
+    def __init__(
+        self,
+        attackers: str | Sequence[Any] | Mapping[str, Attacker | None],
+        seed: int = 0,
+        tell: Callable[[str], None] | None = None,
+        max_rows: int | None = None,
+    ) -> None:
+        named = dict(attackers) if isinstance(attackers, Mapping) else resolve(attackers)
+        preset = attackers if isinstance(attackers, str) and attackers in MOST_ROWS else ""
+        # attackers that need a record's shape are made when it is known; presets have them all
+        self.attackers: dict[str, Attacker] = {name: make for name, make in named.items() if make is not None}
+        own = tuple(n for n in named if n in SHAPED)
+        self.shaped = {"quick": QUICK_SHAPED, "strong": tuple(SHAPED)}.get(preset, own)
+        self.names = list(named)
+        self.stacks = bool(preset)  # a list of attackers is taken as it is
+        self.seed, self.max_rows = seed, max_rows or MOST_ROWS.get(preset, OTHERWISE)
+        self.tell = tell or (lambda text: None)
+        self.interrupted = False  # by Ctrl-C
+        self.finished = list(self.attackers)  # everywhere, where it was
+
+    def measure(
+        self, trial: Trial, side: str, level: float | None = None, headline: str | None = None
+    ) -> dict[str, Result]:
+        """Attack every column of `y` or of `sensitive`; each statement at this level, or at the trial's."""
+        level, headline = level or trial.level, headline or HEADLINE[side]
+        outcomes = (self.run(task, headline) for task in trial.tasks(side))
+        return {o.task.attribute: self.result(o, headline, level, trial.asked.per) for o in outcomes}
+
+    def measure_one(self, trial: Trial, side: str, column: int) -> Result:
+        """The same for one column."""
+        outcome = self.run(trial.task(side, column), HEADLINE[side])
+        return self.result(outcome, HEADLINE[side], trial.level, trial.asked.per)
+
+    def run(self, task: Task, headline: str = "balanced_accuracy") -> Outcome:
+        """Train every attacker; the one that did best on validation rows is chosen, test rows unseen."""
+        attackers = self._suited(task)
+        X, y, units = self._rows(task)
+        n_units = len(X) if units is None else len(np.unique(units))
+        fold = allot(y, np.ones(FOLDS), self.seed, units) if n_units >= FOLDS else np.full(len(y), -1)
+        # few rows make a poor judge: then every fold takes its turn, else one is enough
+        turns = range(FOLDS if len(y) <= FEW_ROWS and len(attackers) > 1 else 1) if n_units >= FOLDS else range(0)
+        held = np.isin(fold, list(turns))
+        shares = class_shares(y, task.n_classes)
+        tested: dict[str, np.ndarray] = {}
+        held_p: dict[str, np.ndarray] = {}
+        scores: dict[str, tuple[float, float]] = {}
+        for name, make in attackers.items():
+            self.tell(f"{task.attribute}: {name}")
+            try:
+                learned = learn(make, X, y, task.n_classes, self.seed)
+                p = np.tile(shares, (len(y), 1))
+                # who has nothing to say of all rows is not asked again about parts of them
+                for turn in turns if not learned.silent else ():
+                    inside = fold == turn
+                    p[inside] = learn(make, X[~inside], y[~inside], task.n_classes, self.seed)(X[inside])
+                score = measure_of(headline, y[held], p[held], shares).value if held.any() else 0.0
+                tested[name] = learned(Columns(task.Xt, task.Rt))
+            except KeyboardInterrupt:
+                if not tested:
+                    raise
+                # what is finished is kept, and is all that the other attributes get: equal budgets
+                self.interrupted, self.finished = True, list(tested)
+                self.attackers = {n: m for n, m in self.attackers.items() if n in tested}
+                self.shaped = tuple(n for n in self.shaped if n in tested)
+                break
+            held_p[name] = p[held]
+            scores[name] = score, -_log_loss(y[held], p[held])
+        chosen = max(scores, key=lambda n: scores[n])  # the surer of two that are equally right
+        validation = (held_p[chosen], y[held]) if held.any() else None
+        if self.stacks and held.any() and len(tested) > 1 and not self.interrupted:
+            p_held, tested["stack"] = stack(held_p, y[held], tested, shares, self.seed)
+            balance = headline == "balanced_accuracy"
+            new, old = ((q / shares if balance else q).argmax(1) for q in (p_held, held_p[chosen]))
+            if clearly_better(y[held], new, old, balance):
+                chosen, validation = "stack", (p_held, y[held])
+        return Outcome(task, chosen, tested, validation, scores, held_p)
+
+    def _suited(self, task: Task) -> dict[str, Attacker]:
+        """The attackers that can read this release."""
+        attackers = dict(self.attackers)
+        if task.finite:
+            attackers["counting"] = lambda shape, m, seed: Counting()
+        for name in self.shaped:
+            attacker, axes = SHAPED[name]
+            if len(task.shape) in axes:
+                attackers[name] = lambda shape, m, seed, a=attacker: a(task.shape, seed)  # type: ignore[misc]
+        if not attackers:
+            raise InputError(
+                f"{', '.join(self.shaped)} attackers read windows (channels, length) or images (channels, height, "
+                f"width), but a released record has shape {task.shape}; choose others"
+            )
+        return attackers
+
+    def _rows(self, task: Task) -> tuple[Columns, np.ndarray, np.ndarray | None]:
+        """What attackers learn from, no more rows than `max_rows`."""
+        X, y, units = Columns(task.Xa, task.Ra), task.ya, task.ua
+        if len(X) > self.max_rows:
+            some = np.random.default_rng(self.seed).permutation(len(X))[: self.max_rows]
+            X, y, units = X[some], y[some], None if units is None else units[some]
+        return X, y, units
+
+    def result(self, outcome: Outcome, headline: str, level: float, per: str = "unit") -> Result:
+        """The chosen attacker's measures, and every attacker's headline with its interval widened for showing all."""
+        t = outcome.task
+        wide = 1 - (1 - level) / len(outcome.probabilities)
+        shown = {
+            n: measure_of(headline, t.yt, p, outcome.prior, t.ut, wide, per) for n, p in outcome.probabilities.items()
+        }
+        answers = outcome.balanced if headline == "balanced_accuracy" else outcome.best.argmax(1)
+        return Result(
+            t.attribute,
+            headline,
+            outcome.chosen,
+            **measures(t.yt, outcome.best, outcome.prior, t.ut, level, per),
+            n=len(t.yt),
+            n_units=len(t.yt) if t.ut is None else len(np.unique(t.ut)),
+            attackers=shown,
+            more=self._more(outcome, level, per),
+            classes=t.classes,
+            confusion=_confusion(t.yt, answers, t.n_classes),
+        )
+
+    def _more(self, outcome: Outcome, level: float, per: str) -> dict[str, Measure]:
+        """What else the chosen attacker's probabilities say: F1, bits, rank of the truth, top five."""
+        t, p, balanced = outcome.task, outcome.best, outcome.balanced
+        ranks = log_rank(t.yt, p, t.ut, level)
+        right = balanced_accuracy(t.yt, balanced, t.n_classes, t.ut, level, per=per)
+        more = {
+            "advantage over guessing": advantage(right),
+            "macro F1": macro_f1(t.yt, balanced, t.n_classes, t.ut, level),
+            "log-rank privacy": ranks.log_rank,
+            "rank mean": ranks.rank_mean,
+            "rank deviation": ranks.rank_sd,
+            "rank of all but 10 %": rank_statement(ranks.ranks, 0.1, t.n_classes, t.ut, level),
+        }
+        if (error := self._nearest_neighbour(t, level)) is not None:
+            more["1-NN error"] = error
+        if outcome.validation is not None and len(np.unique(outcome.validation[1])) == t.n_classes:
+            calibrated = calibrate(*outcome.validation)(p)
+            more["bits leaked"] = bits_leaked(t.yt, calibrated, outcome.prior, t.ut, level)
+        if t.n_classes > 5:
+            more["top 5"] = top_k(t.yt, p, 5, t.ut, level)
+        return more
+
+    def _nearest_neighbour(self, t: Task, level: float) -> Measure | None:
+        """Misclassification by the nearest released record of another unit; None where there is no other."""
+        some = np.sort(np.random.default_rng(self.seed).permutation(len(t.yt))[:MOST_NEIGHBOURS])
+        units = None if t.ut is None else t.ut[some]
+        if len(some) < 2 or (units is not None and len(np.unique(units)) < 2):
+            return None
+        return nearest_neighbour(t.Xt[some], t.yt[some], units, level)
+
+
+def counting(seed: int) -> AttackSuite:
+    """The suite that counts which class each distinct release had; for a code nothing beats it."""
+    return AttackSuite({"counting": lambda shape, m, s: Counting()}, seed)
+
+
+class Learned:
+    """A function from released rows to probabilities of all classes, also those the rows learned from did not have."""
+
+    def __init__(self, model: Any, classes: np.ndarray, n_classes: int) -> None:
+        self.model, self.classes, self.n_classes = model, classes, n_classes
+        self.silent = bool(getattr(model, "silent", False))
+
+    def __call__(self, rows: Columns | np.ndarray) -> np.ndarray:
+        p = np.zeros((len(rows), self.n_classes))
+        with _quiet():
+            p[:, self.classes] = 1.0 if self.model is None else self.model.predict_proba(_reads(self.model, rows))
+        return p
+
+
+def learn(make: Attacker, X: Columns | np.ndarray, y: np.ndarray, n_classes: int, seed: int) -> Learned:
+    """An attacker that learned from these rows."""
+    classes = np.unique(y)
+    model: Any = None
+    if len(classes) > 1:
+        model = make(X.shape, len(classes), seed)
+        with _quiet():
+            model.fit(_reads(model, X), np.searchsorted(classes, y))
+    return Learned(model, classes, n_classes)
+
+
+def _reads(model: Any, rows: Columns | np.ndarray) -> Any:
+    """What an attacker is shown: the columns as they were handed over, or their encoding."""
+    return rows.X if isinstance(rows, Columns) and not getattr(model, "reads_columns", False) else rows
+
+
+def measure_of(
+    headline: str, truth: np.ndarray, p: np.ndarray, prior: np.ndarray, units: np.ndarray | None = None,
+    level: float = 0.95, per: str = "unit",
+) -> Measure:  # fmt: skip
+    """Accuracy, balanced accuracy or AUC of an attacker's probabilities."""
+    if headline == "accuracy":
+        return accuracy(truth, p.argmax(1), units, level, per=per)
+    if headline == "balanced_accuracy":  # the best answer divides by how common a class is
+        return balanced_accuracy(truth, (p / prior).argmax(1), p.shape[1], units, level, per=per)
+    return macro_auc(truth, p, units, level, per=per)
+
+
+def measures(
+    truth: np.ndarray, p: np.ndarray, prior: np.ndarray, units: np.ndarray | None, level: float, per: str = "unit"
+) -> dict[str, Measure]:
+    """All three."""
+    return {h: measure_of(h, truth, p, prior, units, level, per) for h in ("accuracy", "balanced_accuracy", "auc")}
+
+
+def _log_loss(truth: np.ndarray, p: np.ndarray) -> float:
+    return float(-np.log(np.maximum(p[np.arange(len(truth)), truth], 1e-6)).mean()) if len(truth) else 0.0
+
+
+def _confusion(truth: np.ndarray, guess: np.ndarray, n_classes: int) -> tuple[tuple[int, ...], ...]:
+    """How often each true class (row) was called each class (column)."""
+    table = np.bincount(truth * n_classes + guess, minlength=n_classes**2).reshape(n_classes, n_classes)
+    return tuple(tuple(map(int, row)) for row in table)
+
+
+def class_shares(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    return np.maximum(np.bincount(codes, minlength=n_classes), 1) / len(codes)
+
+
+class _quiet(warnings.catch_warnings):
+    """Without the warnings of attackers that stop early, or that ask for names arrays do not have."""
+
+    def __enter__(self) -> Any:
+        log = super().__enter__()
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        return log
