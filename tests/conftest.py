@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # so that scikit-learn runs its array-API check too
@@ -12,7 +13,9 @@ import torch
 from hypothesis import settings
 
 import tacit
+from tacit.audit import power
 from tacit.datasets import declarations
+from tacit.filters import codes
 
 torch.set_num_threads(1)
 # The same made-up cases in every run, so that a red run tells of a change; HYPOTHESIS_PROFILE=search makes up others.
@@ -36,3 +39,22 @@ def real():
 @pytest.fixture(scope="session")
 def digits():
     return tacit.load_dataset("digits").split((0.5, 0.2, 0.3), seed=0)
+
+
+@pytest.fixture
+def plantings():
+    """Ask for this where an audit's power is what is tested (`usefixtures`); elsewhere no leak is planted."""
+
+
+@pytest.fixture(autouse=True)
+def _plant_nothing(request, monkeypatch):
+    """Power costs three times the audit that it is of."""
+    if "plantings" not in request.fixturenames:
+        monkeypatch.setattr(power, "power", lambda *_, **__: None)
+
+
+@pytest.fixture
+def few_steps(monkeypatch):
+    """Codebooks learn for a moment only: for tests of the door, not of how well anything is learned."""
+    for name in ("learn_linear_codes", "closed_code"):
+        monkeypatch.setattr(codes, name, partial(getattr(codes, name), steps=5))
