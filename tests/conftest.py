@@ -13,9 +13,10 @@ import torch
 from hypothesis import settings
 
 import tacit
-from tacit.audit import power
+from tacit.audit import attackers, power
 from tacit.datasets import declarations
 from tacit.filters import codes
+from tacit.solvers import exact
 
 torch.set_num_threads(1)
 # The same made-up cases in every run, so that a red run tells of a change; HYPOTHESIS_PROFILE=search makes up others.
@@ -55,6 +56,12 @@ def _plant_nothing(request, monkeypatch):
 
 @pytest.fixture
 def few_steps(monkeypatch):
-    """Codebooks learn for a moment only: for tests of the door, not of how well anything is learned."""
-    for name in ("learn_linear_codes", "closed_code"):
-        monkeypatch.setattr(codes, name, partial(getattr(codes, name), steps=5))
+    """Codebooks and limits learn for a moment only: for tests of the door, not of how well anything is learned."""
+    for home, name in ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code")):
+        monkeypatch.setattr(home, name, partial(getattr(home, name), steps=5))
+
+
+@pytest.fixture
+def one_attacker(monkeypatch):
+    """The preset "quick" is one attacker: for tests of what is done with an audit, not of what it finds."""
+    monkeypatch.setitem(attackers.PRESETS, "quick", {"logistic": attackers.ATTACKERS["logistic"]})

@@ -1,33 +1,56 @@
-"""The command line as a user runs it: in a process of its own."""
+"""The command line as a user runs it. A process of its own where that matters: it costs two CPU-seconds of imports."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
+import warnings
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
+from tacit.cli import main
 from tacit.cli.fit import chosen_filter
 from tacit.filters.registry import registered_filters
 
 
 def tacit_command(*arguments, **environment):
+    """What the command prints and how it ends, in this process."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        mock.patch.dict(os.environ, {"COLUMNS": "80", **environment}),
+        mock.patch.object(sys, "argv", ["tacit", *arguments]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
+        warnings.resetwarnings()  # notes, as users see them
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code or 0
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def in_a_process(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "tacit", *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, "COLUMNS": "80", **environment},
+        env={**os.environ, "COLUMNS": "80"},
         check=False,
     )
 
 
 def test_help_lists_the_commands():
-    out = tacit_command("--help")
+    out = in_a_process("--help")
     assert out.returncode == 0
     for word in ("demo", "fit", "data"):
         assert word in out.stdout
@@ -91,6 +114,7 @@ def test_data_show_reads_the_users_own_files(tmp_path):
     assert "--target is for your own files" in " ".join(out.stderr.split())
 
 
+@pytest.mark.usefixtures("one_attacker", "few_steps")
 def test_fit_a_table(tmp_path):
     rng = np.random.default_rng(0)
     n = 600
@@ -117,6 +141,7 @@ def test_every_filter_can_be_named(name):
     assert made.get_params()["random_state"] == 0
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_audit_is_a_gate(tmp_path):
     rng = np.random.default_rng(0)
     y, s = rng.integers(2, size=(2, 800))
@@ -133,6 +158,8 @@ def test_audit_is_a_gate(tmp_path):
         "--require",
         "s=.60",
         "--certified",
+        "--attackers",
+        "logistic",
     )
     good = tacit_command("audit", str(tmp_path / "good.parquet"), *common, "--out", str(tmp_path / "o"))
     assert good.returncode == 0, good.stderr
@@ -150,14 +177,15 @@ def test_audit_is_a_gate(tmp_path):
 
 def test_fit_refuses_with_one_line(tmp_path):
     pd.DataFrame({"a": [1.0, 2.0], "y": [0, 1], "s": [0, 1]}).to_csv(tmp_path / "t.csv", index=False)
-    out = tacit_command("fit", str(tmp_path / "t.csv"), "--target", "wealth", "--sensitive", "s")
+    out = in_a_process("fit", str(tmp_path / "t.csv"), "--target", "wealth", "--sensitive", "s")
     assert out.returncode == 2
     assert "no column 'wealth'" in out.stderr.replace("\n", " ")
     assert "Traceback" not in out.stderr
 
 
+@pytest.mark.slow  # guards the README's first command, from the data to the page
 def test_demo(tmp_path):
-    out = tacit_command("demo", "--out", str(tmp_path / "demo"))
+    out = in_a_process("demo", "--out", str(tmp_path / "demo"))
     assert out.returncode == 0, out.stderr
     for word in ("raw data", "label-only", "PCA", "EIGAN", "CodebookFilter", "guessing", "certified", "audited"):
         assert word in out.stdout

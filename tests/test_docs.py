@@ -85,6 +85,7 @@ RUN = [
 ]
 
 
+@pytest.mark.usefixtures("one_attacker", "few_steps")  # that the lines run; what they print is measured elsewhere
 @pytest.mark.parametrize("page", RUN)
 def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -56,7 +56,7 @@ def parts():
 
 
 def trace(parts, checkpoint=None, **options):
-    settings = {"values": [0.0, 0.1, 0.2], "seeds": 2, "jobs": 1, "limit": False} | options
+    settings = {"values": [0.0, 0.1, 0.2], "seeds": 2, **QUICKLY} | options
     return tacit.frontier(RULE, *parts, checkpoint=checkpoint, **settings)
 
 
@@ -182,12 +182,12 @@ def test_points_report_fresh_attackers_never_the_training_adversary(parts):
     lazy = tacit.EIGAN(4, epochs=4, adversary_steps=1, sensitive_head=lambda i, o: Frozen(i, o), random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        traced = tacit.frontier(lazy, *parts, values=[0.9], seeds=1, jobs=1, limit=False).traced[0]
+        traced = tacit.frontier(lazy, *parts, values=[0.9], seeds=1, **QUICKLY).traced[0]
         f = fit_points(lazy, [traced.point], parts[0])[0]
     told = f.history_[-1]["adversary s"]
     assert told == pytest.approx(np.log(2), abs=0.05)  # the training adversary: a coin
     assert traced.leakage["s"].low > 0.55
-    again = tacit.audit(f, parts[1], parts[2], floor=False)
+    again = tacit.audit(f, parts[1], parts[2], "logistic", floor=False)
     assert traced.leakage["s"].value == pytest.approx(again.leakage["s"].value, abs=0.02)
 
 
@@ -476,7 +476,7 @@ def test_the_command_line_traces_chooses_and_saves(tmp_path):
     table = pd.DataFrame(data.X, columns=list("abcde")).assign(y=data.y["y"], s=data.sensitive["s"])
     table.to_parquet(tmp_path / "people.parquet")
     roles = ["--target", "y", "--sensitive", "s", "--filter", "codebook", "--filter", "linear-arl"]
-    settings = ["--values", "0.1", "--seeds", "1", "--attackers", "quick", "--jobs", "1"]
+    settings = ["--values", "0.1", "--seeds", "1", "--attackers", "logistic", "--jobs", "1"]
     where = ["--checkpoint", str(tmp_path / "c"), "--out", str(tmp_path / "curve.html")]
 
     def run(*more):

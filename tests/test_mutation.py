@@ -179,8 +179,9 @@ def test_a_parameter_set_after_the_fit_moves_neither_release_nor_claim(fitted, n
     try:
         Z_now, noise_now, bound_now = _seen_from_outside(f, name)
     except InputError as error:
-        assert "fit" in str(error), error
-        return
+        if "fit" in str(error):
+            return  # it says that it must be fitted again
+        raise
     finally:
         f.set_params(**{parameter: before})
     released, claimed = np.array_equal(Z, Z_now), noise == noise_now and bound == bound_now
