@@ -54,14 +54,21 @@ def _plant_nothing(request, monkeypatch):
         monkeypatch.setattr(power, "power", lambda *_, **__: None)
 
 
-@pytest.fixture
-def few_steps(monkeypatch):
+# For whole modules: pytestmark = pytest.mark.usefixtures(...)
+
+
+@pytest.fixture(scope="module")
+def few_steps():
     """Codebooks and limits learn for a moment only: for tests of the door, not of how well anything is learned."""
-    for home, name in ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code")):
-        monkeypatch.setattr(home, name, partial(getattr(home, name), steps=5))
+    with pytest.MonkeyPatch.context() as patch:
+        for home, name in ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code")):
+            patch.setattr(home, name, partial(getattr(home, name), steps=5))
+        yield
 
 
-@pytest.fixture
-def one_attacker(monkeypatch):
+@pytest.fixture(scope="module")
+def one_attacker():
     """The preset "quick" is one attacker: for tests of what is done with an audit, not of what it finds."""
-    monkeypatch.setitem(attackers.PRESETS, "quick", {"logistic": attackers.ATTACKERS["logistic"]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(attackers.PRESETS, "quick", {"logistic": attackers.ATTACKERS["logistic"]})
+        yield

@@ -33,6 +33,8 @@ from tacit.release.manifest import MEMBERS
 from tacit.release.onnx import GraphBuilder
 from tacit.release.saving import compare
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 FIXTURES = Path(__file__).parent / "fixtures"
 FILTERS = {
     "codebook": tacit.CodebookFilter(n_codes=4, n_folds=2, random_state=0),

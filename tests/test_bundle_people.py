@@ -23,6 +23,8 @@ from tacit.records.people import Crowd, edges, middle_and_scale
 from tacit.release.bundle import read_bundle
 from tacit.release.weights import read_weights
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 FIXTURES = Path(__file__).parent / "fixtures"
 N = 400
 FAST = tacit.CodebookFilter(4, n_folds=2, random_state=0)

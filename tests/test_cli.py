@@ -20,6 +20,8 @@ from tacit.cli import main
 from tacit.cli.fit import chosen_filter
 from tacit.filters.registry import registered_filters
 
+pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
+
 
 def tacit_command(*arguments, **environment):
     """What the command prints and how it ends, in this process."""
@@ -114,7 +116,6 @@ def test_data_show_reads_the_users_own_files(tmp_path):
     assert "--target is for your own files" in " ".join(out.stderr.split())
 
 
-@pytest.mark.usefixtures("one_attacker", "few_steps")
 def test_fit_a_table(tmp_path):
     rng = np.random.default_rng(0)
     n = 600
@@ -141,7 +142,6 @@ def test_every_filter_can_be_named(name):
     assert made.get_params()["random_state"] == 0
 
 
-@pytest.mark.usefixtures("few_steps")
 def test_audit_is_a_gate(tmp_path):
     rng = np.random.default_rng(0)
     y, s = rng.integers(2, size=(2, 800))

@@ -21,6 +21,8 @@ import typer
 import tacit
 from tacit.cli import app
 
+pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
@@ -85,7 +87,6 @@ RUN = [
 ]
 
 
-@pytest.mark.usefixtures("one_attacker", "few_steps")  # that the lines run; what they print is measured elsewhere
 @pytest.mark.parametrize("page", RUN)
 def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -15,6 +15,8 @@ import tacit
 from tacit.release import arrow_udf
 from tacit.release.runtime import load
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 KEY = b"k" * 32
 
 

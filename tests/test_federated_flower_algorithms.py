@@ -43,6 +43,8 @@ from tacit.federated.flower.strategy import CoordinatorStrategy
 from tacit.federated.protocol import Message
 from test_federated_flower import Federation, free_port, make_keys
 
+pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
+
 ARL = {"algorithm": "LinearARL", "lam": 0.3}
 ERASER = {"algorithm": "LinearEraser"}
 PERSONAL = {"algorithm": "PersonalMinimax", "rounds": 2}

@@ -20,6 +20,8 @@ from tacit.audit.certification import Terms, certify_release
 from tacit.errors import InputError
 from tacit.filters.base import Filter
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 RNG = np.random.default_rng(0)
 LABELS = {"y": RNG.integers(2, size=80), "s": RNG.integers(2, size=80)}
 PLACES = np.array([-1.0, 1.0])

@@ -20,6 +20,8 @@ from tacit.nets.mlp import mlp
 from tacit.release.onnx import GraphBuilder
 from tacit.release.profiling import in_words
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 COLUMNS = ["cut", "values", "bytes", "parameters", "multiply_adds", "memory", "milliseconds"]
 
 

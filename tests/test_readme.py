@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
+
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.usefixtures("one_attacker", "few_steps")
 def test_python_blocks_run(capsys, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert blocks

@@ -37,6 +37,8 @@ from tacit.serve.app import Limits, make_app
 from tacit.serve.client import Client, ServiceError
 from tacit.serve.keys import KeyFile, add_key, read_keys, revoke_key
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 SMALL = Limits(max_bytes=4096, max_rows=20, in_flight=4, body_seconds=1.0)
 MARKER = 424242.0625  # a value that must never be seen again
 
