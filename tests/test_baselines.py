@@ -214,6 +214,7 @@ def test_erasing_everything_or_nothing_is_said():
         baselines.LinearEraser().fit(X[:, :1], sensitive_features=s)
 
 
+@pytest.mark.slow  # guards the figures of the closed forms on all of Adult
 def test_linear_attackers_find_nothing_on_adult_and_trees_nearly_everything(real):
     train, test = real("adult").split("official")
     attack, test, _ = test.split((0.25, 0.25, 0.5), seed=0)
@@ -277,6 +278,7 @@ def test_arl_with_nothing_to_keep_is_said():
         baselines.LinearARL().fit(X, y, sensitive_features=y)
 
 
+@pytest.mark.slow  # guards the figures of the closed forms on all of Adult
 def test_linear_arl_on_adult_and_what_plain_accuracy_hides(real):
     train, test = real("adult").split("official")
     f = baselines.LinearARL().fit(train.X, train.y, sensitive_features=train.sensitive)
