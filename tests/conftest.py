@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
 from functools import partial
+from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # so that scikit-learn runs its array-API check too
@@ -16,6 +19,7 @@ import tacit
 from tacit.audit import attackers, power
 from tacit.datasets import declarations
 from tacit.filters import codes
+from tacit.noise import keyed
 from tacit.solvers import exact
 
 torch.set_num_threads(1)
@@ -23,6 +27,14 @@ torch.set_num_threads(1)
 settings.register_profile("same", derandomize=True, deadline=None)  # no test depends on speed
 settings.register_profile("search", derandomize=False, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Keys of noise are other ones in every test and the same in every run, so that no test fails by chance."""
+    number = itertools.count()
+    draw = lambda n: hashlib.blake2b(f"{item.nodeid} {next(number)}".encode(), digest_size=n).digest()  # noqa: E731
+    keyed.secrets = SimpleNamespace(token_bytes=draw)
 
 
 @pytest.fixture(scope="session")

@@ -205,12 +205,13 @@ def test_import_is_quick_and_light():
     "order",
     [
         "import tacit.audit.stats, tacit",
-        "import tacit; tacit.audit; import tacit.audit.stats",
-        "import tacit; f = tacit.audit; import tacit.audit.stats; assert f is tacit.audit",
         "from tacit import audit; import tacit.audit.stats; assert audit is tacit.audit",
-        "import tacit; tacit.frontier; import tacit.frontier.points",
+        pytest.param("import tacit; tacit.audit; import tacit.audit.stats", marks=pytest.mark.slow),
+        pytest.param("import tacit; f = tacit.audit; import tacit.audit.stats; assert f is tacit.audit",
+                     marks=pytest.mark.slow),
+        pytest.param("import tacit; tacit.frontier; import tacit.frontier.points", marks=pytest.mark.slow),
     ],
-)
+)  # fmt: skip
 def test_a_public_name_means_the_same_in_every_order_of_imports(order):
     """`tacit.audit` was a function or a module, by which import came first."""
     check = "import pickle; assert callable(tacit.audit) and callable(tacit.frontier); tacit.audit.stats.accuracy; "
