@@ -79,7 +79,7 @@ def test_headline_of_several_attackers_is_calibrated():
 @pytest.mark.slow
 @pytest.mark.parametrize("rare", [0.5, 0.05])
 def test_null_calibration(rare):
-    """200 runs at nominal 95 %: fewer than 182 covered would be a 1-in-100 event. Also at 95:5."""
+    """200 runs at nominal 95 %: fewer than 180 covered would be a 1-in-860 event. Also at 95:5."""
     covered = 0
     for seed in range(200):
         rng = np.random.default_rng(1000 + seed)
@@ -88,7 +88,7 @@ def test_null_calibration(rare):
         attack, test = data.split((0.5, 0.5), seed=seed)
         r = tacit.audit(None, attack, test, attackers=["logistic", "trees", "neighbours"], seed=seed).leakage["s"]
         covered += r.low <= r.guessing <= r.high
-    assert covered >= 182
+    assert covered >= 180
 
 
 def test_the_attacker_is_chosen_without_the_test_rows():
