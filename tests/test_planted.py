@@ -127,7 +127,7 @@ def test_a_search_on_labels_of_chance_keeps_nothing(effort):
 
 @pytest.mark.slow
 def test_presets_are_at_guessing_on_labels_of_chance():
-    """60 runs of quick at nominal 95 %: 8 or more misses would be a 1-in-100 event."""
+    """60 runs of quick at nominal 95 %: 10 or more misses would be a 1-in-1,350 event."""
     missed = 0
     for seed in range(60):
         rng = np.random.default_rng(500 + seed)
@@ -137,7 +137,7 @@ def test_presets_are_at_guessing_on_labels_of_chance():
         bench = Bench(resolve("quick"), 0.95, seed, "quick")
         r = bench.run(attack.X, attack, test.X, test, "sensitive", "balanced_accuracy")["s"]
         missed += not r.low <= r.guessing <= r.high
-    assert missed <= 7
+    assert missed <= 9
 
 
 def test_a_look_up_falls_back_to_how_common_classes_are():
