@@ -383,6 +383,7 @@ def test_private_pls_covaries_less_with_the_secret():
     assert found[1][0] > 0.3
 
 
+@pytest.mark.filterwarnings("ignore:target .* a function of")
 def test_private_pls_refuses_more_columns_than_directions():
     X, y, s = blobs(100)
     with pytest.raises(tacit.TacitError, match="n_components is 8, but the records have only 6"):
@@ -437,6 +438,7 @@ def test_the_certificate_tells_negative_zero_from_zero():
     assert report.certificate["s"].bound > 0.99
 
 
+@pytest.mark.filterwarnings("ignore:target .* a function of")
 def test_the_mask_takes_binary_labels_alone():
     X, y, s = blobs(100)
     with pytest.raises(tacit.TacitError, match="'sensitive_features' has 3 classes; merge them into two"):

@@ -179,6 +179,7 @@ def test_folders_and_bundles_that_do_not_match(mask, rows, tmp_path):
         apply(mask, tmp_path / "in", tmp_path / "out")
 
 
+@pytest.mark.filterwarnings("ignore:target .* a function of")
 def test_releases_that_are_no_pixels(folder, tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.random((50, 1, SIDE, SIDE)), rng.integers(2, size=50)

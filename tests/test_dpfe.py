@@ -267,6 +267,7 @@ class Moody(nn.Module):
 # -- long trainings ---------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:interrupted after 1 of 3")
 def test_ctrl_c_before_fine_tuning_is_said(monkeypatch):
     record = Training.record
 

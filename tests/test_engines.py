@@ -105,6 +105,7 @@ def test_duckdb_calls_it_in_sql(bundle, people):
     assert np.array_equal(found.to_numpy(), load(bundle).transform(people))
 
 
+@pytest.mark.filterwarnings("ignore:records hold numbers far outside the fit")
 def test_dask_maps_partitions(bundle, noisy, decoded, people):
     dask = pytest.importorskip("dask.dataframe")
     parts = dask.from_pandas(people, npartitions=4)

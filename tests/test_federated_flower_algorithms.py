@@ -547,6 +547,7 @@ def test_counts_that_are_none_are_named_and_the_others_go_on(tmp_path, count):
     assert "sent 'counts' with" in log_of(tmp_path)[0]["rejected"]["n3"]
 
 
+@pytest.mark.filterwarnings("ignore:n_components is 5")
 def test_a_common_filter_that_can_be_undone_is_refused_by_the_nodes(tmp_path):
     write_files(tmp_path, PERSONAL)
     text = (tmp_path / "server.toml").read_text()

@@ -131,6 +131,7 @@ def dropping(n_in, n_out):
     ],
     ids=["posterior", "raw", "eigan", "eigan with pieces", "eigan with dropout"],
 )
+@pytest.mark.filterwarnings("ignore:.*collapsed")
 def test_points_fitted_together_are_the_filters_a_user_would_fit(parts, template, knob):
     train, _, test = parts
     points = [Point(i, "f", knob, v, s) for i, (v, s) in enumerate([(0.2, 0), (0.6, 0), (0.2, 1)])]
@@ -325,6 +326,7 @@ def test_parts_without_two_classes_do_not_wait_for_the_training(parts):
         lay_out({"a": tacit.EIGAN(), "b": tacit.EIGAN()}, {"a": [0.5]}, 1, None)
 
 
+@pytest.mark.filterwarnings("ignore:.*collapsed")
 def test_several_filters_make_one_picture(parts, tmp_path):
     filters = {
         "code": RULE,

@@ -41,6 +41,7 @@ def bundle(tmp_path_factory):
     return tacit.save(f, tmp_path_factory.mktemp("profile") / "mlp.tacit")
 
 
+@pytest.mark.filterwarnings("ignore:.*collapsed")
 def test_an_mlp_is_counted_as_by_hand(bundle):
     costs = tacit.profile(bundle, repeats=1)
     assert list(costs.columns) == COLUMNS

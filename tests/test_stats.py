@@ -55,7 +55,7 @@ def test_units_widen_the_interval():
 
 
 def test_cluster_interval_covers():
-    """40 people of 10 records each, records of a person alike; nominal 95 %, at least 91 % of 500 runs (1 in 15,000)."""
+    """40 people of 10 records, records of a person alike; nominal 95 %, at least 91 % of 500 runs (1 in 15,000)."""
     rng = np.random.default_rng(1)
     covered = naive = 0
     for _ in range(500):
