@@ -66,21 +66,33 @@ def _plant_nothing(request, monkeypatch):
         monkeypatch.setattr(power, "power", lambda *_, **__: None)
 
 
-# For whole modules: pytestmark = pytest.mark.usefixtures(...)
+def _few_steps(patch):
+    for home, name in ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code")):
+        patch.setattr(home, name, partial(getattr(home, name), steps=5))
+
+
+def _one_attacker(patch):
+    patch.setitem(attackers.PRESETS, "quick", {"logistic": attackers.ATTACKERS["logistic"]})
 
 
 @pytest.fixture(scope="module")
 def few_steps():
-    """Codebooks and limits learn for a moment only: for tests of the door, not of how well anything is learned."""
+    """Of a whole module: codebooks and limits learn for a moment only; for the door, not how well one learns."""
     with pytest.MonkeyPatch.context() as patch:
-        for home, name in ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code")):
-            patch.setattr(home, name, partial(getattr(home, name), steps=5))
+        _few_steps(patch)
         yield
 
 
 @pytest.fixture(scope="module")
 def one_attacker():
-    """The preset "quick" is one attacker: for tests of what is done with an audit, not of what it finds."""
+    """Of a whole module: the preset "quick" is one attacker; for what is done with an audit, not what it finds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(attackers.PRESETS, "quick", {"logistic": attackers.ATTACKERS["logistic"]})
+        _one_attacker(patch)
         yield
+
+
+@pytest.fixture
+def quickly(monkeypatch):
+    """Both, of one test."""
+    _few_steps(monkeypatch)
+    _one_attacker(monkeypatch)

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import subprocess
 import sys
-import warnings
-from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
-from tacit.cli import main
+from commands import tacit_command
 from tacit.cli.fit import chosen_filter
 from tacit.filters.registry import registered_filters
 
 pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
-
-
-def tacit_command(*arguments, **environment):
-    """What the command prints and how it ends, in this process."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with (
-        mock.patch.dict(os.environ, {"COLUMNS": "80", **environment}),
-        mock.patch.object(sys, "argv", ["tacit", *arguments]),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        warnings.catch_warnings(),
-    ):
-        warnings.resetwarnings()  # notes, as users see them
-        try:
-            main()
-        except SystemExit as ended:
-            code = ended.code or 0
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def in_a_process(*arguments):

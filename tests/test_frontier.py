@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 import browser
 import tacit
+from commands import tacit_command
 from tacit.errors import InputError, RequirementNotMet, TacitWarning
 from tacit.filters.base import prepare
 from tacit.filters.eigan import Game, play, stacked_games
@@ -473,6 +474,7 @@ def test_a_chosen_filter_is_saved_with_its_audit(front, tmp_path):
     assert told["settings"]["candidates"] == len(front.traced)
 
 
+@pytest.mark.usefixtures("quickly")
 def test_the_command_line_traces_chooses_and_saves(tmp_path):
     data = people()
     table = pd.DataFrame(data.X, columns=list("abcde")).assign(y=data.y["y"], s=data.sensitive["s"])
@@ -482,9 +484,7 @@ def test_the_command_line_traces_chooses_and_saves(tmp_path):
     where = ["--checkpoint", str(tmp_path / "c"), "--out", str(tmp_path / "curve.html")]
 
     def run(*more):
-        command = [sys.executable, "-m", "tacit", "frontier", str(tmp_path / "people.parquet"), *roles, *settings]
-        env = {**os.environ, "COLUMNS": "80"}
-        return subprocess.run([*command, *where, *more], capture_output=True, text=True, env=env)
+        return tacit_command("frontier", tmp_path / "people.parquet", *roles, *settings, *where, *more)
 
     done = run("--choose", "s<=.95", "--certified", "--save", str(tmp_path / "best.tacit"))
     assert done.returncode == 0, done.stderr

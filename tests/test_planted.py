@@ -111,7 +111,7 @@ def test_two_records_of_a_unit_are_joined():
     assert attacks.joined(Bench({}, 0.95, 0), attacks.Parts(Za, attack, Zt, test)) is None
 
 
-@pytest.mark.parametrize("effort", [QUICK, STRONG], ids=["quick", "strong"])
+@pytest.mark.parametrize("effort", [QUICK, pytest.param(STRONG, marks=pytest.mark.slow)], ids=["quick", "strong"])
 def test_a_search_on_labels_of_chance_keeps_nothing(effort):
     """False alarms are 1 in 100 a search: three or more of 30 would be a 1-in-280 event; the seeds are fixed."""
     kept = 0

@@ -12,6 +12,7 @@ import pytest
 from scipy import sparse
 
 import tacit
+from commands import tacit_command
 from tacit.audit.looks import count_look, looks_file, overlap
 from tacit.audit.received import read_cells, receiver_cells
 from tacit.errors import ContradictionError
@@ -180,7 +181,9 @@ CELLS = {
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_cells_of_a_file_count_by_their_bytes(name, tmp_path):
+@pytest.mark.usefixtures("quickly")
+def test_cells_of_a_file_count_by_their_bytes(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     s = rng.integers(2, size=1200)
     pd.DataFrame({"x": rng.standard_normal(1200), "y": rng.integers(2, size=1200), "s": s}).to_csv(
@@ -193,11 +196,8 @@ def test_cells_of_a_file_count_by_their_bytes(name, tmp_path):
         (tmp_path / file).write_text("a\n" + "".join(f"{c}\n" for c in cells))
     outcomes = []
     for file in ("leak.csv", "same.csv"):
-        done = subprocess.run(
-            [sys.executable, "-m", "tacit", "audit", file, "--data", "people.csv", "--target", "y", "--sensitive", "s",
-             "--require", "s=.60", "--certified"],
-            cwd=tmp_path, capture_output=True, text=True,
-        )  # fmt: skip
+        roles = ("--target", "y", "--sensitive", "s")
+        done = tacit_command("audit", file, "--data", "people.csv", *roles, "--require", "s=.60", "--certified")
         outcomes.append(done.returncode)
     assert outcomes == [3, 0]
 
@@ -354,17 +354,17 @@ def test_a_product_counts_the_units_of_all_its_attributes():
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_release_is_shuffled_where_its_order_tells(ordered, tmp_path):
+@pytest.mark.usefixtures("quickly")
+def test_a_release_is_shuffled_where_its_order_tells(ordered, tmp_path, monkeypatch):
     """The secret is planted in the order of rows: it must not be in what is handed over."""
     rng = np.random.default_rng(0)
     s = np.sort(rng.integers(2, size=900)) if ordered else rng.integers(2, size=900)
     table = pd.DataFrame({"x": rng.standard_normal(900), "y": rng.integers(2, size=900), "s": s})
     table["y"] = (table["x"] > 0).astype(int)
     table.to_csv(tmp_path / "people.csv", index=False)
-    done = subprocess.run(
-        [sys.executable, "-m", "tacit", "fit", "people.csv", "--target", "y", "--sensitive", "s", "--out", "out"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    done = tacit_command("fit", "people.csv", "--target", "y", "--sensitive", "s", "--out", "out")
+    assert done.returncode == 0, done.stderr
     assert ("since their order tells s" in " ".join(done.stdout.split())) == ordered
     Z = pd.read_parquet(tmp_path / "out" / "release.parquet").to_numpy()
     assert len(Z) == 900
