@@ -216,8 +216,8 @@ def test_windows_and_images(shape, tmp_path):
     [
         tacit.DPFE(n_components=4, epochs=1, random_state=0),
         tacit.DPFE(n_components=4, epochs=1, noise_ratio=0.5, random_state=0),
-        tacit.AnonymizingAutoencoder(epochs=1, random_state=0),
-        tacit.AnonymizingAutoencoder(epochs=1, noise=0.5, n_maps=8, random_state=0),
+        tacit.AnonymizingAutoencoder(epochs=1, n_maps=8, regularisers=("wide",), random_state=0),
+        tacit.AnonymizingAutoencoder(epochs=1, noise=0.5, n_maps=8, regularisers=("wide",), random_state=0),
         tacit.AnonymizingAutoencoder(epochs=1, codes=4, random_state=0),
         tacit.TaskMask(keep=0.25, epochs=1, random_state=0),
     ],
