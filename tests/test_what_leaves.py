@@ -18,6 +18,7 @@ from tacit.audit.received import read_cells, receiver_cells
 from tacit.errors import ContradictionError
 
 QUICK = {"attackers": ["logistic", "trees"], "floor": False}
+LINEAR = {"attackers": "logistic", "floor": False}  # where the certificate is what counts
 
 
 def halves(n=2000, seed=0, **more):
@@ -73,7 +74,7 @@ def test_a_certificate_by_noise_needs_noise_of_ones_own(f, tmp_path):
         read = lookup(Za, attack.sensitive["s"], Zt, test.sensitive["s"].to_numpy())
         release = tacit.load(tacit.save(f, tmp_path / "f.tacit"), noise_key=f.noise_key)
         for what in (f, release):
-            report = tacit.audit(what, attack, test, **QUICK)
+            report = tacit.audit(what, attack, test, **LINEAR)
             assert (report.certificate["s"] is not None) == certified
             if certified:
                 assert read < report.certificate["s"].bound
@@ -96,8 +97,8 @@ def test_a_parameter_set_after_fit_changes_no_claim(f):
     train, attack, test = data.split((0.4, 0.3, 0.3))
     f = tacit.EIGAN(2, alpha=1.0, noise=0.1, epochs=5, random_state=0) if isinstance(f, tacit.EIGAN) else f
     f.set_params(noise=0.1).fit(train.X, train.y, sensitive_features=train.sensitive)
-    before = tacit.audit(f, attack, test, **QUICK)
-    after = tacit.audit(f.set_params(noise=20.0), attack, test, **QUICK)
+    before = tacit.audit(f, attack, test, **LINEAR)
+    after = tacit.audit(f.set_params(noise=20.0), attack, test, **LINEAR)
     assert before.leakage["s"].value > 0.8
     assert after.leakage["s"].value == before.leakage["s"].value
     assert after.bound == before.bound
