@@ -1,9 +1,9 @@
 """A fitted filter is what was fitted: no parameter set afterwards moves what it releases or what is claimed of it.
 
-Every public filter and baseline is fitted once, small. Then each of its constructor's parameters is set to another
-valid value, and the release of fixed records, the noise that is really drawn and the certified bounds must be those of
-before, bit by bit; or `transform` says that the filter must be fitted again. A new public filter or parameter without
-another value here is an error.
+Every registered filter is fitted once with each of its quick settings. Then each parameter of its constructor is set to
+another valid value, and the release of fixed records, the noise that is really drawn and the certified bounds must be
+those of before, bit by bit; or `transform` says that the filter must be fitted again. A new parameter without another
+value here is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import nn
 import tacit
 from tacit.audit.certification import Terms, certify_release
 from tacit.errors import InputError
-from tacit.filters.base import Filter
+from tacit.filters.registry import registered_filters
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
 
@@ -37,34 +37,14 @@ def _told(shape, size=0.5):
     return X
 
 
-RECORDS = {"rows": _told((4,)), "windows": _told((2, 32)), "images": _told((1, 8, 8))}
+RECORDS = {"table": _told((4,)), "windows": _told((2, 32)), "images": _told((1, 8, 8))}
 
 
 def _layer(n_in, n_out):
     return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(n_in)), n_out))
 
 
-SMALL: dict[str, list[dict]] = {
-    "CodebookFilter": [
-        {"n_codes": 4, "n_folds": 2},
-        {"n_codes": 4, "n_folds": 2, "output": "code"},
-        {"n_codes": 4, "n_folds": 2, "decode": True},
-        {"n_codes": 4, "features": "raw", "epochs": 2},
-    ],
-    "EIGAN": [{"n_components": 2, "epochs": 2, "noise": 0.5}, {"n_components": 2, "epochs": 2, "pieces": 4}],
-    "MinimaxFilter": [
-        {"n_components": 2, "max_iter": 2, "noise": 0.5},
-        {"n_components": 3, "max_iter": 2, "adversary": "exact"},
-    ],
-    "DPFE": [{"n_components": 2, "epochs": 2, "backbone_epochs": 2, "noise_ratio": 0.5}],
-    "AnonymizingAutoencoder": [{"n_maps": 4, "epochs": 1, "regularisers": ("wide",)}, {"codes": 3, "epochs": 1}],
-    "TaskMask": [{"epochs": 1}],
-    "Autoencoder": [{"n_components": 2, "epochs": 2}],
-    "VariationalObfuscator": [{"epochs": 2}],
-    "SingularSpectrum": [{"embedding": 8}],
-}
-FORM = dict.fromkeys(["AnonymizingAutoencoder", "Resample", "SingularSpectrum"], "windows") | {"TaskMask": "images"}
-
+FILTERS = registered_filters()
 # another valid value of every parameter; several where one is near and one turns a thing off or on
 OTHER: dict[str, list] = {
     "adversarial": [False], "adversary": ["softmax", "exact"], "adversary_steps": [2], "alpha": [0.9],
@@ -86,30 +66,24 @@ OTHER: dict[str, list] = {
     "target_head": [_layer], "target_weights": [{"y": 2.0}], "tolerance": [1e-2], "utility": ["reconstruction"],
     "validation": [0.3], "verbose": [True],
 }  # fmt: skip
-NOT_HERE = {("CodebookFilter", "alternating"), ("MinimaxFilter", "closed")}  # values of other filters'
-
-# covers learn nothing and nothing but their parameters makes them; they are not certified
-COVERS = {"BlockMask", "BlurMask", "Pixelate", "RandomMask"}
-
-
-def public() -> dict[str, type]:
-    """Every filter and baseline that the public lists name."""
-    homes = [(tacit, tacit.__all__), (tacit.baselines, tacit.baselines.__all__)]
-    found = {name: getattr(home, name) for home, names in homes for name in names}
-    return {n: c for n, c in found.items() if isinstance(c, type) and hasattr(c, "transform") and hasattr(c, "fit")}
+NOT_HERE = {("codebook", "alternating"), ("minimax", "closed")}  # values of the other filter's `solver`
 
 
 def _cases():
-    for name, make in public().items():
-        if name in COVERS:
-            continue
-        for number, settings in enumerate(SMALL.get(name, [{}])):
-            for parameter, now in make(**settings).get_params(deep=False).items():
+    for name, known in FILTERS.items():
+        for number, f in enumerate(known.example_filters()):
+            for parameter, now in f.get_params(deep=False).items():
                 for value in OTHER.get(parameter, [OTHER]):
                     if value is now or value == now or (isinstance(value, str) and (name, value) in NOT_HERE):
                         continue
-                    case = f"{name}{number}-{parameter}={getattr(value, '__name__', value)}"
+                    case = f"{name} {number}: {parameter}={getattr(value, '__name__', value)}"
                     yield pytest.param(name, number, parameter, value, id=case)
+
+
+def _fit(f, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tacit.TacitWarning)  # trained so little, it may collapse
+        return f.fit(RECORDS[FILTERS[name].modality], LABELS["y"], sensitive_features=pd.DataFrame({"s": LABELS["s"]}))
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +93,7 @@ def fitted():
 
     def get(name: str, number: int):
         if (name, number) not in made:
-            f = public()[name](**SMALL.get(name, [{}])[number], random_state=0)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", tacit.TacitWarning)  # trained so little, it may collapse
-                f.fit(RECORDS[FORM.get(name, "rows")], LABELS["y"], sensitive_features=pd.DataFrame({"s": LABELS["s"]}))
+            f = _fit(FILTERS[name].example_filters(random_state=0)[number], name)
             made[name, number] = f, _seen_from_outside(f, name)
         return made[name, number]
 
@@ -131,7 +102,7 @@ def fitted():
 
 def _seen_from_outside(f, name):
     """The release of fixed records, its noise, and every certified bound."""
-    X = RECORDS[FORM.get(name, "rows")]
+    X = RECORDS[FILTERS[name].modality]
     data = tacit.Dataset(X, LABELS["y"], pd.DataFrame({"s": LABELS["s"]}), np.arange(80), classes={"s": [0, 1]})
     halves = data.take(np.arange(40)), data.take(np.arange(40, 80))
     Z = [f.transform(part.X, part.units_of()) for part in halves]
@@ -139,12 +110,9 @@ def _seen_from_outside(f, name):
     return np.concatenate([np.asarray(z) for z in Z]), f.mechanism_.noise, certified.bound
 
 
-def test_every_public_filter_and_each_of_its_parameters_has_another_value():
-    lacking = {(p.values[0], p.values[2]) for p in _cases() if p.values[3] is OTHER}
-    assert not lacking
-    assert set(public()) >= COVERS
-    assert all(issubclass(c, Filter) for n, c in public().items() if n not in COVERS)
-    assert {"CodebookFilter", "LaplaceMechanism", "Resample"} <= set(public())
+def test_each_parameter_has_another_value():
+    assert not {(p.values[0], p.values[2]) for p in _cases() if p.values[3] is OTHER}
+    assert {"codebook", "laplace", "mask", "resample"} <= set(FILTERS)
 
 
 @pytest.mark.parametrize("name, number, parameter, value", list(_cases()))
@@ -167,17 +135,14 @@ def test_a_parameter_set_after_the_fit_moves_neither_release_nor_claim(fitted, n
 def test_what_is_compared_differs_between_two_fits(fitted):
     """The control: a fit with another knob does move the release, and for noise its size and the bound."""
     for name, number, parameter, value in (
-        ("CodebookFilter", 0, "leakage_weight", 60.0),
-        ("EIGAN", 0, "noise", 3.0),
-        ("LaplaceMechanism", 0, "epsilon", 0.01),
+        ("codebook", 0, "leakage_weight", 60.0),
+        ("eigan", 1, "noise", 3.0),
+        ("laplace", 0, "epsilon", 0.01),
     ):
         f, (Z, noise, bound) = fitted(name, number)
-        g = type(f)(**{**f.get_params(), parameter: value})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", tacit.TacitWarning)
-            g.fit(RECORDS["rows"], LABELS["y"], sensitive_features=pd.DataFrame({"s": LABELS["s"]}))
-        Z_now, noise_now, bound_now = _seen_from_outside(g, name)
+        other = _fit(type(f)(**{**f.get_params(), parameter: value}), name)
+        Z_now, noise_now, bound_now = _seen_from_outside(other, name)
         assert not np.array_equal(Z, Z_now)
-        if noise is not None:
+        if name != "codebook":
             assert noise.scale != noise_now.scale
             assert bound != bound_now
