@@ -80,7 +80,7 @@ def test_same_seed_same_bits_other_seed_another_result(f, plane):
     for seed in (0, 0, 1):
         g = fit(clone(f).set_params(random_state=seed), plane)
         noiseless = g.with_noise(None) if g.mechanism_.noise is not None else g
-        weights.append((noiseless.transform(plane.X), _parameters(g)))
+        weights.append((noiseless.transform(plane.X), _parameters(noiseless)))
     assert np.array_equal(weights[0][0], weights[1][0])
     assert np.array_equal(weights[0][1], weights[1][1])
     assert not np.array_equal(weights[0][1], weights[2][1])
