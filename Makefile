@@ -29,11 +29,12 @@ lint: .venv/dev
 browser: .venv/demo
 	-$(BIN)/python -m tacit.serve.browser
 
+# A file stays with one process, so that what its tests share is made once, and every run is alike.
 test: lint browser
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-all: lint browser
-	$(BIN)/pytest -n 2 -m 'slow or not slow'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'slow or not slow'
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/adult.py

@@ -111,7 +111,7 @@ def driven(profile: Path) -> Iterator[Page]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         try:
             port = next(line.split(":")[2].split("/")[0] for line in process.stderr if "DevTools listening" in line)
-            targets = httpx.get(f"http://127.0.0.1:{port}/json", timeout=60, trust_env=False).json()
+            targets = httpx.get(f"http://127.0.0.1:{port}/json", timeout=120, trust_env=False).json()
             address = next(t["webSocketDebuggerUrl"] for t in targets if t["type"] == "page")
             with connect(address, max_size=None, proxy=None) as socket:
                 yield Page(socket)

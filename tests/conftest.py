@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
+from functools import partial
+from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # so that scikit-learn runs its array-API check too
@@ -12,13 +16,25 @@ import torch
 from hypothesis import settings
 
 import tacit
+from tacit.audit import attackers, power
 from tacit.datasets import declarations
+from tacit.filters import codes
+from tacit.noise import keyed
+from tacit.solvers import exact
 
 torch.set_num_threads(1)
 # The same made-up cases in every run, so that a red run tells of a change; HYPOTHESIS_PROFILE=search makes up others.
-settings.register_profile("same", derandomize=True)
-settings.register_profile("search", derandomize=False)
+settings.register_profile("same", derandomize=True, deadline=None)  # no test depends on speed
+settings.register_profile("search", derandomize=False, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Keys of noise are other ones in every test and the same in every run, so that no test fails by chance."""
+    number = itertools.count()
+    draw = lambda n: hashlib.blake2b(f"{item.nodeid} {next(number)}".encode(), digest_size=n).digest()  # noqa: E731
+    keyed.secrets = SimpleNamespace(token_bytes=draw)
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +52,47 @@ def real():
 @pytest.fixture(scope="session")
 def digits():
     return tacit.load_dataset("digits").split((0.5, 0.2, 0.3), seed=0)
+
+
+@pytest.fixture
+def plantings():
+    """Ask for this where an audit's power is what is tested (`usefixtures`); elsewhere no leak is planted."""
+
+
+@pytest.fixture(autouse=True)
+def _plant_nothing(request, monkeypatch):
+    """Power costs three times the audit that it is of."""
+    if "plantings" not in request.fixturenames:
+        monkeypatch.setattr(power, "power", lambda *_, **__: None)
+
+
+def _few_steps(patch):
+    for home, name in ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code")):
+        patch.setattr(home, name, partial(getattr(home, name), steps=5))
+
+
+def _one_attacker(patch):
+    patch.setitem(attackers.PRESETS, "quick", {"logistic": attackers.ATTACKERS["logistic"]})
+
+
+@pytest.fixture(scope="module")
+def few_steps():
+    """Of a whole module: codebooks and limits learn for a moment only; for the door, not how well one learns."""
+    with pytest.MonkeyPatch.context() as patch:
+        _few_steps(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def one_attacker():
+    """Of a whole module: the preset "quick" is one attacker; for what is done with an audit, not what it finds."""
+    with pytest.MonkeyPatch.context() as patch:
+        _one_attacker(patch)
+        yield
+
+
+@pytest.fixture
+def quickly(monkeypatch):
+    """Both, of one test."""
+    _few_steps(monkeypatch)
+    _one_attacker(monkeypatch)

@@ -140,6 +140,7 @@ def test_other_channel_counts_and_lengths(shape):
         assert fit(f, some, epochs=1).transform(some.X).shape == some.X.shape
 
 
+@pytest.mark.filterwarnings("ignore:target .* a function of")
 def test_several_targets_and_secrets_and_none(data):
     two = pd.DataFrame({"person": data.sensitive["person"], "half": np.arange(len(data)) % 2})
     g = clone(FILTERS[0]).fit(data.X, data.y.assign(other=two["half"]), sensitive_features=two)

@@ -214,6 +214,7 @@ def test_erasing_everything_or_nothing_is_said():
         baselines.LinearEraser().fit(X[:, :1], sensitive_features=s)
 
 
+@pytest.mark.slow  # guards the figures of the closed forms on all of Adult
 def test_linear_attackers_find_nothing_on_adult_and_trees_nearly_everything(real):
     train, test = real("adult").split("official")
     attack, test, _ = test.split((0.25, 0.25, 0.5), seed=0)
@@ -277,6 +278,7 @@ def test_arl_with_nothing_to_keep_is_said():
         baselines.LinearARL().fit(X, y, sensitive_features=y)
 
 
+@pytest.mark.slow  # guards the figures of the closed forms on all of Adult
 def test_linear_arl_on_adult_and_what_plain_accuracy_hides(real):
     train, test = real("adult").split("official")
     f = baselines.LinearARL().fit(train.X, train.y, sensitive_features=train.sensitive)
@@ -381,6 +383,7 @@ def test_private_pls_covaries_less_with_the_secret():
     assert found[1][0] > 0.3
 
 
+@pytest.mark.filterwarnings("ignore:target .* a function of")
 def test_private_pls_refuses_more_columns_than_directions():
     X, y, s = blobs(100)
     with pytest.raises(tacit.TacitError, match="n_components is 8, but the records have only 6"):
@@ -435,6 +438,7 @@ def test_the_certificate_tells_negative_zero_from_zero():
     assert report.certificate["s"].bound > 0.99
 
 
+@pytest.mark.filterwarnings("ignore:target .* a function of")
 def test_the_mask_takes_binary_labels_alone():
     X, y, s = blobs(100)
     with pytest.raises(tacit.TacitError, match="'sensitive_features' has 3 classes; merge them into two"):

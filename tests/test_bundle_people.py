@@ -23,6 +23,8 @@ from tacit.records.people import Crowd, edges, middle_and_scale
 from tacit.release.bundle import read_bundle
 from tacit.release.weights import read_weights
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 FIXTURES = Path(__file__).parent / "fixtures"
 N = 400
 FAST = tacit.CodebookFilter(4, n_folds=2, random_state=0)
@@ -115,6 +117,7 @@ def test_the_search_for_planted_values_finds_them_where_they_are(tmp_path):
     assert told(f.encoder_.transform(numbers)[:, 0], found) > 10
 
 
+@pytest.mark.filterwarnings("ignore:.*collapsed")
 def test_a_word_of_one_unit_is_one_persons_word():
     rng = np.random.default_rng(0)
     units = np.repeat(np.arange(40), 10)
@@ -222,6 +225,8 @@ def test_edges_lie_on_a_public_grid_between_people():
     assert len(counts) < len(found)
 
 
+@pytest.mark.filterwarnings("ignore:.*collapsed")
+@pytest.mark.filterwarnings("ignore:sensitive column .* is also among the inputs")
 def test_few_rows_still_fit():
     rng = np.random.default_rng(0)
     for n in (6, 25):
@@ -347,6 +352,7 @@ def test_the_sketch_is_random_without_the_key(own, tmp_path):
     assert f.owner_key.hex() not in json.dumps(manifest)
 
 
+@pytest.mark.filterwarnings("ignore:records hold numbers far outside the fit")
 def test_an_audit_of_a_bundle_on_its_own_rows_is_noticed(own):
     f, X, _, path = own
     _, y, s = planted()
@@ -370,6 +376,7 @@ def test_a_look_that_confuses_rows_is_not_used():
     assert not looks.seen(fine.assign(id=fine["id"] + 1000, c=fine["c"] + 1)).any()
 
 
+@pytest.mark.filterwarnings("ignore:records hold numbers far outside the fit")
 def test_records_far_outside_the_fit_are_counted(own):
     _, X, _, path = own
     release = tacit.load(path)

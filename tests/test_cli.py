@@ -1,4 +1,4 @@
-"""The command line as a user runs it: in a process of its own."""
+"""The command line as a user runs it. A process of its own where that matters: it costs two CPU-seconds of imports."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from commands import tacit_command
 from tacit.cli.fit import chosen_filter
 from tacit.filters.registry import registered_filters
 
+pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
 
-def tacit_command(*arguments, **environment):
+
+def in_a_process(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "tacit", *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, "COLUMNS": "80", **environment},
+        env={**os.environ, "COLUMNS": "80"},
         check=False,
     )
 
 
 def test_help_lists_the_commands():
-    out = tacit_command("--help")
+    out = in_a_process("--help")
     assert out.returncode == 0
     for word in ("demo", "fit", "data"):
         assert word in out.stdout
@@ -133,6 +136,8 @@ def test_audit_is_a_gate(tmp_path):
         "--require",
         "s=.60",
         "--certified",
+        "--attackers",
+        "logistic",
     )
     good = tacit_command("audit", str(tmp_path / "good.parquet"), *common, "--out", str(tmp_path / "o"))
     assert good.returncode == 0, good.stderr
@@ -150,14 +155,15 @@ def test_audit_is_a_gate(tmp_path):
 
 def test_fit_refuses_with_one_line(tmp_path):
     pd.DataFrame({"a": [1.0, 2.0], "y": [0, 1], "s": [0, 1]}).to_csv(tmp_path / "t.csv", index=False)
-    out = tacit_command("fit", str(tmp_path / "t.csv"), "--target", "wealth", "--sensitive", "s")
+    out = in_a_process("fit", str(tmp_path / "t.csv"), "--target", "wealth", "--sensitive", "s")
     assert out.returncode == 2
     assert "no column 'wealth'" in out.stderr.replace("\n", " ")
     assert "Traceback" not in out.stderr
 
 
+@pytest.mark.slow  # guards the README's first command, from the data to the page
 def test_demo(tmp_path):
-    out = tacit_command("demo", "--out", str(tmp_path / "demo"))
+    out = in_a_process("demo", "--out", str(tmp_path / "demo"))
     assert out.returncode == 0, out.stderr
     for word in ("raw data", "label-only", "PCA", "EIGAN", "CodebookFilter", "guessing", "certified", "audited"):
         assert word in out.stdout
@@ -177,12 +183,13 @@ def test_import_is_quick_and_light():
     "order",
     [
         "import tacit.audit.stats, tacit",
-        "import tacit; tacit.audit; import tacit.audit.stats",
-        "import tacit; f = tacit.audit; import tacit.audit.stats; assert f is tacit.audit",
         "from tacit import audit; import tacit.audit.stats; assert audit is tacit.audit",
-        "import tacit; tacit.frontier; import tacit.frontier.points",
+        pytest.param("import tacit; tacit.audit; import tacit.audit.stats", marks=pytest.mark.slow),
+        pytest.param("import tacit; f = tacit.audit; import tacit.audit.stats; assert f is tacit.audit",
+                     marks=pytest.mark.slow),
+        pytest.param("import tacit; tacit.frontier; import tacit.frontier.points", marks=pytest.mark.slow),
     ],
-)
+)  # fmt: skip
 def test_a_public_name_means_the_same_in_every_order_of_imports(order):
     """`tacit.audit` was a function or a module, by which import came first."""
     check = "import pickle; assert callable(tacit.audit) and callable(tacit.frontier); tacit.audit.stats.accuracy; "

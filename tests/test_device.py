@@ -19,6 +19,8 @@ from sklearn.base import clone
 import tacit
 from tacit.noise.support import Finite
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 ROOT = Path(__file__).parents[1]
 NEEDED = ("numpy", "onnxruntime", "flatbuffers", "packaging", "protobuf")  # the last three are onnxruntime's own
 ABSENT = ("torch", "sklearn", "scipy", "pandas", "lightgbm", "onnx", "pyarrow", "typer", "rich", "PIL", "safetensors",

@@ -21,6 +21,8 @@ import typer
 import tacit
 from tacit.cli import app
 
+pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
@@ -171,6 +173,7 @@ def test_no_machine_paths_or_registries() -> None:
         assert not re.search(r"/(work|root|home|tmp)/\w|index-url|@[A-Z]+@", text), name
 
 
+@pytest.mark.slow  # guards the links of the site, and that it needs no network
 def test_site_builds_without_broken_links_and_works_offline(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],

@@ -15,6 +15,8 @@ import tacit
 from tacit.release import arrow_udf
 from tacit.release.runtime import load
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 KEY = b"k" * 32
 
 
@@ -103,6 +105,7 @@ def test_duckdb_calls_it_in_sql(bundle, people):
     assert np.array_equal(found.to_numpy(), load(bundle).transform(people))
 
 
+@pytest.mark.filterwarnings("ignore:records hold numbers far outside the fit")
 def test_dask_maps_partitions(bundle, noisy, decoded, people):
     dask = pytest.importorskip("dask.dataframe")
     parts = dask.from_pandas(people, npartitions=4)

@@ -395,6 +395,7 @@ def test_an_interrupt_leaves_a_usable_filter():
     assert f.transform(nodes[0].X).shape == (120, 2)
 
 
+@pytest.mark.filterwarnings("ignore:node ")
 def test_hundreds_of_nodes():
     data, nodes = plane(n=6, n_nodes=200)
     f = small(epochs=1, adversary_steps=1, encoder=lambda n_in, n_out: nn.Linear(n_in, n_out))

@@ -1,7 +1,7 @@
 """D-EIGAN between processes, on Flower, with TLS and registered keys: the encoder of `simulate`, and what fails closed.
 
-The short deployment runs in the ordinary suite; the full one (a node killed mid-round, a server started again)
-is marked slow.
+Messages, answers and the equality with `simulate` are tested in one process; deployments, a short one and a full one
+(a node killed mid-round, a server started again), are marked slow: they wait for processes.
 """
 
 from __future__ import annotations
@@ -312,6 +312,7 @@ def test_a_lost_answer_is_sent_again_and_nothing_is_trained_twice(tmp_path):
 # -- between processes ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # guards the road between processes: TLS, keys, Flower; what travels on it is tested above
 def test_a_short_deployment_gives_the_encoder_of_the_simulation(federation, tmp_path):
     write_files(tmp_path)
     federation.start("server", "server.toml", log="server.log")

@@ -43,6 +43,8 @@ from tacit.federated.flower.strategy import CoordinatorStrategy
 from tacit.federated.protocol import Message
 from test_federated_flower import Federation, free_port, make_keys
 
+pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
+
 ARL = {"algorithm": "LinearARL", "lam": 0.3}
 ERASER = {"algorithm": "LinearEraser"}
 PERSONAL = {"algorithm": "PersonalMinimax", "rounds": 2}
@@ -545,6 +547,7 @@ def test_counts_that_are_none_are_named_and_the_others_go_on(tmp_path, count):
     assert "sent 'counts' with" in log_of(tmp_path)[0]["rejected"]["n3"]
 
 
+@pytest.mark.filterwarnings("ignore:n_components is 5")
 def test_a_common_filter_that_can_be_undone_is_refused_by_the_nodes(tmp_path):
     write_files(tmp_path, PERSONAL)
     text = (tmp_path / "server.toml").read_text()

@@ -143,6 +143,7 @@ def test_images_are_reconstructed_and_compared_and_masks_attacked():
         tacit.audit(Drop([0]), *two_parts(X.reshape(len(X), -1), y, person), attackers="logistic", embed=lambda x: x)
 
 
+@pytest.mark.filterwarnings("ignore:records may repeat people")
 def test_windows_get_a_dtw_rank():
     rng = np.random.default_rng(0)
     user = np.repeat(np.arange(6), 40)

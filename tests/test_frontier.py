@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 import browser
 import tacit
+from commands import tacit_command
 from tacit.errors import InputError, RequirementNotMet, TacitWarning
 from tacit.filters.base import prepare
 from tacit.filters.eigan import Game, play, stacked_games
@@ -56,7 +57,7 @@ def parts():
 
 
 def trace(parts, checkpoint=None, **options):
-    settings = {"values": [0.0, 0.1, 0.2], "seeds": 2, "jobs": 1, "limit": False} | options
+    settings = {"values": [0.0, 0.1, 0.2], "seeds": 2, **QUICKLY} | options
     return tacit.frontier(RULE, *parts, checkpoint=checkpoint, **settings)
 
 
@@ -131,6 +132,7 @@ def dropping(n_in, n_out):
     ],
     ids=["posterior", "raw", "eigan", "eigan with pieces", "eigan with dropout"],
 )
+@pytest.mark.filterwarnings("ignore:.*collapsed")
 def test_points_fitted_together_are_the_filters_a_user_would_fit(parts, template, knob):
     train, _, test = parts
     points = [Point(i, "f", knob, v, s) for i, (v, s) in enumerate([(0.2, 0), (0.6, 0), (0.2, 1)])]
@@ -182,12 +184,12 @@ def test_points_report_fresh_attackers_never_the_training_adversary(parts):
     lazy = tacit.EIGAN(4, epochs=4, adversary_steps=1, sensitive_head=lambda i, o: Frozen(i, o), random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        traced = tacit.frontier(lazy, *parts, values=[0.9], seeds=1, jobs=1, limit=False).traced[0]
+        traced = tacit.frontier(lazy, *parts, values=[0.9], seeds=1, **QUICKLY).traced[0]
         f = fit_points(lazy, [traced.point], parts[0])[0]
     told = f.history_[-1]["adversary s"]
     assert told == pytest.approx(np.log(2), abs=0.05)  # the training adversary: a coin
     assert traced.leakage["s"].low > 0.55
-    again = tacit.audit(f, parts[1], parts[2], floor=False)
+    again = tacit.audit(f, parts[1], parts[2], "logistic", floor=False)
     assert traced.leakage["s"].value == pytest.approx(again.leakage["s"].value, abs=0.02)
 
 
@@ -325,6 +327,7 @@ def test_parts_without_two_classes_do_not_wait_for_the_training(parts):
         lay_out({"a": tacit.EIGAN(), "b": tacit.EIGAN()}, {"a": [0.5]}, 1, None)
 
 
+@pytest.mark.filterwarnings("ignore:.*collapsed")
 def test_several_filters_make_one_picture(parts, tmp_path):
     filters = {
         "code": RULE,
@@ -471,18 +474,17 @@ def test_a_chosen_filter_is_saved_with_its_audit(front, tmp_path):
     assert told["settings"]["candidates"] == len(front.traced)
 
 
+@pytest.mark.usefixtures("quickly")
 def test_the_command_line_traces_chooses_and_saves(tmp_path):
     data = people()
     table = pd.DataFrame(data.X, columns=list("abcde")).assign(y=data.y["y"], s=data.sensitive["s"])
     table.to_parquet(tmp_path / "people.parquet")
     roles = ["--target", "y", "--sensitive", "s", "--filter", "codebook", "--filter", "linear-arl"]
-    settings = ["--values", "0.1", "--seeds", "1", "--attackers", "quick", "--jobs", "1"]
+    settings = ["--values", "0.1", "--seeds", "1", "--attackers", "logistic", "--jobs", "1"]
     where = ["--checkpoint", str(tmp_path / "c"), "--out", str(tmp_path / "curve.html")]
 
     def run(*more):
-        command = [sys.executable, "-m", "tacit", "frontier", str(tmp_path / "people.parquet"), *roles, *settings]
-        env = {**os.environ, "COLUMNS": "80"}
-        return subprocess.run([*command, *where, *more], capture_output=True, text=True, env=env)
+        return tacit_command("frontier", tmp_path / "people.parquet", *roles, *settings, *where, *more)
 
     done = run("--choose", "s<=.95", "--certified", "--save", str(tmp_path / "best.tacit"))
     assert done.returncode == 0, done.stderr

@@ -179,13 +179,13 @@ def test_bits_are_a_lower_bound_for_any_attacker():
 
 def test_bits_of_nothing():
     """An attacker with no information, calibrated on other records: 0 is inside the interval, 200 runs of 200 at
-    least 190 (nominal 97.5 % one-sided; fewer is rarer than 1 in 50 at that rate, and calibration only helps)."""
+    least 188 (nominal 97.5 % one-sided; fewer is rarer than 1 in 500 at that rate, and calibration only helps)."""
     rng = np.random.default_rng(2)
     zero = 0
     for _ in range(200):
         y, p = attack(rng, 400, 3)
         zero += bits_leaked(y[200:], calibrate(p[:200], y[:200])(p[200:])).low == 0
-    assert zero >= 190
+    assert zero >= 188
 
 
 def test_bits_by_unit_cover_and_records_do_not():

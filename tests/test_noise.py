@@ -47,6 +47,7 @@ def drawn(f, X, units=None):
     return f.transform(X, units) - f.noiseless(X)
 
 
+@pytest.mark.filterwarnings("ignore:.*collapsed")
 def test_equal_records_of_different_people_get_independent_draws(fitted, people):
     X = people[0].iloc[np.zeros(2000, dtype=int)].reset_index(drop=True)  # one record, 2,000 people
     for units in (None, np.arange(2000)):

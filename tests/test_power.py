@@ -173,6 +173,7 @@ def test_a_code_has_power_too():
     assert told.found["one column"] < 0.6
 
 
+@pytest.mark.usefixtures("plantings")
 def test_the_report_says_what_would_have_been_missed(tmp_path):
     attack, test = noise(1200).split((0.5, 0.5), seed=0)
     report = tacit.audit(None, attack, test, attackers=["logistic", "trees"], floor=False)

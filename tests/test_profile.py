@@ -20,6 +20,8 @@ from tacit.nets.mlp import mlp
 from tacit.release.onnx import GraphBuilder
 from tacit.release.profiling import in_words
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 COLUMNS = ["cut", "values", "bytes", "parameters", "multiply_adds", "memory", "milliseconds"]
 
 
@@ -39,6 +41,7 @@ def bundle(tmp_path_factory):
     return tacit.save(f, tmp_path_factory.mktemp("profile") / "mlp.tacit")
 
 
+@pytest.mark.filterwarnings("ignore:.*collapsed")
 def test_an_mlp_is_counted_as_by_hand(bundle):
     costs = tacit.profile(bundle, repeats=1)
     assert list(costs.columns) == COLUMNS

@@ -6,6 +6,10 @@ import re
 import warnings
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
+
 ROOT = Path(__file__).parent.parent
 
 

@@ -85,6 +85,7 @@ def test_a_toy_filter_goes_everywhere(toy, parts, tmp_path):
     assert len(front.table()) == 2
 
 
+@pytest.mark.usefixtures("quickly")
 def test_a_toy_filter_is_known_to_the_command_line(toy, parts, tmp_path):
     data = pd.concat([part.X.assign(y=part.y["y"], s=part.sensitive["s"]) for part in parts])
     data.to_csv(tmp_path / "t.csv", index=False)

@@ -17,6 +17,8 @@ import tacit
 from tacit.report import write_page
 from tacit.report.results import shown
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 
 @pytest.fixture(scope="module")
 def walkers():

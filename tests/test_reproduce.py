@@ -282,6 +282,7 @@ def quick(name, experiment, tmp_path):
     assert (paper.folder / "results.json").read_bytes() == before
 
 
+@pytest.mark.slow  # guards that the script of every paper still runs from its data to its table
 @pytest.mark.parametrize(("name", "experiment"), SMOKE)
 def test_one_quick_run_per_paper(name, experiment, tmp_path):
     quick(name, experiment, tmp_path)

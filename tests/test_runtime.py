@@ -23,6 +23,10 @@ from tacit.release.bulk import apply
 from tacit.release.runtime import load, read_key
 from tacit.release.stream import release_lines
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:records hold numbers far outside the fit"
+)  # words and numbers of every kind are asked for
+
 KEY = b"k" * 32
 
 

@@ -17,6 +17,8 @@ from tacit.release.runtime import load
 from tacit.release.sensors import Sensors
 from tacit.release.stream import LONGEST, release_lines, text_lines
 
+pytestmark = pytest.mark.filterwarnings("ignore:target .* a function of")  # labels of convenience
+
 LENGTH = 16
 
 
@@ -154,6 +156,7 @@ def test_bundles_and_samples_that_do_not_match(release, text):
     assert "the first sample has 3 fields beside user and time" in answer["error"]
 
 
+@pytest.mark.filterwarnings("ignore:records hold numbers far outside the fit")
 def test_rows_of_csv(text):
     release = load(text)
     X = pd.DataFrame({"job": ["cook", "king", None], "pay": [1.5, np.nan, 0.0]})

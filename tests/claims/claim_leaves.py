@@ -158,13 +158,13 @@ def _careless(rng):
 
 
 WORLDS = [
-    World("Laplace, records repeat, units", "A", _laplace(20, 0.5, "rows"), runs=60),
-    World("Laplace, records repeat, nobody says whose", "A", _laplace(20, 0.5, None), runs=60),
-    World("Laplace, few kinds, units", "A", _laplace(4, 1.0, "rows"), runs=60),
-    World("Gaussian, records repeat, units", "A", _gaussian(20, 2.0, "rows"), runs=20),
-    World("Gaussian, records repeat, nobody says whose", "A", _gaussian(20, 2.0, None), runs=20),
-    World("epsilon lowered after the fit", "B", _set_after_fit(lambda f: f.set_params(epsilon=0.1)), runs=60),
-    World("clip lowered after the fit", "B", _set_after_fit(lambda f: f.set_params(clip=0.01)), runs=60),
+    World("Laplace, records repeat, units", "A", _laplace(20, 0.5, "rows"), runs=30),
+    World("Laplace, records repeat, nobody says whose", "A", _laplace(20, 0.5, None), runs=30),
+    World("Laplace, few kinds, units", "A", _laplace(4, 1.0, "rows"), runs=30),
+    World("Gaussian, records repeat, units", "A", _gaussian(20, 2.0, "rows"), runs=10),
+    World("Gaussian, records repeat, nobody says whose", "A", _gaussian(20, 2.0, None), runs=10),
+    World("epsilon lowered after the fit", "B", _set_after_fit(lambda f: f.set_params(epsilon=0.1)), runs=30),
+    World("clip lowered after the fit", "B", _set_after_fit(lambda f: f.set_params(clip=0.01)), runs=30),
     *(World(f"told apart by {name}", "C", _told_apart(make), runs=40) for name, make in SPELLINGS.items()),
 ]
 CONTROLS = [
