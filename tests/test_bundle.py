@@ -25,6 +25,7 @@ from torch import nn
 
 import tacit
 from tacit.errors import BundleError
+from tacit.filters.registry import registered_filters
 from tacit.noise.support import Finite
 from tacit.release import signing
 from tacit.release.bundle import digest, read_bundle, write_members
@@ -37,26 +38,9 @@ pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
 
 FIXTURES = Path(__file__).parent / "fixtures"
 FILTERS = {
-    "codebook": tacit.CodebookFilter(n_codes=4, n_folds=2, random_state=0),
-    "codebook, three classes": tacit.CodebookFilter(n_codes=6, n_folds=2, output="onehot", random_state=0),
-    "codebook, decoded": tacit.CodebookFilter(n_codes=4, n_folds=2, decode=True, random_state=0),
-    "codebook, network": tacit.CodebookFilter(n_codes=4, features="raw", output="code", epochs=3, random_state=0),
-    "EIGAN": tacit.EIGAN(n_components=2, epochs=2, random_state=0),
-    "EIGAN, pieces": tacit.EIGAN(n_components=2, epochs=2, pieces=8, random_state=0),
-    "EIGAN, noise": tacit.EIGAN(n_components=2, epochs=2, noise=0.2, random_state=0),
-    "minimax": tacit.MinimaxFilter(n_components=2, max_iter=3, random_state=0),
-    "minimax, noise": tacit.MinimaxFilter(n_components=2, max_iter=3, noise=0.3, random_state=0),
-    "minimax, exact": tacit.MinimaxFilter(n_components=4, max_iter=3, adversary="exact", random_state=0),
-    "label only": tacit.baselines.LabelOnly(n_folds=2, random_state=0),
-    "eraser": tacit.baselines.LinearEraser(random_state=0),
-    "linear ARL": tacit.baselines.LinearARL(random_state=0),
-    "kernel ARL": tacit.baselines.KernelARL(n_features=50, random_state=0),
-    "PLS": tacit.baselines.PrivatePLS(random_state=0),
-    "mask": tacit.baselines.DiscriminabilityMask(),
-    "obfuscator": tacit.baselines.VariationalObfuscator(epochs=1, random_state=0),
-    "obfuscator, no noise": tacit.baselines.VariationalObfuscator(epochs=1, noise=None, random_state=0),
-    "autoencoder": tacit.baselines.Autoencoder(2, epochs=1, random_state=0),
-    "Laplace": tacit.baselines.LaplaceMechanism(epsilon=5.0),
+    f"{name}, {i}" if i else name: f
+    for name, registered in registered_filters("table").items()
+    for i, f in enumerate(registered.example_filters(random_state=0))
 }
 
 
@@ -94,7 +78,7 @@ def saved(people, tmp_path_factory):
     def get(name):
         if name not in made:
             y = people.y
-            if name == "codebook, three classes":
+            if getattr(FILTERS[name], "output", None) == "onehot":
                 y = pd.DataFrame({"job": people.X["job"].to_numpy()})
             f = clone(FILTERS[name]).fit(people.X, y, sensitive_features=people.sensitive)
             made[name] = f, tacit.save(f, folder / f"{len(made)}.tacit")
@@ -494,7 +478,7 @@ def test_a_graph_that_is_not_what_the_manifest_says_is_refused(small, saved, tmp
     )
     with pytest.raises(BundleError, match=r"the graph gives \(300, 1\), its manifest says"):
         tacit.load(lying).transform(people.X)
-    _, path = saved("Laplace")
+    _, path = saved("laplace")
     loose = forged(path, tmp_path, manifest=changed(["noise", "radius"], 0.1))
     with pytest.raises(BundleError, match="leaves the ball"):
         tacit.load(loose, noise_key=b"k" * 32).transform(people.X)

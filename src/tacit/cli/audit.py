@@ -39,19 +39,7 @@ def run(
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     rows = rows_as_people(console, tacit.read_table(data, target, sensitive, unit, drop or [], bins))
     attack, test = rows.split((0.5, 0.5), seed=seed)
-    what: Any
-    if release.suffix == ".tacit":
-        what = tacit.load(release, owner_key=owner_key)  # what the bundle releases, noise and all
-    else:
-        released = read_file(release)
-        if len(released) != len(rows):
-            raise InputError(
-                f"{release.name} has {len(released)} rows but {data.name} has {len(rows)}; "
-                f"the release must have one row for every row of the data, in the same order"
-            )
-        if release.suffix == ".csv":
-            released = read_cells(release, released)  # a receiver has the cells, not what they mean
-        what = tuple(released.iloc[part.rows].reset_index(drop=True) for part in (attack, test))
+    what = _read_release(release, rows, (attack, test), data.name, owner_key)
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = tacit.audit(
@@ -75,6 +63,23 @@ def run(
     if gates:
         report.require(leakage=gates, certified=certified)
         console.print("[green]required bounds are met[/green]")
+
+
+def _read_release(
+    release: Path, rows: tacit.Dataset, parts: tuple[tacit.Dataset, tacit.Dataset], name: str, owner_key: Path | None
+) -> Any:
+    """A bundle, or the released rows of both parts as their receiver has them."""
+    if release.suffix == ".tacit":
+        return tacit.load(release, owner_key=owner_key)  # what the bundle releases, noise and all
+    released = read_file(release)
+    if len(released) != len(rows):
+        raise InputError(
+            f"{release.name} has {len(released)} rows but {name} has {len(rows)}; "
+            f"the release must have one row for every row of the data, in the same order"
+        )
+    if release.suffix == ".csv":
+        released = read_cells(release, released)  # a receiver has the cells, not what they mean
+    return tuple(released.iloc[part.rows].reset_index(drop=True) for part in parts)
 
 
 def _gate(text: str) -> tuple[str, float]:

@@ -61,20 +61,34 @@ def run(
         console.print(reports[-1].sentence(name), highlight=False, markup=False)
     page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
     reports[-1].to_json(out / "audit.json")
-    released = _release_every_row(chosen, data, train)
-    told = _told_by_order(attack, test, seed)
-    if shuffle or (shuffle is None and told):
-        released = released.iloc[np.random.default_rng().permutation(len(released))].reset_index(drop=True)
-        order = "shuffled" + (f", since their order tells {' and '.join(told)}" if told else "")
-    else:
-        order = f"in the order of {table.name}" + (f", WHICH TELLS {' and '.join(told)}" if told else "")
+    released, order = _in_order(
+        _release_every_row(chosen, data, train), _told_by_order(attack, test, seed), shuffle, table.name
+    )
     with replacing(out / "release.parquet") as partial:
         released.to_parquet(partial, index=False)
     answers = tacit.serve.fit_analyzer(chosen, attack) if analyzer else None
     if answers is not None:
         console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
     bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers)
-    # an earlier run's keys are replaced, as its release and bundle are
+    _write_keys(console, chosen, out)
+    console.print(
+        f"Released {len(released):,} rows, {escape(order)}: [bold]{out / 'release.parquet'}[/bold] "
+        f"(rows of the fit by parts that did not see them)\nBundle, for new rows: [bold]{bundle}[/bold]\n"
+        f"Report: [bold]{page}[/bold]",
+        highlight=False,
+    )
+
+
+def _in_order(released: pd.DataFrame, told: list[str], shuffle: bool | None, name: str) -> tuple[pd.DataFrame, str]:
+    """The rows as they are handed over, shuffled where their order tells something, and their order in words."""
+    if shuffle or (shuffle is None and told):
+        shuffled = released.iloc[np.random.default_rng().permutation(len(released))].reset_index(drop=True)
+        return shuffled, "shuffled" + (f", since their order tells {' and '.join(told)}" if told else "")
+    return released, f"in the order of {name}" + (f", WHICH TELLS {' and '.join(told)}" if told else "")
+
+
+def _write_keys(console: Console, chosen: Any, out: Path) -> None:
+    """Readable by their owner alone; an earlier run's keys are replaced, as its release and bundle are."""
     write_whole(out / "owner.key", chosen.owner_key.hex(), private=True)
     console.print(
         f"Owner's key: [bold]{out / 'owner.key'}[/bold] (keep it: with it the bundle knows the rows it was fitted on; "
@@ -88,12 +102,6 @@ def run(
             f"bundle draws as this release did)",
             highlight=False,
         )
-    console.print(
-        f"Released {len(released):,} rows, {escape(order)}: [bold]{out / 'release.parquet'}[/bold] "
-        f"(rows of the fit by parts that did not see them)\nBundle, for new rows: [bold]{bundle}[/bold]\n"
-        f"Report: [bold]{page}[/bold]",
-        highlight=False,
-    )
 
 
 ORDER_TELLS = 0.01  # above guessing, by the lower end: then the order of rows gives something away

@@ -113,9 +113,6 @@ def frontier(
     work += [delayed(audit_point)(p.number, attack, test, folder, attackers, len(points), level, 0) for p in points]
     _run("attacking", work, [1] * len(work), jobs, say)
 
-    def fitted(point: Point) -> Any:
-        return restore(filters[point.filter], point, rows, attack, test, folder)
-
     return Frontier(
         traced=tuple(_read(folder, p) for p in points),
         test=test,
@@ -124,7 +121,7 @@ def frontier(
         reference=read_reference(folder),
         rows={"train": len(rows), "attack": len(attack), "test": len(test)},
         candidates=len(points),
-        fitted=fitted,
+        fitted=lambda point: restore(filters[point.filter], point, rows, attack, test, folder),
         _keep=temporary,
     )
 

@@ -58,7 +58,6 @@ def train_codes(
     per_epoch = max(1, len(X) // batch)
     epochs = settings["epochs"]
     first = epochs * per_epoch // 3
-    histories: list[list[dict[str, Any]]] = [[] for _ in seeds]
     modules = {"net": nets, "best": best, "scores": scores}
     with Training(modules, {"adam": adam}, label="code", **settings) as training:
         for epoch in training.epochs():
@@ -89,13 +88,18 @@ def train_codes(
                 training.record(loss=float(np.mean(told)), hard=-now.mean().item(), games=[told, now.tolist()])
             else:
                 training.record(loss=float(np.mean(told)), games=[told])
-    for line in training.history:
-        for g, history in enumerate(histories):
-            told, *scored = line["games"]
-            history.append({"epoch": line["epoch"], "loss": told[g], **({"score": scored[0][g]} if scored else {})})
     if torch.isfinite(scores.value).any():
         nets.load_state_dict(best.state_dict())
-    return [(stack.module(g).double(), history) for g, history in enumerate(histories)]
+    return [(stack.module(g).double(), _history_of(g, training.history)) for g in range(len(seeds))]
+
+
+def _history_of(game: int, lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One game's losses and scores, of the history of all of them."""
+    out = []
+    for line in lines:
+        told, *scored = line["games"]
+        out.append({"epoch": line["epoch"], "loss": told[game], **({"score": scored[0][game]} if scored else {})})
+    return out
 
 
 class _Scores(nn.Module):
