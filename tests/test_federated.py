@@ -57,7 +57,7 @@ def clinic(name, n=60, seed=0, **options):
 @pytest.fixture
 def exact_scaling(monkeypatch):
     """Nodes agree on exact means and scales; a fit in one place rounds them to what its people support."""
-    monkeypatch.setattr("tacit.filters.base.make_encoder", lambda X, crowd: make_encoder(X))
+    monkeypatch.setattr("tacit.records.intake.make_encoder", lambda X, crowd: make_encoder(X))
 
 
 @pytest.mark.parametrize("noise", [None, 0.3])

@@ -42,7 +42,7 @@ X, Y, S = (pd.concat(part, ignore_index=True) for part in zip(*PARTS, strict=Tru
 )
 def test_equals_the_pooled_fit(estimator, tmp_path, monkeypatch):
     # nodes agree on exact means, by which gaps are filled; a pooled fit rounds them to what its people support
-    monkeypatch.setattr("tacit.filters.base.make_encoder", lambda X, crowd: tacit.records.encoding.make_encoder(X))
+    monkeypatch.setattr("tacit.records.intake.make_encoder", lambda X, crowd: tacit.records.encoding.make_encoder(X))
     f = fit_closed_form(estimator, NODES)
     target = {} if isinstance(estimator, LinearEraser) else {"y": Y}
     pooled = type(estimator)(**estimator.get_params()).fit(X, **target, sensitive_features=S)

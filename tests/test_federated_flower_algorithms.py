@@ -556,7 +556,7 @@ def test_a_common_filter_that_can_be_undone_is_refused_by_the_nodes(tmp_path):
 
     facts, arrays = tell_start(read_server(tmp_path / "server.toml").public.start())
     wide = facts["columns"][-1]["categories"], arrays["weight"].shape
-    assert wide == (("cook", "nurse"), (5, 8))
+    assert wide == (["cook", "nurse"], (5, 8))
     with pytest.raises(InputError, match="can be undone"):
         start_of(facts, {"weight": np.eye(8)})
     with pytest.raises(InputError, match="matrix of shape"):

@@ -16,7 +16,8 @@ import pytest
 from torch import nn
 
 import tacit
-from tacit.audit.certification import Terms, certify_release
+from tacit.audit.certification import Terms, certify_trial
+from tacit.audit.trial import Trial
 from tacit.errors import InputError
 from tacit.filters.registry import registered_filters
 
@@ -106,7 +107,7 @@ def _seen_from_outside(f, name):
     data = tacit.Dataset(X, LABELS["y"], pd.DataFrame({"s": LABELS["s"]}), np.arange(80), classes={"s": [0, 1]})
     halves = data.take(np.arange(40)), data.take(np.arange(40, 80))
     Z = [f.transform(part.X, part.units_of()) for part in halves]
-    certified = certify_release(f, [(Z[0], halves[0], Z[1], halves[1])], Terms(0.95, look=1))
+    certified = certify_trial(Trial(halves, tuple(Z), f), Terms(0.95, look=1))
     return np.concatenate([np.asarray(z) for z in Z]), f.mechanism_.noise, certified.bound
 
 

@@ -23,6 +23,7 @@ def test_a_type_checker_reads_the_readme_and_sees_what_is_misspelled(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
     code = "\n".join(block for block in blocks if "..." not in block)
     assert "tacit.audit(" in code
+    code = code.rstrip()
     lines = len(code.splitlines())
     (tmp_path / "reader.py").write_text(code + "\n" + "\n".join(WRONG) + "\n")
     settings = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]

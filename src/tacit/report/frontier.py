@@ -21,7 +21,7 @@ def rich_frontier(front: Any) -> Any:
     """The points that no other beats, then the curve in numbers; fits 80 columns."""
     best = front.pareto()
     step = max(1, -(-len(best) // MOST_SHOWN))
-    shown = best[::step]
+    listed = best[::step]
     table = Table(box=None, pad_edge=False, title_justify="left")
     table.title = f"{len(front.traced)} points, {len(best)} of them beaten by none"
     table.add_column("filter", overflow="ellipsis", no_wrap=True, max_width=18)
@@ -31,7 +31,7 @@ def rich_frontier(front: Any) -> Any:
         table.add_column(escape(s), justify="right")
         table.add_column("interval", justify="right")
         table.add_column("certified", justify="right")
-    for t in shown:
+    for t in listed:
         row = [escape(t.point.filter), f"{t.point.value:g}", str(t.point.seed)]
         row += [shown(r.value) for r in t.utility.values()]
         for s, r in t.leakage.items():

@@ -44,7 +44,7 @@ class Result:
     """
 
     attribute: str
-    headline: str  # "accuracy" or "balanced_accuracy"
+    headline: str  # "accuracy", "balanced_accuracy" or "auc"
     attacker: str
     accuracy: Measure
     balanced_accuracy: Measure
@@ -59,7 +59,7 @@ class Result:
 
     @property
     def measure(self) -> Measure:
-        return self.accuracy if self.headline == "accuracy" else self.balanced_accuracy
+        return {"accuracy": self.accuracy, "balanced_accuracy": self.balanced_accuracy, "auc": self.auc}[self.headline]
 
     @property
     def advantage(self) -> Measure:
