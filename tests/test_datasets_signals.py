@@ -32,6 +32,7 @@ def test_motionsense_by_subject_tests_on_two_women_and_two_men(real):
     assert train.X.shape[1:] == (6, 128)
 
 
+@pytest.mark.slow  # guards how MotionSense is read
 def test_motionsense_magnitudes_are_those_of_the_axes(real):
     options = dict(activities=["jogging"], sensitive=["weight", "age"], stride=100)
     for gravity in (False, True):
@@ -60,6 +61,7 @@ def test_uci_har_windows_are_cut_where_the_publisher_cut_them(real):
     assert np.array_equal(data.X[follows, :, 64:], data.X[follows + 1, :, :64])  # half a window shared
 
 
+@pytest.mark.slow  # guards how FER+ is read
 def test_fer_plus_by_strict_majority(real):
     data = real("fer_plus")
     assert data.X.shape == (21757, 1, 48, 48)

@@ -111,6 +111,7 @@ for i, job in enumerate(jobs):
 """
 
 
+@pytest.mark.slow  # guards every kind of bundle in a fresh environment without torch
 def test_bundles_release_the_same_where_torch_cannot_be_imported(device, tmp_path):
     find = "import sys, importlib.util as u; print([n for n in sys.argv[1:] if u.find_spec(n) is not None])"
     assert run([device, "-c", find, *ABSENT]).strip() == "[]"

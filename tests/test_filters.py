@@ -53,6 +53,7 @@ def test_a_filter_withholds_what_the_raw_data_gives(private, tilted):
     assert report.utility["y"].value > 0.68
 
 
+@pytest.mark.slow  # guards the direction of every knob, by whole fits
 def test_the_knobs_turn_the_right_way(tilted):
     train, attack, test = tilted
     for make, values in (

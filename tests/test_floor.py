@@ -117,6 +117,7 @@ class Blur:
         return m
 
 
+@pytest.mark.slow  # guards the attacks on images, end to end
 def test_images_are_reconstructed_and_compared_and_masks_attacked():
     X, y, person = images()
     attack, test = two_parts(X, y, person)

@@ -366,6 +366,7 @@ def test_several_filters_make_one_picture(parts, tmp_path):
 # -- kills -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # guards a killed frontier goes on to the same table
 def test_after_kill_9_the_table_is_identical(parts, tmp_path):
     """Killed after the second half-point written, and again later; each time it goes on where it was."""
     whole = trace(parts, tmp_path / "whole").table()

@@ -138,6 +138,7 @@ def test_the_browser_releases_as_python_does(name, page, service, bundles):
     assert (np.abs(theirs - ours) / np.abs(ours).max(axis=0).clip(1e-12)).max() <= 1e-5
 
 
+@pytest.mark.slow  # guards masks in a real browser
 def test_masks_in_the_browser_agree(page, service, bundles):
     path, X = bundles("mask")
     opened(page, service[0])
@@ -213,6 +214,7 @@ def test_the_page_can_reach_no_other_server(page, service):
     assert "connect-src 'self'" in policy
 
 
+@pytest.mark.slow  # guards a drawn digit and a window in a real browser
 def test_a_drawing_and_a_window(page, bundles):
     for name, shape in (("mask", (1, 16, 16)), ("window", (2, 32))):
         with running(bundles(name)[0], "--no-auth") as (url, _):
