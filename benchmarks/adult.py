@@ -44,7 +44,7 @@ def main() -> None:
     chosen = arguments.parse_args()
     warnings.simplefilter("ignore")
     train, test = tacit.load_dataset("adult").split("official")
-    attack, test = test.split((0.5, 0.5), seed=0)
+    attack, test = test.split((0.5, 0.5), random_state=0)
     results = {}
     for name, (template, grid, bound, needed, needed_auc) in CLAIMS.items():
         if chosen.only not in name:
@@ -79,7 +79,7 @@ def main() -> None:
 def fix_knob(template, grid, bound, train, certified) -> float:
     """The most useful value that keeps the bound on validation rows; the most private one if none does."""
     # attackers grow with their rows, so they get as many here as they will have on the test rows
-    fit_part, a, b = train.split((0.8, 0.1, 0.1) if certified else (0.5, 0.25, 0.25), seed=0)
+    fit_part, a, b = train.split((0.8, 0.1, 0.1) if certified else (0.5, 0.25, 0.25), random_state=0)
     best, best_income = None, -1.0
     for value in grid:
         f = fitted(template, value, 0, fit_part)
@@ -98,7 +98,7 @@ def one_run(template, knob, seed, train, attack, test, certified) -> dict[str, f
     f = fitted(template, knob, seed, train)
     seconds = time.perf_counter() - began
     with new_project():  # each certificate by itself: all releases are fixed beforehand
-        report = tacit.audit(f, attack, test, floor=False, seed=seed, power=False)
+        report = tacit.audit(f, attack, test, floor=False, random_state=seed, power=False)
     income = report.utility["income"]
     return {
         "income": income.value,

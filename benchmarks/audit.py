@@ -71,7 +71,7 @@ def main() -> None:
     for preset, data_set, components, limit in REAL:
         if only not in preset:
             continue
-        train, attack, test = load_dataset(data_set).split((0.2, 0.4, 0.4), seed=0)
+        train, attack, test = load_dataset(data_set).split((0.2, 0.4, 0.4), random_state=0)
         encoder = make_encoder(train.X if isinstance(train.X, pd.DataFrame) else np.asarray(train.X, float))
         pca = PCA(components, random_state=0).fit(encoder.transform(train.X))
         pair = tuple(pca.transform(encoder.transform(part.X)) for part in (attack, test))

@@ -31,7 +31,7 @@ RELEASES = {
     "LinearARL, 5 columns forced": baselines.LinearARL(5, random_state=0),
     "KernelARL": baselines.KernelARL(random_state=0),
     "LinearEraser": baselines.LinearEraser(random_state=0),
-    "LinearEraser, rare=0 (LEACE to the letter)": baselines.LinearEraser(rare=0.0, random_state=0),
+    "LinearEraser, rare=0 (LEACE to the letter)": baselines.LinearEraser(min_frequency=0.0, random_state=0),
     "PrivatePLS": baselines.PrivatePLS(random_state=0),
     "DiscriminabilityMask": baselines.DiscriminabilityMask(random_state=0),
     "VariationalObfuscator": baselines.VariationalObfuscator(random_state=0),
@@ -79,7 +79,7 @@ def one_release(f, train, test) -> dict[str, object]:
             learn, check = getattr(train, side)[attribute], getattr(test, side)[attribute]
             model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
             row[key] = float(model.fit(A, learn).score(T, check))
-    attack, test = test.split((0.5, 0.5), seed=0)
+    attack, test = test.split((0.5, 0.5), random_state=0)
     with new_project():  # each certificate by itself: all releases are fixed beforehand
         report = tacit.audit(f, attack, test, floor=False, power=False)
     income, sex = report.utility["income"], report.leakage["sex"]

@@ -56,8 +56,8 @@ def main() -> None:
 def parts(name: str) -> tuple[tacit.Dataset, ...]:
     data = tacit.load_dataset(name)
     if len(data) > MOST_ROWS:
-        data = data.split((MOST_ROWS, len(data) - MOST_ROWS), seed=0)[0]
-    return data.split((0.5, 0.2, 0.3), seed=0)
+        data = data.split((MOST_ROWS, len(data) - MOST_ROWS), random_state=0)[0]
+    return data.split((0.5, 0.2, 0.3), random_state=0)
 
 
 def fit(f, train):

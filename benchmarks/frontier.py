@@ -28,11 +28,11 @@ CURVES = {
     "codebook": tacit.CodebookFilter(16),
     # the two-cell rule, whose curve is the estimated limit itself
     "closed": tacit.CodebookFilter(solver="closed"),
-    "eigan": tacit.EIGAN(4, noise=0.3, pieces=12),
+    "eigan": tacit.EIGAN(4, noise=0.3, n_bins=12),
 }
 # EIGAN's settings are chosen among these by --tune, on training rows alone
 TRIED = {
-    f"noise {noise}, {pieces or 'no'} pieces": tacit.EIGAN(4, noise=noise, pieces=pieces)
+    f"noise {noise}, {pieces or 'no'} pieces": tacit.EIGAN(4, noise=noise, n_bins=pieces)
     for noise in (0.3, 0.1)
     for pieces in (None, 12)
 }
@@ -53,9 +53,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     train, test = replace(tacit.load_dataset("adult"), units="rows").split("official")
     if chosen.tune:
-        tune(*train.split((0.6, 0.2, 0.2), seed=0), chosen.jobs)
+        tune(*train.split((0.6, 0.2, 0.2), random_state=0), chosen.jobs)
         return
-    attack, test = test.split((0.5, 0.5), seed=0)
+    attack, test = test.split((0.5, 0.5), random_state=0)
     out = Path(__file__).with_suffix(".json")
     results = json.loads(out.read_text()) if out.exists() else {}
     for name, template in CURVES.items():
@@ -73,11 +73,11 @@ def one_curve(name, template, parts, chosen) -> dict:
         *parts,
         values=SLOPES if name == "closed" else chosen.values,
         seeds=chosen.seeds,
-        jobs=chosen.jobs,
+        n_jobs=chosen.jobs,
         device=chosen.device,
         checkpoint=None if chosen.checkpoint is None else f"{chosen.checkpoint}/{name}",
-        tell=lambda what, done, of, began=began: print(
-            f"   {what} {done}/{of}, {time.perf_counter() - began:.0f} s", flush=True
+        callback=lambda what, done, total, began=began: print(
+            f"   {what} {done}/{total}, {time.perf_counter() - began:.0f} s", flush=True
         ),
     )
     seconds, used = time.perf_counter() - began, cpu_seconds()
@@ -106,7 +106,7 @@ def one_curve(name, template, parts, chosen) -> dict:
 
 def tune(train, attack, test, jobs) -> None:
     """Means over three seeds at two values of the knob, for each kind of EIGAN."""
-    front = tacit.frontier(TRIED, train, attack, test, values=[0.15, 0.25], seeds=3, jobs=jobs)
+    front = tacit.frontier(TRIED, train, attack, test, values=[0.15, 0.25], seeds=3, n_jobs=jobs)
     table = front.table()
     shown = [c for c in ("income", "sex", "sex certified") if c in table]
     print(table.groupby(["filter", "value"], sort=False)[shown].mean().round(4).to_string())

@@ -69,7 +69,7 @@ def cases():
 
 
 def few_rows(data: tacit.Dataset) -> tacit.Dataset:
-    return data if len(data) <= MOST_ROWS else data.split((MOST_ROWS, len(data) - MOST_ROWS), seed=0)[0]
+    return data if len(data) <= MOST_ROWS else data.split((MOST_ROWS, len(data) - MOST_ROWS), random_state=0)[0]
 
 
 def more_targets(name: str) -> tacit.Dataset | None:
@@ -106,7 +106,7 @@ def together(n: int = 6_000, seed: int = 0) -> tacit.Dataset:
 
 def curve(data: tacit.Dataset, n_codes: int, weights: Sequence[float] = WEIGHTS, seed: int = 0) -> dict[str, Any]:
     """The highest bound of any secret and the mean utility at every weight, on rows that the codes have not seen."""
-    train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
+    train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
     bounds, utility = [], []
     for weight in weights:
         f = tacit.CodebookFilter(n_codes, weight, random_state=seed)

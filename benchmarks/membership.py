@@ -46,11 +46,11 @@ def main() -> None:
 
 
 def one_run(data, f, rows: int, seed: int) -> dict[str, float]:
-    train, other = data.split((rows, len(data) - rows), seed=seed)
+    train, other = data.split((rows, len(data) - rows), random_state=seed)
     f.fit(train.X, train.y, sensitive_features=train.sensitive)
     result = whitebox_membership(f, train, other, seed)
     secret, target = data.sensitive.columns[0], data.y.columns[0]
-    attack, test = other.take(np.arange(min(len(other), 4000))).split((0.5, 0.5), seed=seed)
+    attack, test = other.take(np.arange(min(len(other), 4000))).split((0.5, 0.5), random_state=seed)
     report = tacit.audit(f, attack, test, attackers=["logistic", "trees"], floor=False)
     found = {"AUC": result.value, "low": result.low, "high": result.high}
     for word in ("members", "others"):

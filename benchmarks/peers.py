@@ -133,7 +133,7 @@ def main() -> None:
 def run(name: str, rows: int) -> dict:
     train, test = tacit.load_dataset("adult").split("official")
     train = train.take(np.arange(len(train))[:rows])
-    attack, test = test.split((0.5, 0.5), seed=0)
+    attack, test = test.split((0.5, 0.5), random_state=0)
     encoder = make_encoder(train.X)
     encoded = {id(d): encoder.transform(d.X) for d in (train, attack, test)}
     # of a column that (nearly) always has one value LEACE leaves hardly more than its own correction, from which an

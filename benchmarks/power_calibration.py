@@ -41,7 +41,7 @@ def task_of(name: str, seed: int) -> Task:
     if name in COLUMNS:
         data = replace(data, X=data.X[COLUMNS[name]])
     some = np.sort(np.random.default_rng(seed).permutation(len(data))[: 2 * ROWS[name]])
-    attack, test = data.take(some).split((0.5, 0.5), seed=seed)
+    attack, test = data.take(some).split((0.5, 0.5), random_state=seed)
     return Trial.of(None, attack, test).tasks("sensitive")[0]
 
 

@@ -64,8 +64,8 @@ def parts(rows: int, units: str | None) -> tuple[tacit.Dataset, ...]:
     train, test = tacit.load_dataset("adult", sensitive="sex").split("official")
     few = [dataclasses.replace(d, X=d.X[COLUMNS]) for d in (train, test)]
     if rows:
-        few = [d.split((rows, max(1, len(d) - rows)), seed=0)[0] for d in few]
-    attack, test = few[1].split((0.5, 0.5), seed=0)
+        few = [d.split((rows, max(1, len(d) - rows)), random_state=0)[0] for d in few]
+    attack, test = few[1].split((0.5, 0.5), random_state=0)
     names = np.cumsum([0, len(few[0]), len(attack)])
     return tuple(
         dataclasses.replace(d, units=None if units is None else np.arange(len(d)) + start)
@@ -103,7 +103,7 @@ def one(name: str, units: str | None, rows: int) -> dict:
 def point(d: int, noise: float, alpha: float, rows: int) -> dict:
     """Judged on a fifth of the training rows, then certified on the test rows."""
     train, attack, test = parts(rows, "rows")
-    own, *held = train.split((0.8, 0.1, 0.1), seed=1)
+    own, *held = train.split((0.8, 0.1, 0.1), random_state=1)
     out: dict = {"d": d, "noise": noise, "alpha": alpha}
     for name, (fit, a, b) in {"validation": (own, *held), "test": (train, attack, test)}.items():
         f = fitted(tacit.EIGAN(d, noise=noise, alpha=alpha), fit)

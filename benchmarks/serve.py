@@ -71,7 +71,7 @@ def main() -> None:
 def make_bundle(folder: Path) -> Path:
     import tacit
 
-    train, rest = tacit.load_dataset("digits").split((0.5, 0.5), seed=0)
+    train, rest = tacit.load_dataset("digits").split((0.5, 0.5), random_state=0)
     f = tacit.EIGAN(n_components=8, epochs=5, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # parity is a function of the digit

@@ -26,8 +26,8 @@ from tacit.audit.trial import Trial
 from tacit.datasets import declarations
 
 BEFORE = {
-    "quick": ("logistic", "trees", "mlp", "neighbours"),
-    "strong": ("logistic", "trees", "mlp", "neighbours", "rbf", "forest"),
+    "quick": ("logistic", "trees", "mlp", "neighbors"),
+    "strong": ("logistic", "trees", "mlp", "neighbors", "rbf", "forest"),
 }
 SHAPED_BEFORE = ("convolutional", "spectrum")
 # rows that are used; windows and images as they are
@@ -52,7 +52,7 @@ def load(name: str, rows: int, options: dict[str, Any]) -> tuple[Any, Any]:
     data = tacit.load_dataset(name, **options)
     if len(data) > rows:
         data = data.take(np.sort(np.random.default_rng(0).permutation(len(data))[:rows]))
-    return data.split((0.5, 0.5), seed=0)
+    return data.split((0.5, 0.5), random_state=0)
 
 
 def suite_of(preset: str, before: bool) -> AttackSuite:

@@ -51,7 +51,7 @@ def real():
 
 @pytest.fixture(scope="session")
 def digits():
-    return tacit.load_dataset("digits").split((0.5, 0.2, 0.3), seed=0)
+    return tacit.load_dataset("digits").split((0.5, 0.2, 0.3), random_state=0)
 
 
 @pytest.fixture

@@ -24,13 +24,13 @@ TINY = {
     "n_maps": 4,
     "epochs": 1,
     "batch_size": 54,
-    "regularisers": ("dense",),
-    "regulariser_steps": 1,
+    "regularizers": ("dense",),
+    "regularizer_steps": 1,
     "random_state": 0,
 }
 FILTERS = [
     AAE(**TINY),
-    AAE(**{**TINY, "regularise_output": False, "identity_loss": "paper"}),
+    AAE(**{**TINY, "regularize_output": False, "identity_loss": "paper"}),
     AAE(codes=4, **TINY),
     tacit.baselines.Resample(10, 50),
     tacit.baselines.SingularSpectrum((1, 2), embedding=8),
@@ -136,7 +136,7 @@ def test_nothing_is_seen_by_a_filter_that_learns_nothing(data):
 def test_other_channel_counts_and_lengths(shape):
     channels, length = shape
     some = walkers(60, length, channels)
-    for f in (AAE(**{**TINY, "regularisers": tuple(CLASSIFIERS)}), AAE(codes=4, **TINY)):
+    for f in (AAE(**{**TINY, "regularizers": tuple(CLASSIFIERS)}), AAE(codes=4, **TINY)):
         assert fit(f, some, epochs=1).transform(some.X).shape == some.X.shape
 
 
@@ -181,8 +181,8 @@ def test_short_windows_and_lone_users_are_refused(f, data):
         ({"beta_identity": -1}, "beta_identity"),
         ({"codes": 1}, "codes"),
         ({"identity_loss": "entropy"}, "'uniform' or 'paper'"),
-        ({"regularisers": ("forest",)}, "'deep'.*found 'forest'"),
-        ({"regularisers": ()}, "REP"),
+        ({"regularizers": ("forest",)}, "'deep'.*found 'forest'"),
+        ({"regularizers": ()}, "REP"),
         ({"validation": 0.9}, "validation"),
         ({"batch_size": 1}, "batch_size"),
         ({"device": "gpu"}, "'auto', 'cpu' or 'cuda'"),
@@ -279,8 +279,8 @@ def parts():
 def test_the_activity_stays_and_the_person_goes(game, parts):
     """An attacker trained afresh on the release of windows the filter has not seen."""
     train, attack, test = parts
-    f = AAE(3.0, n_maps=8, epochs=18, batch_size=32, learning_rate=3e-3, regulariser_steps=1, random_state=0)
-    f = fit(f, train, regularisers=("dense", "spectrum"), **game)
+    f = AAE(3.0, n_maps=8, epochs=18, batch_size=32, learning_rate=3e-3, regularizer_steps=1, random_state=0)
+    f = fit(f, train, regularizers=("dense", "spectrum"), **game)
     Za, Zt = f.transform(attack.X), f.transform(test.X)
     who = attack.sensitive["person"], test.sensitive["person"]
     assert linear_probe(attack.X, who[0], test.X, who[1]) > 0.95  # the control: raw windows name the person

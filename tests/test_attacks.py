@@ -203,8 +203,9 @@ def test_after_an_interrupt_both_sides_have_the_same_attackers(walkers, when):
 
 def test_progress_is_told(walkers):
     told = []
-    tacit.audit(None, *walkers.split((0.5, 0.5)), attackers=["logistic"], floor=False, tell=told.append)
-    assert "s: logistic" in told
+    parts = walkers.split((0.5, 0.5))
+    tacit.audit(None, *parts, attackers=["logistic"], floor=False, callback=lambda *said: told.append(said))
+    assert ("s: logistic", None, None) in told
 
 
 def test_windows_are_attacked_by_their_shape_and_spectrum():

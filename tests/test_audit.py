@@ -60,8 +60,8 @@ def test_every_attacker_is_at_guessing_on_an_independent_secret(attacker):
     missed = 0
     for seed in range(10):
         data = make(300, seed)
-        attack, test = Dataset(data.X, None, data.sensitive).split((0.5, 0.5), seed=seed)
-        r = tacit.audit(None, attack, test, attackers=[attacker], floor=False, seed=seed).leakage["s"]
+        attack, test = Dataset(data.X, None, data.sensitive).split((0.5, 0.5), random_state=seed)
+        r = tacit.audit(None, attack, test, attackers=[attacker], floor=False, random_state=seed).leakage["s"]
         missed += not r.low <= r.guessing <= r.high
     assert missed <= 3
 
@@ -70,8 +70,10 @@ def test_headline_of_several_attackers_is_calibrated():
     """20 runs at nominal 95 %: five or more misses are a 1-in-390 event under fresh seeds; these are fixed."""
     missed = 0
     for seed in range(20):
-        attack, test = make(400, 100 + seed).split((0.5, 0.5), seed=seed)
-        r = tacit.audit(None, attack, test, attackers=["logistic", "neighbours"], floor=False, seed=seed).leakage["s"]
+        attack, test = make(400, 100 + seed).split((0.5, 0.5), random_state=seed)
+        r = tacit.audit(
+            None, attack, test, attackers=["logistic", "neighbors"], floor=False, random_state=seed
+        ).leakage["s"]
         missed += not r.low <= r.guessing <= r.high
     assert missed <= 4
 
@@ -85,8 +87,10 @@ def test_null_calibration(rare):
         rng = np.random.default_rng(1000 + seed)
         s = (rng.random(600) < rare).astype(int)
         data = Dataset(rng.standard_normal((600, 3)), None, pd.DataFrame({"s": s}))
-        attack, test = data.split((0.5, 0.5), seed=seed)
-        r = tacit.audit(None, attack, test, attackers=["logistic", "trees", "neighbours"], seed=seed).leakage["s"]
+        attack, test = data.split((0.5, 0.5), random_state=seed)
+        r = tacit.audit(None, attack, test, attackers=["logistic", "trees", "neighbors"], random_state=seed).leakage[
+            "s"
+        ]
         covered += r.low <= r.guessing <= r.high
     assert covered >= 180
 
@@ -304,7 +308,7 @@ def test_bad_input_is_explained():
     with pytest.raises(tacit.TacitError, match="`attack` is a ndarray"):
         tacit.audit(None, attack.X, test.X)
     with pytest.raises(tacit.TacitError, match="level must lie between 0 and 1"):
-        tacit.audit(None, attack, test, level=95)
+        tacit.audit(None, attack, test, confidence_level=95)
     with pytest.raises(tacit.TacitError, match="no attackers are called 'strongest'"):
         tacit.audit(None, attack, test, attackers="strongest")
     with pytest.raises(tacit.TacitError, match="use parts of one data set"):
@@ -362,7 +366,7 @@ def test_what_is_known_of_adult(real):
     """Published claims that fall to a re-trained attacker (NOTES section 0), at a third of the rows."""
     data = real("adult")
     data = data.take(np.random.default_rng(0).permutation(len(data))[:16_000])
-    train, attack, test = data.split((0.4, 0.3, 0.3), seed=0)
+    train, attack, test = data.split((0.4, 0.3, 0.3), random_state=0)
 
     def found(release):
         return tacit.audit(release, attack, test, ["logistic", "trees"], floor=False).leakage["sex"]
@@ -422,4 +426,4 @@ def test_what_travels_along_must_be_a_column_of_x():
              (table, "shape", "it is a secret"), (data, "east", "pass X as a DataFrame")]  # fmt: skip
     for part, name, told in cases:
         with pytest.raises(tacit.TacitError, match=told):
-            tacit.audit(None, *part.split((0.5, 0.5), seed=0), attackers="logistic", alongside=[name])
+            tacit.audit(None, *part.split((0.5, 0.5), random_state=0), attackers="logistic", alongside=[name])

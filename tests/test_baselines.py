@@ -199,7 +199,7 @@ def test_a_rare_category_does_not_carry_the_erased_direction():
     rows = np.arange(n) >= 4  # the first record has the rare category: counting must not depend on that
     found = {}
     for rare in (0.0, 0.005):
-        Z = baselines.LinearEraser(rare=rare).fit(X, sensitive_features=s).transform(X)[rows]
+        Z = baselines.LinearEraser(min_frequency=rare).fit(X, sensitive_features=s).transform(X)[rows]
         Z = (Z - Z.mean(axis=0)) / np.where(Z.std(axis=0) > 0, Z.std(axis=0), 1)
         found[rare] = LogisticRegression().fit(Z, s[rows]).score(Z, s[rows])
     assert found[0.0] > 0.9
@@ -217,7 +217,7 @@ def test_erasing_everything_or_nothing_is_said():
 @pytest.mark.slow  # guards the figures of the closed forms on all of Adult
 def test_linear_attackers_find_nothing_on_adult_and_trees_nearly_everything(real):
     train, test = real("adult").split("official")
-    attack, test, _ = test.split((0.25, 0.25, 0.5), seed=0)
+    attack, test, _ = test.split((0.25, 0.25, 0.5), random_state=0)
     f = baselines.LinearEraser().fit(train.X, sensitive_features=train.sensitive)
     raw = tacit.audit(None, attack, test, attackers="logistic", floor=False).leakage["sex"].value
     found = tacit.audit(f, attack, test, attackers=["logistic", "trees"], floor=False).leakage["sex"]
@@ -288,7 +288,7 @@ def test_linear_arl_on_adult_and_what_plain_accuracy_hides(real):
     sex = LogisticRegression().fit(A, train.sensitive["sex"]).score(T, test.sensitive["sex"])
     assert income == pytest.approx(0.84, abs=0.012)
     assert sex == pytest.approx(0.67, abs=0.01)  # the majority's share ...
-    attack, test = test.split((0.5, 0.5), seed=0)
+    attack, test = test.split((0.5, 0.5), random_state=0)
     one = tacit.audit(f, attack, test, attackers="trees", floor=False).leakage["sex"]
     assert one.low > 0.58  # ... but not guessing
     with pytest.warns(TacitWarning, match="not linear"):
@@ -343,7 +343,7 @@ def test_fourier_features_approach_the_gaussian_kernel():
 
 
 def test_kernel_arl_sees_what_no_line_separates():
-    train, test = tacit.load_dataset("circles", n=2000, seed=1).split((0.5, 0.5))
+    train, test = tacit.load_dataset("circles", n=2000, random_state=1).split((0.5, 0.5))
     scores = []
     for f in (baselines.LinearARL(), baselines.KernelARL(random_state=0)):
         f.fit(train.X, train.y, sensitive_features=train.sensitive)
@@ -528,7 +528,7 @@ def test_plain_accuracy_under_local_privacy():
 
 def test_the_obfuscator_keeps_to_its_budget_and_a_large_budget_does_not_bind():
     """The target names colour *and* shape, so that without a budget the shape must be given away."""
-    train, test = tacit.load_dataset("quadrants", n=1000, seed=3).split((0.6, 0.4))
+    train, test = tacit.load_dataset("quadrants", n=1000, random_state=3).split((0.6, 0.4))
     found = {}
     for budget in (0.01, 5.0):
         f = baselines.VariationalObfuscator(budget, epochs=15, random_state=0)

@@ -217,7 +217,12 @@ def test_several_processes_give_the_same_bytes(suffix, text, tmp_path):
     told = []
     one = apply(text, tmp_path / f"in.{suffix}", tmp_path / "one.parquet", rows=250)
     two = apply(
-        text, tmp_path / f"in.{suffix}", tmp_path / "two.parquet", rows=250, jobs=2, tell=lambda n, _: told.append(n)
+        text,
+        tmp_path / f"in.{suffix}",
+        tmp_path / "two.parquet",
+        rows=250,
+        n_jobs=2,
+        callback=lambda what, n, _: told.append(n),
     )
     assert one == two
     assert told == list(range(250, 3001, 250))
@@ -231,7 +236,7 @@ def test_the_first_bad_row_is_named_by_several_processes_too(text, tmp_path):
     arrow = pa.table({"job": X["job"].tolist(), "pay": X["pay"].astype(str).tolist()})
     pq.write_table(arrow, tmp_path / "in.parquet")
     with pytest.raises(tacit.TacitError, match=r"'pay', row 333: 'much' is not a number"):
-        apply(text, tmp_path / "in.parquet", tmp_path / "out.parquet", rows=100, jobs=2)
+        apply(text, tmp_path / "in.parquet", tmp_path / "out.parquet", rows=100, n_jobs=2)
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "in.parquet"]
 
 
@@ -249,12 +254,12 @@ def test_a_part_that_is_bad_as_a_whole(text, tmp_path):
 KILLED = """
 import os, signal, sys
 from tacit.release import bulk
-def tell(now, total):
+def tell(what, now, total):
     if now >= int(sys.argv[4]):
         print(*[c.pid for c in __import__("multiprocessing").active_children()], flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 if __name__ == "__main__":
-    bulk.apply(*sys.argv[1:4], rows=int(sys.argv[5]), jobs=int(sys.argv[6]), noise_key=b"k" * 32, tell=tell)
+    bulk.apply(*sys.argv[1:4], rows=int(sys.argv[5]), n_jobs=int(sys.argv[6]), noise_key=b"k" * 32, callback=tell)
 """
 
 
@@ -361,12 +366,12 @@ def test_two_runs_do_not_write_one_output(rows, tmp_path):
     np.savez(tmp_path / "in.npz", X=np.zeros((100, 3)))
     arguments = (rows, tmp_path / "in.npz", tmp_path / "out.npz")
 
-    def tell(now, total):
+    def tell(what, now, total):
         if now == 10:
             with pytest.raises(tacit.TacitError, match="another run is writing"):
                 apply(*arguments, rows=10, noise_key=KEY)
 
-    assert apply(*arguments, rows=10, noise_key=KEY, tell=tell).released == 100
+    assert apply(*arguments, rows=10, noise_key=KEY, callback=tell).released == 100
 
 
 @pytest.mark.slow

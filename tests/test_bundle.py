@@ -200,8 +200,8 @@ def test_windows_and_images(shape, tmp_path):
     [
         tacit.DPFE(n_components=4, epochs=1, random_state=0),
         tacit.DPFE(n_components=4, epochs=1, noise_ratio=0.5, random_state=0),
-        tacit.AnonymizingAutoencoder(epochs=1, n_maps=8, regularisers=("wide",), random_state=0),
-        tacit.AnonymizingAutoencoder(epochs=1, noise=0.5, n_maps=8, regularisers=("wide",), random_state=0),
+        tacit.AnonymizingAutoencoder(epochs=1, n_maps=8, regularizers=("wide",), random_state=0),
+        tacit.AnonymizingAutoencoder(epochs=1, noise=0.5, n_maps=8, regularizers=("wide",), random_state=0),
         tacit.AnonymizingAutoencoder(epochs=1, codes=4, random_state=0),
         tacit.TaskMask(keep=0.25, epochs=1, random_state=0),
     ],
@@ -282,7 +282,7 @@ def test_nothing_of_a_training_row_is_in_the_bundle(tmp_path):
 
 
 def test_the_card_and_the_audit_travel(people, tmp_path):
-    fresh = people_table(600, seed=2).split((0.5, 0.5), seed=0)
+    fresh = people_table(600, seed=2).split((0.5, 0.5), random_state=0)
     f = tacit.baselines.LinearARL().fit(people.X, people.y, sensitive_features=people.sensitive)
     report = tacit.audit(f, *fresh, attackers="logistic", floor=False)
     release = tacit.load(tacit.save(f, tmp_path / "x.tacit", report))

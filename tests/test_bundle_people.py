@@ -241,7 +241,7 @@ def test_few_rows_still_fit():
 def test_membership_small():
     """AUC of a white-box attacker: chance .5, sd about .04 with 150 members and 300 others tested."""
     data = tacit.Dataset(*crowded(1200))
-    train, other = data.split((300, 900), seed=0)
+    train, other = data.split((300, 900), random_state=0)
     f = clone(FAST).fit(train.X, train.y, sensitive_features=train.sensitive)
     result = whitebox_membership(f, train, other, seed=0)
     assert result.headline == "auc"
@@ -271,7 +271,7 @@ def test_membership_of_a_bundle_fitted_on_500_rows_of_adult(tmp_path):
     data = tacit.load_dataset("adult")
     values = []
     for seed in range(2):
-        train, other = data.split((500, len(data) - 500), seed=seed)
+        train, other = data.split((500, len(data) - 500), random_state=seed)
         f = tacit.CodebookFilter(16, leakage_weight=1, random_state=seed)
         f.fit(train.X, train.y, sensitive_features=train.sensitive)
         release = tacit.load(tacit.save(f, tmp_path / f"{seed}.tacit"))
@@ -357,7 +357,7 @@ def test_an_audit_of_a_bundle_on_its_own_rows_is_noticed(own):
     f, X, _, path = own
     _, y, s = planted()
     data = tacit.Dataset(X, {"y": y}, {"s": s})
-    attack, test = data.split((0.5, 0.5), seed=0)
+    attack, test = data.split((0.5, 0.5), random_state=0)
     release = tacit.load(path, owner_key=f.owner_key)
     assert not tacit.audit(release, attack, test, attackers="logistic", floor=False).fresh
     blind = tacit.audit(tacit.load(path), attack, test, attackers="logistic", floor=False)

@@ -43,7 +43,7 @@ every_filter = pytest.mark.parametrize("f", SMALL, ids=lambda f: f"{type(f).__na
 
 @pytest.fixture(scope="module")
 def plane():
-    return tacit.load_dataset("quadrants", n=300, seed=1)
+    return tacit.load_dataset("quadrants", n=300, random_state=1)
 
 
 def fit(f, data, **kwargs):
@@ -261,7 +261,7 @@ def test_wrong_parameters_say_what_is_allowed(plane):
         (tacit.EIGAN(alpha="a"), "alpha"),
         (tacit.EIGAN(noise=float("inf")), "noise"),
         (tacit.EIGAN(batch_size=0), "batch_size"),
-        (tacit.EIGAN(pieces=0), "pieces"),
+        (tacit.EIGAN(n_bins=0), "n_bins"),
         (tacit.EIGAN(device="gpu"), "'auto', 'cpu' or 'cuda'"),
         (tacit.EIGAN(learning_rate=-1), "learning_rate"),
         (tacit.CodebookFilter(leakage_weight=float("inf")), "leakage_weight"),

@@ -20,7 +20,7 @@ def test_every_data_set_loads_and_splits(name, real):
     data = real(name)
     assert (data.y.shape[1] >= 1) == (declarations()[name].target != "none")
     assert (data.sensitive.shape[1] >= 1) == (declarations()[name].sensitive != "none")
-    parts = data.split((0.5, 0.2, 0.3), seed=3)
+    parts = data.split((0.5, 0.2, 0.3), random_state=3)
     assert sorted(np.concatenate([p.rows for p in parts])) == list(range(len(data)))
     for column in data.y:
         assert data.y[column].nunique() >= 2
@@ -63,7 +63,7 @@ def test_labels_are_spread_evenly(n, classes, seed):
 
 def test_split_is_seeded_and_shuffled():
     data = tacit.load_dataset("digits")
-    one, again, other = (data.split((0.5, 0.5), seed=s)[0].rows for s in (0, 0, 1))
+    one, again, other = (data.split((0.5, 0.5), random_state=s)[0].rows for s in (0, 0, 1))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
 

@@ -41,7 +41,7 @@ def fit(data, **settings):
 
 @pytest.fixture(scope="module")
 def parts():
-    return walkers(n=960).split((0.5, 0.3, 0.2), seed=0)
+    return walkers(n=960).split((0.5, 0.3, 0.2), random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ def marked(n, m, share, seed):
 
 
 def test_the_audit_finds_three_percent_that_the_headline_hides():
-    attack, test = marked(24_000, 2, 0.03, seed=0).split((0.5, 0.5), seed=0)
+    attack, test = marked(24_000, 2, 0.03, seed=0).split((0.5, 0.5), random_state=0)
     report = tacit.audit(None, attack, test, attackers="trees", floor=False, power=False)
     r = report.leakage["s"]
     assert r.value < 0.53  # hardly above guessing
@@ -135,7 +135,7 @@ def test_the_audit_finds_three_percent_that_the_headline_hides():
 @pytest.mark.slow
 def test_the_audit_finds_one_percent_and_many_classes():
     for m, share, n in ((2, 0.01, 40_000), (24, 0.03, 40_000)):
-        attack, test = marked(n, m, share, seed=1).split((0.5, 0.5), seed=0)
+        attack, test = marked(n, m, share, seed=1).split((0.5, 0.5), random_state=0)
         [task] = Trial.of(None, attack, test).tasks("sensitive")
         found = exposure(AttackSuite("trees").run(task), 0.95).named
         assert found.low <= share <= found.high
@@ -148,7 +148,7 @@ def test_the_most_exposed_group_is_on_the_first_screen():
     age, s = rng.integers(17, 90, size=n), rng.integers(2, size=n)
     X = pd.DataFrame({"z": np.where(age > 70, s, 0.5) + 0.3 * rng.standard_normal(n), "age": age})
     data = tacit.Dataset(X, pd.DataFrame({"y": rng.integers(2, size=n)}), pd.DataFrame({"s": s}), name="ages")
-    attack, test = data.split((0.5, 0.5), seed=0)
+    attack, test = data.split((0.5, 0.5), random_state=0)
     report = tacit.audit(PassOn(), attack, test, attackers="trees", floor=False, power=False)
     found = report.exposure["s"]
     assert found.group.startswith("age over 7")  # the oldest quarter, and not the age of the oldest person

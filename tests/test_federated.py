@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*collapsed")  # two epochs lear
 
 
 def plane(n=120, n_nodes=3, seed=0):
-    data = tacit.load_dataset("gaussians", n=n, n_nodes=n_nodes, seed=seed)
+    data = tacit.load_dataset("gaussians", n=n, n_nodes=n_nodes, random_state=seed)
     parts = data.split("official") if n_nodes > 1 else (data,)
     return data, [Node(d.X, d.y, sensitive_features=d.sensitive) for d in parts]
 

@@ -27,7 +27,7 @@ def silo(leak, n=400, seed=0):
     data = tacit.Dataset(
         X, pd.DataFrame({"sick": np.array(["no", "yes"])[y]}), pd.DataFrame({"sex": np.array(["f", "m"])[s]})
     )
-    return data.split((0.5, 0.5), seed=seed)
+    return data.split((0.5, 0.5), random_state=seed)
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ X, Y, S = (pd.concat(part, ignore_index=True) for part in zip(*PARTS, strict=Tru
 
 @pytest.mark.parametrize(
     "estimator",
-    [LinearARL(), LinearARL(lam=0.2), LinearEraser(), LinearEraser(rare=0.03), LinearEraser(rare=0)],
+    [LinearARL(), LinearARL(lam=0.2), LinearEraser(), LinearEraser(min_frequency=0.03), LinearEraser(min_frequency=0)],
     ids=str,
 )
 def test_equals_the_pooled_fit(estimator, tmp_path, monkeypatch):

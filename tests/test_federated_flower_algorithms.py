@@ -381,7 +381,7 @@ def test_too_few_usable_answers_end_the_federation_by_name(tmp_path):
 
 
 def test_a_node_takes_part_in_what_its_own_file_names_and_keeps_its_own_limit(tmp_path):
-    write_files(tmp_path, {**ARL, "fewest": 1})
+    write_files(tmp_path, {**ARL, "min_count": 1})
     path = tmp_path / "n2.toml"
     path.write_text(path.read_text().replace("LinearARL", "DistributedEIGAN"))
     alter(tmp_path, "n3", lambda t: t.assign(sex=["x"] + ["m", "f"] * 39 + ["m"]))
@@ -642,7 +642,8 @@ def test_configuration_says_what_is_wrong(tmp_path):
     for change, words in (
         (node.replace("PersonalMinimax", "Magic"), "algorithm is one of"),
         (node.replace("n1.tacit", "n1.onnx"), "NAME.tacit"),
-        (node + "\nfewest = 0", "fewest"),
+        (node + "\nmin_count = 0", "min_count"),
+        (node + "\nfewest = 0", "min_count"),
     ):
         (tmp_path / "bad.toml").write_text(change)
         with pytest.raises(InputError, match=words):

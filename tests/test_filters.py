@@ -267,10 +267,10 @@ def test_pieces_show_an_encoder_thresholds():
     s = (X[:, 1] > 0).astype(int)
     right = {}
     for pieces in (None, 12):
-        f = tacit.EIGAN(1, alpha=0.9, epochs=5, pieces=pieces, random_state=0).fit(X, y, sensitive_features=s)
+        f = tacit.EIGAN(1, alpha=0.9, epochs=5, n_bins=pieces, random_state=0).fit(X, y, sensitive_features=s)
         code = f.transform(X)
         right[pieces] = DecisionTreeClassifier(max_depth=4).fit(code[::2], y[::2]).score(code[1::2], y[1::2])
     assert right[12] > 0.93
     assert right[12] > right[None] + 0.03, right
-    with pytest.raises(InputError, match="pieces=12 is for tables"):
-        tacit.EIGAN(2, pieces=12).fit(rng.standard_normal((50, 2, 8)), y[:50], sensitive_features=s[:50])
+    with pytest.raises(InputError, match="n_bins=12 is for tables"):
+        tacit.EIGAN(2, n_bins=12).fit(rng.standard_normal((50, 2, 8)), y[:50], sensitive_features=s[:50])

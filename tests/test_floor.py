@@ -14,7 +14,7 @@ from tacit.errors import InputError
 
 
 def two_parts(X, y, s, seed=0, units=None):
-    return tacit.Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s}), units).split((0.5, 0.5), seed=seed)
+    return tacit.Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s}), units).split((0.5, 0.5), random_state=seed)
 
 
 def test_the_limit_of_a_known_law():

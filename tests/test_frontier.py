@@ -37,7 +37,7 @@ from tacit.training.device import CACHED, choose_device
 from tacit.training.replay import replayed
 
 RULE = tacit.CodebookFilter(solver="closed", n_folds=2)
-QUICKLY = {"jobs": 1, "attackers": "logistic", "limit": False}
+QUICKLY = {"n_jobs": 1, "attackers": "logistic", "limit": False}
 
 
 def people(n=1500, seed=0):
@@ -53,7 +53,7 @@ def people(n=1500, seed=0):
 
 @pytest.fixture(scope="module")
 def parts():
-    return people().split((0.4, 0.3, 0.3), seed=0)
+    return people().split((0.4, 0.3, 0.3), random_state=0)
 
 
 def trace(parts, checkpoint=None, **options):
@@ -127,7 +127,7 @@ def dropping(n_in, n_out):
         (RULE, "leakage_weight"),
         (tacit.CodebookFilter(4, features="raw", epochs=3), "leakage_weight"),
         (tacit.EIGAN(2, epochs=1), "alpha"),
-        (tacit.EIGAN(2, epochs=1, pieces=5), "alpha"),
+        (tacit.EIGAN(2, epochs=1, n_bins=5), "alpha"),
         (tacit.EIGAN(2, epochs=1, encoder=dropping), "alpha"),
     ],
     ids=["posterior", "raw", "eigan", "eigan with pieces", "eigan with dropout"],
@@ -211,7 +211,7 @@ def test_certificates_and_intervals_are_simultaneous(front, parts):
     for candidates, equal in ((n, True), (1, False)):  # the control: at full delta the bound is tighter
         report = tacit.audit(f, parts[1], parts[2], "logistic", floor=False, candidates=candidates)
         assert (report.certificate["s"].bound == pytest.approx(point.certificate["s"].bound, abs=1e-12)) is equal
-    alone = tacit.audit(f, parts[1], parts[2], "logistic", floor=False, level=1 - 0.05 / n)
+    alone = tacit.audit(f, parts[1], parts[2], "logistic", floor=False, confidence_level=1 - 0.05 / n)
     assert point.utility["y"].low == pytest.approx(alone.utility["y"].low, abs=0.02)
     assert point.leakage["s"].attacker == "counting"
 
@@ -322,7 +322,7 @@ def test_parts_without_two_classes_do_not_wait_for_the_training(parts):
 
     few = parts[1].take((parts[1].sensitive["s"] == parts[1].sensitive["s"].iloc[0]).to_numpy())
     with pytest.raises(InputError, match="'s' has 1 classes in `attack`"):
-        tacit.frontier(Untrained(4), parts[0], few, parts[2], values=[0.1], seeds=1, jobs=1, limit=False)
+        tacit.frontier(Untrained(4), parts[0], few, parts[2], values=[0.1], seeds=1, n_jobs=1, limit=False)
     with pytest.raises(InputError, match="values has none for b; pass them by name: a, b"):
         lay_out({"a": tacit.EIGAN(), "b": tacit.EIGAN()}, {"a": [0.5]}, 1, None)
 
@@ -451,7 +451,7 @@ def test_without_a_checkpoint_the_folder_goes_with_its_frontier_and_nobody_is_wa
 
 
 def test_processes_give_the_same_table(parts, front):
-    pd.testing.assert_frame_equal(trace(parts, jobs=2).table(), front.table(), check_exact=True)
+    pd.testing.assert_frame_equal(trace(parts, n_jobs=2).table(), front.table(), check_exact=True)
 
 
 def test_a_filter_that_does_not_repeat_itself_is_refused(parts):
@@ -504,7 +504,7 @@ def test_the_command_line_traces_chooses_and_saves(tmp_path):
 def test_rows_streamed_from_parquet_train_the_same_filters(tmp_path, monkeypatch):
     data = people()
     table = pd.DataFrame(data.X, columns=list("abcde")).assign(word=np.where(data.X[:, 0] > 1, "up", "down"))
-    parts = tacit.Dataset(table, data.y, data.sensitive).split((0.4, 0.3, 0.3), seed=0)
+    parts = tacit.Dataset(table, data.y, data.sensitive).split((0.4, 0.3, 0.3), random_state=0)
     pd.concat([parts[0].X, parts[0].y, parts[0].sensitive], axis=1).assign(more=1).to_parquet(
         tmp_path / "train.parquet"
     )

@@ -27,7 +27,7 @@ def together(n: int, n_targets: int = 1) -> tacit.Dataset:
 
 def bounds_of(data: tacit.Dataset, weights: tuple[float, ...], n_codes: int) -> tuple[list[float], float, float]:
     """Certified bounds on fresh rows, that of a constant, and two standard errors of a bound."""
-    train, fresh = data.split((0.5, 0.5), seed=0)
+    train, fresh = data.split((0.5, 0.5), random_state=0)
     name = fresh.sensitive.columns[0]
     secret = encode_labels(fresh.sensitive, "sensitive", len(fresh))
     s, m = secret.codes[:, 0], len(secret.classes[0])

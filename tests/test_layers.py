@@ -22,7 +22,7 @@ import tacit
 
 ROOT = Path(__file__).parent.parent / "src" / "tacit"
 LAYERS = (
-    ("errors", "lazy", "callable_module"),
+    ("errors", "lazy", "callable_module", "callback", "renamed"),
     ("files", "labels"),
     ("report",),
     ("records",),

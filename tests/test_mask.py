@@ -51,7 +51,7 @@ def small(**changes):
 
 @pytest.fixture(scope="module")
 def data():
-    return patches(900).split((0.5, 0.25, 0.25), seed=0)
+    return patches(900).split((0.5, 0.25, 0.25), random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -243,7 +243,7 @@ def mixture():
     X = np.concatenate(parts, axis=1) + rng.standard_normal((1000, 12))
     X = X @ np.linalg.qr(rng.standard_normal((12, 12)))[0]
     data = tacit.Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s}))
-    return data.split((0.5, 0.5), seed=0)
+    return data.split((0.5, 0.5), random_state=0)
 
 
 def scores(f, train, test):

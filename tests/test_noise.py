@@ -122,7 +122,7 @@ def test_every_way_of_releasing_draws_alike(fitted, bundle, people, tmp_path, jo
         release = tacit.load(bundle, noise_key=fitted.noise_key)
         assert np.allclose(release.transform(X, units), expected, atol=STEP)
         out = tmp_path / f"out-{unit}-{jobs}.csv"
-        apply(bundle, tmp_path / "in.csv", out, noise_key=fitted.noise_key, unit=unit, rows=64, jobs=jobs)
+        apply(bundle, tmp_path / "in.csv", out, noise_key=fitted.noise_key, unit=unit, rows=64, n_jobs=jobs)
         assert np.allclose(pd.read_csv(out).to_numpy(), expected, atol=STEP)
         lines = X.to_csv(index=False).splitlines()
         streamed = [list(a["release"].values()) for a in release_lines(release, lines, "csv", unit)]

@@ -57,7 +57,7 @@ def bundles(tmp_path_factory):
             data = tacit.Dataset(data.X, data.y, data.sensitive)
         else:
             data, fresh, f = patches(200), patches(20, seed=1).X, small(epochs=1)
-        train, rest = data.split((0.5, 0.5), seed=0)
+        train, rest = data.split((0.5, 0.5), random_state=0)
         f.fit(train.X, train.y, sensitive_features=train.sensitive)
         analyzer = tacit.serve.fit_analyzer(f, rest, epochs=3)
         return tacit.save(f, folder / f"{name}.tacit", analyzer=analyzer), fresh
@@ -286,7 +286,7 @@ def test_a_runtime_that_is_not_the_pinned_one_is_refused(tmp_path):
 def test_leakage_in_words():
     from tacit.serve.describe import summary
 
-    train, attack, test = people(900).split((0.4, 0.3, 0.3), seed=0)
+    train, attack, test = people(900).split((0.4, 0.3, 0.3), random_state=0)
     f = tacit.CodebookFilter(n_codes=4, n_folds=2, random_state=0)
     report = tacit.audit(f.fit(train.X, train.y, sensitive_features=train.sensitive), attack, test, floor=False)
     told = summary(json.loads(report.to_json()))["leakage"]["sex"]

@@ -96,7 +96,7 @@ def test_row_order_of_chance_is_at_guessing():
     for seed in range(10):
         rng = np.random.default_rng(seed)
         data = Dataset(rng.standard_normal((600, 2)), None, pd.DataFrame({"s": rng.integers(2, size=600)}))
-        attack, test = data.split((0.5, 0.5), seed=seed)
+        attack, test = data.split((0.5, 0.5), random_state=seed)
         suite = AttackSuite({"trees": PRESETS["quick"]["trees"]}, seed)
         r = RowOrder().run(Trial((attack, test), (attack.X, test.X)), suite)["s"]
         missed += not r.low <= 0.5 <= r.high
@@ -135,7 +135,7 @@ def test_presets_are_at_guessing_on_labels_of_chance():
         rng = np.random.default_rng(500 + seed)
         frame = pd.DataFrame({"x": rng.standard_normal(600), "i": rng.integers(50, size=600)})
         data = Dataset(frame, None, pd.DataFrame({"s": rng.integers(2, size=600)}))
-        attack, test = data.split((0.5, 0.5), seed=seed)
+        attack, test = data.split((0.5, 0.5), random_state=seed)
         r = AttackSuite("quick", seed).measure(Trial.of(None, attack, test), "sensitive")["s"]
         missed += not r.low <= r.guessing <= r.high
     assert missed <= 9

@@ -93,7 +93,7 @@ def test_a_rare_group_is_named_and_nobody_else_is():
 
 
 def task_of(data):
-    [task] = Trial.of(None, *data.split((0.5, 0.5), seed=0)).tasks("sensitive")
+    [task] = Trial.of(None, *data.split((0.5, 0.5), random_state=0)).tasks("sensitive")
     return task
 
 
@@ -175,7 +175,7 @@ def test_a_code_has_power_too():
 
 @pytest.mark.usefixtures("plantings")
 def test_the_report_says_what_would_have_been_missed(tmp_path):
-    attack, test = noise(1200).split((0.5, 0.5), seed=0)
+    attack, test = noise(1200).split((0.5, 0.5), random_state=0)
     report = tacit.audit(None, attack, test, attackers=["logistic", "trees"], floor=False)
     told = report.power["s"]
     assert told.sentence.startswith("These attackers, with these rows, would have found a leak of at least .")

@@ -67,7 +67,7 @@ def parts():
     rng = np.random.default_rng(0)
     y, s = rng.integers(2, size=(2, 900))
     X = pd.DataFrame({"a": y + 0.5 * rng.standard_normal(900), "b": s + 0.5 * rng.standard_normal(900)})
-    return tacit.Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s})).split((0.5, 0.2, 0.3), seed=0)
+    return tacit.Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s})).split((0.5, 0.2, 0.3), random_state=0)
 
 
 def test_a_toy_filter_goes_everywhere(toy, parts, tmp_path):
@@ -81,7 +81,7 @@ def test_a_toy_filter_goes_everywhere(toy, parts, tmp_path):
     assert f.release_training_rows().shape == (len(train), 1)
     release = tacit.load(tacit.save(f, tmp_path / "toy.tacit", report))
     assert (release.transform(test.X) == f.transform(test.X)).all()
-    front = tacit.frontier(toy(random_state=0), *parts, values=2, seeds=1, jobs=1, attackers="logistic", limit=False)
+    front = tacit.frontier(toy(random_state=0), *parts, values=2, seeds=1, n_jobs=1, attackers="logistic", limit=False)
     assert len(front.table()) == 2
 
 

@@ -37,7 +37,7 @@ def walkers():
         units=person,
         name="walkers <1>",
     )
-    train, attack, test = data.split(seed=0)
+    train, attack, test = data.split(random_state=0)
     code = tacit.CodebookFilter(random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
     reports = [
         tacit.audit(r, attack, test, attackers="logistic", name=name, reconstruct=True, groups=["b & c"], scan=True)

@@ -43,7 +43,7 @@ def people(n: int = 900, units: bool = False) -> tacit.Dataset:
 @pytest.fixture(scope="module")
 def made():
     """By kind, a report and the filter it is of."""
-    train, attack, test = people().split(seed=0)
+    train, attack, test = people().split(random_state=0)
 
     def of(f, **options):
         f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
@@ -55,7 +55,7 @@ def made():
         "local privacy": of(tacit.baselines.LaplaceMechanism(epsilon=1.0, random_state=0), floor=False),
         "raw": (tacit.audit(None, attack, test, attackers="logistic", reconstruct=True, scan=True), None),
     }
-    train, attack, test = people(units=True).split(seed=0)
+    train, attack, test = people(units=True).split(random_state=0)
     raw = found["raw"][0]
     shown = replace(raw.resemblance, examples=(([[0.5, 1.0]], None, [[0.25, 0.75]]),))
     found["raw"] = replace(raw, resemblance=shown), None

@@ -252,7 +252,7 @@ def test_files_in_and_out(suffix, plain, tmp_path):
     source = written(X, tmp_path / f"in.{suffix}")
     for out in ("csv", "parquet", "arrow", "npz"):
         told = []
-        done = apply(plain, source, tmp_path / f"out.{out}", rows=100, tell=lambda now, total: told.append(now))  # noqa: B023
+        done = apply(plain, source, tmp_path / f"out.{out}", rows=100, callback=lambda _, now, all: told.append(now))  # noqa: B023
         assert (done.rows, done.released, done.quarantined) == (257, 257, 0)
         assert told[-1] == 257
         assert readback(tmp_path / f"out.{out}") == pytest.approx(expected, abs=1e-12)
@@ -301,11 +301,11 @@ KILLED = """
 import os, signal, sys
 from tacit.release import bulk
 done = []
-def tell(now, total):
+def tell(what, now, total):
     done.append(now)
     if len(done) == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-bulk.apply(sys.argv[1], sys.argv[2], sys.argv[3], rows=100, tell=tell)
+bulk.apply(sys.argv[1], sys.argv[2], sys.argv[3], rows=100, callback=tell)
 """
 
 
@@ -323,10 +323,10 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(noisy, tmp_path):
     assert parts.stat().st_mode & 0o077 == 0
     kept = []
 
-    def tell(now, total):
+    def tell(what, now, total):
         kept.append({p.name: p.stat().st_mtime_ns for p in parts.glob("*.arrow")})
 
-    done = apply(noisy, source, out, rows=100, tell=tell)
+    done = apply(noisy, source, out, rows=100, callback=tell)
     assert done.resumed_parts == 4
     assert all(kept[-1][name] == when for name, when in made.items())
     assert not parts.exists()

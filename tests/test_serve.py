@@ -58,7 +58,7 @@ def people(n=600, seed=0):
 
 @pytest.fixture(scope="module")
 def parts():
-    return people().split((0.5, 0.3, 0.2), seed=0)
+    return people().split((0.5, 0.3, 0.2), random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def test_other_files_are_refused(tmp_path):
 
 SMALL = {"epochs": 4, "batch_size": 32, "random_state": 0, "device": "cpu"}
 AAE = tacit.AnonymizingAutoencoder
-WINDOWS = {**SMALL, "n_maps": 4, "regularisers": ("dense",), "regulariser_steps": 1}
+WINDOWS = {**SMALL, "n_maps": 4, "regularizers": ("dense",), "regularizer_steps": 1}
 DEEP = {
     "EIGAN": (tacit.EIGAN(2, noise=0.1, **SMALL), "rows"),
     "CodebookFilter": (tacit.CodebookFilter(4, features="raw", n_folds=2, **SMALL), "rows"),
@@ -94,7 +94,7 @@ DEEP = {
     "Autoencoder": (tacit.baselines.Autoencoder(2, **SMALL), "rows"),
     "VariationalObfuscator": (tacit.baselines.VariationalObfuscator(**SMALL), "rows"),
     "AnonymizingAutoencoder": (AAE(**WINDOWS), "windows"),
-    "AnonymizingAutoencoder, REP": (AAE(**WINDOWS, regularise_output=False), "windows"),
+    "AnonymizingAutoencoder, REP": (AAE(**WINDOWS, regularize_output=False), "windows"),
     "AnonymizingAutoencoder, codes": (AAE(codes=4, **WINDOWS), "windows"),
     "TaskMask": (tacit.TaskMask(0.25, **SMALL), "images"),
 }
@@ -227,13 +227,13 @@ def test_ctrl_c_while_folds_are_trained_is_passed_on_and_the_folds_go_on(name, t
 
 
 def test_an_interrupted_point_of_a_frontier_does_not_pass_for_a_trained_one(tmp_path, monkeypatch):
-    parts = records("rows", 300).split((0.4, 0.3, 0.3), seed=0)
+    parts = records("rows", 300).split((0.4, 0.3, 0.3), random_state=0)
     settings = {
         "values": [0.2, 0.8],
         "seeds": 1,
         "attackers": "logistic",
         "limit": False,
-        "jobs": 1,
+        "n_jobs": 1,
         "checkpoint": tmp_path / "f",
     }
     f = tacit.EIGAN(2, epochs=3, device="cpu", checkpoint=tmp_path / "unused")

@@ -28,7 +28,7 @@ def table(n=600, seed=0):
 
 @pytest.fixture(scope="module")
 def parts():
-    return table().split((0.5, 0.2, 0.3), seed=0)
+    return table().split((0.5, 0.2, 0.3), random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def encoded(monkeypatch):
 
 def test_an_audit_encodes_every_label_column_once(encoded, code):
     """21 times, before labels belonged to the data set. Other data, so that nothing was encoded before."""
-    _, attack, test = table().split((0.5, 0.2, 0.3), seed=0)
+    _, attack, test = table().split((0.5, 0.2, 0.3), random_state=0)
     report = tacit.audit(code, attack, test, ["logistic"], power=False)
     assert report.label_only  # the floor took part
     assert report.limit["sex"]
@@ -69,7 +69,7 @@ def test_an_audit_encodes_every_label_column_once(encoded, code):
 
 def test_labels_are_encoded_once_for_a_data_set_and_its_parts(encoded):
     data = table()
-    one, two = data.split((0.5, 0.5), seed=0)
+    one, two = data.split((0.5, 0.5), random_state=0)
     both = one.labels("sensitive"), two.take(np.arange(20)).labels("sensitive"), data.labels("sensitive")
     assert encoded["sex"] == 1
     assert all(found.classes[0] is both[0].classes[0] for found in both)
@@ -110,7 +110,7 @@ def test_an_audit_releases_each_part_once(released, code, parts):
 def test_a_frontier_releases_each_part_once_for_a_point(released, parts):
     """And its floor is the audit's: the same rows, the same figures. Twice a point before, and another floor."""
     rule = tacit.CodebookFilter(4)
-    front = tacit.frontier(rule, *parts, values=[0.0, 3.0], seeds=1, attackers=["logistic"], jobs=1, limit=True)
+    front = tacit.frontier(rule, *parts, values=[0.0, 3.0], seeds=1, attackers=["logistic"], n_jobs=1, limit=True)
     assert released == {len(parts[1]): 2, len(parts[2]): 2}
     f = front.choose(max_leakage={"sex": 0.99})
     audited = tacit.audit(f, *parts[1:], ["logistic"], power=False)

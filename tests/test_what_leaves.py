@@ -26,7 +26,7 @@ def halves(n=2000, seed=0, **more):
     rng = np.random.default_rng(seed)
     s = rng.integers(2, size=n)
     data = tacit.Dataset(rng.standard_normal((n, 2)), rng.integers(2, size=n), pd.DataFrame({"s": s}), **more)
-    return data.split((0.5, 0.5), seed=seed)
+    return data.split((0.5, 0.5), random_state=seed)
 
 
 def secret(part):
@@ -303,7 +303,7 @@ def test_looks_are_counted(tmp_path):
 
 def test_other_splits_of_the_same_rows_are_looks_too():
     whole = halves(2000)[0]
-    first, second = whole.split((0.5, 0.5), seed=1), whole.split((0.6, 0.4), seed=2)
+    first, second = whole.split((0.5, 0.5), random_state=1), whole.split((0.6, 0.4), random_state=2)
     assert [count_look(*first, b"a"), count_look(*second, b"b"), count_look(*first, b"a")] == [1, 2, 1]
 
 

@@ -89,11 +89,11 @@ def parse() -> argparse.Namespace:
     arguments.add_argument("--epochs", type=int, default=24, help="of the autoencoder's game")
     arguments.add_argument("--code-epochs", type=int, default=25)
     arguments.add_argument("--maps", type=int, default=100)
-    arguments.add_argument("--steps", type=int, default=3, help="regulariser steps for every autoencoder step")
+    arguments.add_argument("--steps", type=int, default=3, help="regularizer steps for every autoencoder step")
     arguments.add_argument("--batch", type=int, default=512, help="windows in a step of the game")
     arguments.add_argument("--rate", type=float, default=1e-3, help="learning rate of the game")
     arguments.add_argument("--noise", type=float, default=0.5, help="on the latent of aae")
-    arguments.add_argument("--families", default="deep,wide", help="of regularisers on the output")
+    arguments.add_argument("--families", default="deep,wide", help="of regularizers on the output")
     arguments.add_argument("--beta", type=float, default=1.0, help="beta_identity of aae and rep")
     arguments.add_argument("--activity", type=float, default=2.0, help="beta_activity of aae and rep")
     arguments.add_argument("--codes", type=int, default=16)
@@ -122,7 +122,7 @@ class Benchmark:
             for split in ("trial", "subject")
         }
         train = self.data["trial"][0]
-        self.data["strict"] = (*train.split((0.6, 0.4), seed=0), self.data["trial"][1])  # type: ignore[assignment]
+        self.data["strict"] = (*train.split((0.6, 0.4), random_state=0), self.data["trial"][1])  # type: ignore[assignment]
         self.raw_attackers: dict[int, NetworkClassifier] = {}
         context = get_context("spawn")
         self.pool = ProcessPoolExecutor(options.workers, mp_context=context) if options.workers else None
@@ -172,10 +172,10 @@ class Benchmark:
         game = {
             "epochs": o.epochs,
             "n_maps": o.maps,
-            "regulariser_steps": o.steps,
+            "regularizer_steps": o.steps,
             "batch_size": o.batch,
             "learning_rate": o.rate,
-            "regularisers": tuple(o.families.split(",")),
+            "regularizers": tuple(o.families.split(",")),
         }
         return {
             "raw": lambda: None,
@@ -184,7 +184,7 @@ class Benchmark:
             "ssa12": lambda: tacit.baselines.SingularSpectrum((1, 2)),
             "ssa1": lambda: tacit.baselines.SingularSpectrum(1),
             "rep": lambda: tacit.AnonymizingAutoencoder(
-                o.beta, o.activity, regularise_output=False, noise=None, **game, **common
+                o.beta, o.activity, regularize_output=False, noise=None, **game, **common
             ),
             "aae": lambda: tacit.AnonymizingAutoencoder(o.beta, o.activity, noise=o.noise, **game, **common),
             "code": lambda: tacit.AnonymizingAutoencoder(

@@ -52,7 +52,7 @@ def anonymised(s: dict[str, Any]) -> dict[str, Any]:
     """Windows of the test trials before and after a small autoencoder; spectra in the plane of the raw ones."""
     train, test = some_windows(s, "trial")
     f = tacit.AnonymizingAutoencoder(
-        epochs=s["epochs"], n_maps=s["maps"], regularisers=tuple(s["regularisers"]), batch_size=128, random_state=0,
+        epochs=s["epochs"], n_maps=s["maps"], regularizers=tuple(s["regularisers"]), batch_size=128, random_state=0,
         device="cpu",
     )  # fmt: skip
     f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of("identity"))

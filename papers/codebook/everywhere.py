@@ -101,8 +101,8 @@ def parts(name: str, rows: int) -> tuple[Dataset, ...]:
     X = data.X.reshape(len(data), -1) if np.ndim(data.X) > 2 else data.X
     data = Dataset(X, data.y[[target]], data.sensitive[[secret]], units=data.units_of(secret), name=name)
     if len(data) > rows:
-        data = data.split((rows, len(data) - rows), seed=0)[0]
-    return data.split((0.5, 0.2, 0.3), seed=0)
+        data = data.split((rows, len(data) - rows), random_state=0)[0]
+    return data.split((0.5, 0.2, 0.3), random_state=0)
 
 
 CHOICE = ("cmu_faces",)  # has several targets

@@ -178,8 +178,8 @@ def on_adult(kind: str, weight: float, seed: int, s: dict[str, Any]) -> dict[str
     train, test = tacit.load_dataset("adult", sensitive="sex").split("official")
     rows, folds = s["rows"], s["folds"]
     if rows < len(train):
-        train, test = (d.split((rows, len(d) - rows), seed=seed)[0] for d in (train, test))
-    attack, test = test.split((0.5, 0.5), seed=0)
+        train, test = (d.split((rows, len(d) - rows), random_state=seed)[0] for d in (train, test))
+    attack, test = test.split((0.5, 0.5), random_state=0)
     f: Any = {
         "label-only": lambda: tacit.baselines.LabelOnly(n_folds=folds, random_state=seed),
         "posterior": lambda: tacit.CodebookFilter(16, weight, features="posterior", n_folds=folds, random_state=seed),
@@ -195,8 +195,8 @@ def on_adult(kind: str, weight: float, seed: int, s: dict[str, Any]) -> dict[str
 def on_digits(weight: float, seed: int, s: dict[str, Any]) -> dict[str, Any]:
     data = tacit.load_dataset("digits")
     if s["rows"] < len(data):
-        data = data.split((s["rows"], len(data) - s["rows"]), seed=seed)[0]
-    train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
+        data = data.split((s["rows"], len(data) - s["rows"]), random_state=seed)[0]
+    train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
     f = tacit.CodebookFilter(leakage_weight=weight, n_folds=s["folds"], random_state=seed)
     f.fit(train.X, train.y, sensitive_features=train.sensitive)
     return audited(f, attack, test, s, True, seed)
@@ -205,7 +205,7 @@ def on_digits(weight: float, seed: int, s: dict[str, Any]) -> dict[str, Any]:
 def audited(f: Any, attack: Dataset, test: Dataset, s: dict[str, Any], base: bool, seed: int) -> dict[str, Any]:
     """The honest columns; with `base` also label-only's and the estimated limit of any release."""
     limit = None if s["limit"] else False
-    report = tacit.audit(f, attack, test, s["attackers"], pooled=(), floor=base, limit=limit, seed=seed)
+    report = tacit.audit(f, attack, test, s["attackers"], pooled=(), floor=base, limit=limit, random_state=seed)
     limits = {
         secret: [[float(p.accuracy), float(p.leakage)] for p in points] for secret, points in report.limit.items()
     }

@@ -39,7 +39,7 @@ def main() -> None:
         for name, make in FILTERS.items():
             rows = {"fresh": [], "training, transform": [], "training, out of fold": []}
             for seed in seeds:
-                train, fresh, _ = data.split((n, n, len(data) - 2 * n), seed=seed)
+                train, fresh, _ = data.split((n, n, len(data) - 2 * n), random_state=seed)
                 f = make(seed).fit(train.X, train.y, sensitive_features=train.sensitive)
                 rows["fresh"].append(leak(f.transform(fresh.X), fresh, seed))
                 rows["training, transform"].append(leak(f.transform(train.X), train, seed))
@@ -60,11 +60,11 @@ def main() -> None:
 def leak(Z, data: Dataset, seed: int) -> list[float]:
     """Leakage of sex, each half of the rows attacked by what was learned from the other half."""
     Z = np.asarray(Z)
-    one, two = data.split((0.5, 0.5), seed=seed)
+    one, two = data.split((0.5, 0.5), random_state=seed)
     one_at, two_at = np.isin(data.rows, one.rows), np.isin(data.rows, two.rows)
     both = []
     for (a, at), (b, bt) in (((one, one_at), (two, two_at)), ((two, two_at), (one, one_at))):
-        result = tacit.audit((Z[at], Z[bt]), a, b, attackers=["logistic", "trees", "neighbours"], floor=False).leakage[
+        result = tacit.audit((Z[at], Z[bt]), a, b, attackers=["logistic", "trees", "neighbors"], floor=False).leakage[
             "sex"
         ]
         both.append([result.value, result.low, result.high])

@@ -18,7 +18,7 @@ from tacit.errors import InputError, check_number
 from tacit.labels import MISSING, encode_labels
 from tacit.records.dataset import Dataset
 
-ATTACKERS = ("logistic", "mlp", "forest", "neighbours")
+ATTACKERS = ("logistic", "mlp", "forest", "neighbors")
 HEDGE = 0.01  # a class that an attacker rules out wrongly would cost calibration everything
 
 

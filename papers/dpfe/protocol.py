@@ -239,7 +239,7 @@ def tune(name, make, chosen) -> list[dict[str, object]]:
         part = allot(pd.factorize(train.sensitive["person"])[0], np.array([0.5, 0.3, 0.2]), 100)
         parts = [train.take(part == i) for i in range(3)]
     else:
-        fit_part, fresh = train.split((0.6, 0.4), seed=100)
+        fit_part, fresh = train.split((0.6, 0.4), random_state=100)
         parts = fewer([fit_part, *in_time(fresh, 0.6)], chosen.rows, 100)
     found: list[dict[str, object]] = []
     for settings in [{"simple": True}, *TUNE]:

@@ -160,7 +160,7 @@ def small_study(settings: dict[str, Any]) -> dict[str, Any]:
 
 def curve_of(run: Run, key: str, how: dict[str, Any], targets: tuple[str, ...]) -> pd.DataFrame:
     s = run.settings
-    attackers = ["logistic"] if run.quick else ["logistic", "mlp", "forest", "neighbours"]
+    attackers = ["logistic"] if run.quick else ["logistic", "mlp", "forest", "neighbors"]
     return averaged(
         [run.part(f"{key}, seed {seed}", curve, how, targets, s["epochs"], s["ratios"], s["draws"], attackers, seed)
          for seed in run.seeds]

@@ -150,7 +150,9 @@ def fig16(run: Run) -> None:
 
 def interests(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     data = tacit.load_dataset("mnist", target="digit", sensitive="parity")
-    parts = data.take(np.random.default_rng(seed).permutation(len(data))[: sum(s["rows"])]).split(s["rows"], seed=seed)
+    parts = data.take(np.random.default_rng(seed).permutation(len(data))[: sum(s["rows"])]).split(
+        s["rows"], random_state=seed
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         release = fitted(CODES[name](seed, s["epochs"]), parts[0], seed)

@@ -50,7 +50,7 @@ def objectives(kind: str, n: int, seed: int, s: Mapping[str, Any]) -> dict[str, 
     y = pd.DataFrame({c: data.y[c] if c in data.y else data.X[c] for c in keep})
     data = tacit.Dataset(X, y, data.sensitive, name="adult")
     data = data.take(np.random.default_rng(seed).permutation(len(data))[: sum(s["rows"])])
-    parts = data.split(s["rows"], seed=seed)
+    parts = data.split(s["rows"], random_state=seed)
     release = fitted(tacit.EIGAN(8, noise=0.3, epochs=s["epochs"], random_state=seed), parts[0], seed)
     first = tuple(tacit.Dataset(p.X, p.y[["income"]], p.sensitive[["sex"]], name="adult") for p in parts)
     return measured(release, first, seed, s)

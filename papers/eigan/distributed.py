@@ -54,8 +54,8 @@ def fig7(run: Run) -> None:
 
 def unencoded(k: int, part: str) -> dict[str, float]:
     """The benchmark's rows of k nodes as they are, to one attacker."""
-    data = tacit.load_dataset("gaussians", n=400 + 8000 // k, n_nodes=k, iid=part == "iid", seed=0)
-    parts = [d.split((400, 4000 / k, 4000 / k), seed=0)[1:] for d in data.split("official")]
+    data = tacit.load_dataset("gaussians", n=400 + 8000 // k, n_nodes=k, iid=part == "iid", random_state=0)
+    parts = [d.split((400, 4000 / k, 4000 / k), random_state=0)[1:] for d in data.split("official")]
     attack, test = (deigan.join([p[i] for p in parts]) for i in range(2))
     report = tacit.audit(None, attack, test, ["logistic"], pooled=(), floor=False, limit=False)
     return {"leaks shape": report.leakage["shape"].value, "keeps colour": report.utility["colour"].value}
@@ -180,12 +180,12 @@ def fig21(run: Run) -> None:
 
 
 def two_nodes(delta: int, phi: float, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
-    data = tacit.load_dataset("gaussians", n=s["n"], n_nodes=2, iid=True, seed=seed)
+    data = tacit.load_dataset("gaussians", n=s["n"], n_nodes=2, iid=True, random_state=seed)
     shape = data.sensitive["shape"].to_numpy()
     rare = (shape == np.unique(shape)[1]) & (np.random.default_rng((seed, 21)).random(len(shape)) > 1 / 3)
     nodes, attack, test = [], [], []
     for part in data.take(~rare).split("official"):
-        own, a, t = part.split((0.4, 0.3, 0.3), seed=seed)
+        own, a, t = part.split((0.4, 0.3, 0.3), random_state=seed)
         nodes.append(Node(own.X, own.y, sensitive_features=own.sensitive))
         attack.append(a)
         test.append(t)
@@ -193,7 +193,9 @@ def two_nodes(delta: int, phi: float, seed: int, s: Mapping[str, Any]) -> dict[s
                          random_state=seed, device="cpu").fit(nodes)  # fmt: skip
     attack, test = deigan.join(attack), deigan.join(test)
     released = f.transform(attack.X), f.transform(test.X)
-    return honest(tacit.audit(released, attack, test, s["attackers"], pooled=(), floor=False, limit=False, seed=seed))
+    return honest(
+        tacit.audit(released, attack, test, s["attackers"], pooled=(), floor=False, limit=False, random_state=seed)
+    )
 
 
 def federated(run: Run, part: str) -> dict[str, dict[str, float]]:

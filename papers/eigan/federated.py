@@ -104,8 +104,8 @@ class Book:
 def gaussians(book: Book, part: str, seed: int, device: str) -> None:
     for k in book.size.nodes:
         fresh = 8000 // k
-        data = tacit.load_dataset("gaussians", n=400 + fresh, n_nodes=k, iid=part == "iid", seed=seed)
-        parts = [d.split((400, fresh / 2, fresh / 2), seed=seed) for d in data.split("official")]
+        data = tacit.load_dataset("gaussians", n=400 + fresh, n_nodes=k, iid=part == "iid", random_state=seed)
+        parts = [d.split((400, fresh / 2, fresh / 2), random_state=seed) for d in data.split("official")]
         train, attack, test = ([p[i] for p in parts] for i in range(3))
 
         def central(k=k, train=train, attack=attack, test=test):
@@ -182,7 +182,7 @@ def adult(rows: int) -> tuple[tacit.Dataset, tacit.Dataset, tacit.Dataset]:
     if rows:
         rng = np.random.default_rng(0)
         train, test = (d.take(np.sort(rng.permutation(len(d))[:rows])) for d in (train, test))
-    return train, *test.split((0.5, 0.5), seed=0)
+    return train, *test.split((0.5, 0.5), random_state=0)
 
 
 def silos(train: tacit.Dataset, k: int, iid: bool, seed: int) -> list[tacit.Dataset]:
@@ -205,7 +205,7 @@ def join(parts: list[tacit.Dataset]) -> tacit.Dataset:
 
 def view(f, attack: tacit.Dataset, test: tacit.Dataset, seed: int, attackers: Sequence[str] = ATTACKERS) -> dict:
     released = f.transform(attack.X), f.transform(test.X)  # each record once
-    report = tacit.audit(released, attack, test, attackers=list(attackers), floor=False, limit=False, seed=seed)
+    report = tacit.audit(released, attack, test, attackers=list(attackers), floor=False, limit=False, random_state=seed)
     figures = {f"keeps {n}": round(r.value, 4) for n, r in report.utility.items()}
     return figures | {f"leaks {n}": round(r.value, 4) for n, r in report.leakage.items()}
 

@@ -41,7 +41,9 @@ def measured(release: Any, parts: Parts, seed: int, s: Mapping[str, Any], floor:
 
 
 def audit(release: Any, parts: Parts, seed: int, s: Mapping[str, Any], floor: bool = False) -> Any:
-    return tacit.audit(release, parts[1], parts[2], s["attackers"], pooled=(), floor=floor, limit=False, seed=seed)
+    return tacit.audit(
+        release, parts[1], parts[2], s["attackers"], pooled=(), floor=floor, limit=False, random_state=seed
+    )
 
 
 def in_print(release: Any, parts: Parts, seed: int, epochs: int) -> dict[str, dict[str, Any]]:
@@ -108,12 +110,12 @@ def adult_parts(
     )
     rng = np.random.default_rng(seed)
     train = train.take(rng.permutation(len(train))[: rows[0]])
-    attack, test = test.take(rng.permutation(len(test))[: rows[1] + rows[2]]).split(rows[1:], seed=seed)
+    attack, test = test.take(rng.permutation(len(test))[: rows[1] + rows[2]]).split(rows[1:], random_state=seed)
     return train, attack, test
 
 
 def titanic_parts(seed: int, sensitive: Sequence[str] = ("Sex", "Pclass")) -> Parts:
-    return tacit.load_dataset("titanic", sensitive=list(sensitive)).split((0.5, 0.25, 0.25), seed=seed)
+    return tacit.load_dataset("titanic", sensitive=list(sensitive)).split((0.5, 0.25, 0.25), random_state=seed)
 
 
 def mimic_parts(seed: int) -> Parts:
@@ -121,4 +123,4 @@ def mimic_parts(seed: int) -> Parts:
     race = data.sensitive["ETHNICITY"].astype(str).str.upper().str.startswith("WHITE")
     secrets = data.sensitive.assign(ETHNICITY=np.where(race, "white", "other"))
     data = tacit.Dataset(data.X, data.y, secrets, units=data.units, name="mimic_demo")
-    return data.split((0.5, 0.25, 0.25), seed=seed)
+    return data.split((0.5, 0.25, 0.25), random_state=seed)

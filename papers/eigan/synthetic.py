@@ -50,7 +50,9 @@ SHAPES: dict[str, tuple[str, dict[str, int]]] = {
 
 
 def points(data: str, options: Mapping[str, int], seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
-    parts = tacit.load_dataset(data, n=2 * s["n"], seed=seed, **options).split((0.5, 0.25, 0.25), seed=seed)
+    parts = tacit.load_dataset(data, n=2 * s["n"], random_state=seed, **options).split(
+        (0.5, 0.25, 0.25), random_state=seed
+    )
     release = fitted(tacit.EIGAN(2, epochs=s["epochs"], random_state=seed), parts[0], seed)
     shown = parts[2].take(np.arange(min(250, len(parts[2]))))
     axes = shown.X[:, [0, 2]] if shown.X.shape[1] == 3 else shown.X  # of three, an ally's and the adversary's
@@ -137,8 +139,8 @@ GAUSSIAN_RELEASES = ("raw data", "Bertran", "EIGAN")
 def overlap(side: str, spread: float, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     """Attackers trained afresh on each of the three releases of one draw of the data."""
     both = {"ally": (spread, 0.2), "adversary": (0.2, spread)}[side]
-    parts = tacit.load_dataset("gaussians", n=2 * s["n"], variance=both, deviation=True, seed=seed).split(
-        (0.5, 0.25, 0.25), seed=seed
+    parts = tacit.load_dataset("gaussians", n=2 * s["n"], variance=both, deviation=True, random_state=seed).split(
+        (0.5, 0.25, 0.25), random_state=seed
     )
     releases = {
         "raw data": None,

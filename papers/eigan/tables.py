@@ -70,7 +70,7 @@ def face_release(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     data = tacit.load_dataset("cmu_faces", target="person", sensitive="sunglasses")
     # identities can only be kept of people who have been met: split by image, not by person, as in print
     data = tacit.Dataset(data.X.reshape(len(data), -1), data.y, data.sensitive, name="cmu_faces")
-    parts = data.split((0.5, 0.25, 0.25), seed=seed)
+    parts = data.split((0.5, 0.25, 0.25), random_state=seed)
     release = fitted(FACE_RELEASES[name](seed, s["epochs"]), parts[0], seed)
     return measured(release, parts, seed, s, floor=s["floor"] and release is None)
 
@@ -113,7 +113,9 @@ def by_family(audit: Mapping[str, Any]) -> dict[str, Any]:
 
 def mnist_release(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     data = tacit.load_dataset("mnist")
-    parts = data.take(np.random.default_rng(seed).permutation(len(data))[: sum(s["rows"])]).split(s["rows"], seed=seed)
+    parts = data.take(np.random.default_rng(seed).permutation(len(data))[: sum(s["rows"])]).split(
+        s["rows"], random_state=seed
+    )
     if name == "EIGAN":
         release = fitted(tacit.EIGAN(64, s["alpha"], epochs=s["epochs"], random_state=seed), parts[0], seed)
         side, chosen = 8, FAMILIES
@@ -122,7 +124,7 @@ def mnist_release(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     networks = [SmallNetwork(family, side, s["evaluation"], seed) for family in chosen]
     report = tacit.audit(release, parts[1], parts[2], [*s["attackers"], *networks], pooled=(),
                          floor=s["floor"] and release is None,
-                         limit=False, seed=seed)  # fmt: skip
+                         limit=False, random_state=seed)  # fmt: skip
     names = ["SmallNetwork", *(f"SmallNetwork-{i}" for i in range(2, len(chosen) + 1))]
     families = {
         family: {

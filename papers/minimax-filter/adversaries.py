@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def one_run(template, seed: int, data) -> dict:
-    train, attack, test = data.split((0.4, 0.4, 0.2), seed=seed)
+    train, attack, test = data.split((0.4, 0.4, 0.2), random_state=seed)
     began = time.perf_counter()
     f = fitted(template, train, seed)
     seconds = time.perf_counter() - began

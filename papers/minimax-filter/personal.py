@@ -130,7 +130,7 @@ def fresh_view(release, nodes, members, halves, seed) -> dict[str, float]:
         parts.append((Z, m.y[rows].reset_index(drop=True), labels, m.units_of()[rows]))
     Z, y, s, bouts = (list(x) for x in zip(*parts, strict=True))
     fresh = tacit.Dataset(np.concatenate(Z), pd.concat(y), pd.concat(s), units=np.concatenate(bouts))
-    attack, test = fresh.split((0.5, 0.5), seed=seed)
+    attack, test = fresh.split((0.5, 0.5), random_state=seed)
     report = tacit.audit((attack.X, test.X), attack, test, floor=False, limit=False, pooled=())
     leak = report.leakage["subject"]
     return {"activity": report.utility["activity"].value, "subject": leak.value, "low": leak.low, "high": leak.high,

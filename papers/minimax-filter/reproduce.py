@@ -210,7 +210,7 @@ def adaptive(part: str, name: str, seed: int, steps: int, attackers: list[str]) 
     elif name.startswith("PCA"):
         release = make_pipeline(StandardScaler(), PCA(d, random_state=seed)).fit(train.X)
     floor = release is None
-    return honest(tacit.audit(release, attack, test, attackers, pooled=(), floor=floor, limit=False, seed=seed))
+    return honest(tacit.audit(release, attack, test, attackers, pooled=(), floor=floor, limit=False, random_state=seed))
 
 
 def fresh_rows(part: str, seed: int) -> tuple[tacit.Dataset, ...]:
@@ -219,10 +219,10 @@ def fresh_rows(part: str, seed: int) -> tuple[tacit.Dataset, ...]:
         data = tacit.load_dataset("uci_har")
         subject = data.sensitive["subject"].to_numpy()
         people = np.random.default_rng(0).permutation(np.unique(subject))[15:]
-        return data.take(np.isin(subject, people)).split((0.4, 0.4, 0.2), seed=seed)
+        return data.take(np.isin(subject, people)).split((0.4, 0.4, 0.2), random_state=seed)
     train, test = protocol.SPLITS[part](seed)
     train = protocol.replace_X(train, train.X)
-    return *train.split((0.5, 0.5), seed=seed), protocol.replace_X(test, test.X)
+    return *train.split((0.5, 0.5), random_state=seed), protocol.replace_X(test, test.X)
 
 
 def draw(means: dict[int, dict], audits: dict[int, Any], target: str, secret: str, commonest: float) -> Figure:

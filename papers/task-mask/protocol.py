@@ -253,7 +253,7 @@ def identity(faces: Faces, f: tacit.TaskMask) -> None:
         "orl_faces": (orl, tacit.load_dataset("orl_faces").sensitive["person"].to_numpy()),
     }
     # CMU: a mask of its own, for sunglasses. ORL has no task: FER+'s mask for the emotion meets new people
-    third = cmu.split((0.34, 0.66), seed=0)
+    third = cmu.split((0.34, 0.66), random_state=0)
     own = task_mask(f.keep, faces.options).set_params(batch_size=32, epochs=max(faces.options.epochs, 10), augment=None)
     own.fit(third[0].X, third[0].y)
     releases = {"cmu_faces": own, "orl_faces": f}

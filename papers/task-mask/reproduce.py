@@ -111,7 +111,7 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {"table1": table1, "table2": tab
 def on_faces(s: dict[str, Any]) -> dict[str, Any]:
     """A third of the images for the masks; of the others half for the networks trained afresh, half for the test."""
     data = tacit.load_dataset("cmu_faces")
-    train, fresh = data.split((0.34, 0.66), seed=0)
+    train, fresh = data.split((0.34, 0.66), random_state=0)
     if s["rows"] < len(train):
         train = train.take(np.arange(s["rows"]))
         fresh = fresh.take(np.arange(2 * s["rows"]))

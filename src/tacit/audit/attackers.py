@@ -28,6 +28,7 @@ from tacit.audit.probes import QUICK, STRONG, Probing
 from tacit.audit.signals import SHAPED
 from tacit.audit.weighing import softmax_link
 from tacit.errors import InputError
+from tacit.renamed import warn_renamed
 from tacit.training.trees import boosted_trees
 
 Shape = tuple[int, int]
@@ -50,8 +51,8 @@ def _mlp(shape: Shape, n_classes: int, seed: int, width: int = 64, epochs: int =
     )
 
 
-def _neighbours(shape: Shape, n_classes: int, seed: int) -> Any:
-    # with many classes a vote of many neighbours drowns the small ones
+def _neighbors(shape: Shape, n_classes: int, seed: int) -> Any:
+    # with many classes a vote of many neighbors drowns the small ones
     many = np.sqrt(shape[0]) / 2 if n_classes <= 4 else shape[0] / n_classes / 20
     return KNeighborsClassifier(n_neighbors=int(np.clip(many, 3, 50)), weights="distance")
 
@@ -145,7 +146,7 @@ ATTACKERS: dict[str, Attacker] = {
     "logistic": lambda shape, m, seed: LogisticRegression(max_iter=300),
     "trees": lambda shape, m, seed: boosted_trees(shape, m, seed, rounds=100),
     "mlp": _mlp,
-    "neighbours": _neighbours,
+    "neighbors": _neighbors,
     "rbf": _rbf,
     "forest": _forest,
     "ensemble": lambda shape, m, seed: Ensemble(seed),
@@ -155,7 +156,7 @@ ATTACKERS: dict[str, Attacker] = {
 }
 PRESETS: dict[str, dict[str, Attacker]] = {
     "quick": {
-        **{name: ATTACKERS[name] for name in ("logistic", "trees", "mlp", "neighbours", "lookup")},
+        **{name: ATTACKERS[name] for name in ("logistic", "trees", "mlp", "neighbors", "lookup")},
         "probing": lambda shape, m, seed: Probing(QUICK, m, seed, abstain=True),
     },
     "strong": {
@@ -174,6 +175,7 @@ def resolve(attackers: str | Sequence[Any]) -> dict[str, Attacker | None]:
     """
     names = [*ATTACKERS, *SHAPED]
     if isinstance(attackers, str):
+        attackers = _renamed(attackers)
         if attackers in PRESETS:
             return dict(PRESETS[attackers])
         if attackers not in names:
@@ -185,6 +187,7 @@ def resolve(attackers: str | Sequence[Any]) -> dict[str, Attacker | None]:
     found: dict[str, Attacker | None] = {}
     for attacker in attackers:
         if isinstance(attacker, str):
+            attacker = _renamed(attacker)
             if attacker not in names:
                 raise InputError(f"no attacker is called {attacker!r}; the names are {', '.join(names)}")
             found[attacker] = ATTACKERS.get(attacker)
@@ -195,3 +198,10 @@ def resolve(attackers: str | Sequence[Any]) -> dict[str, Attacker | None]:
         else:
             raise InputError(f"{attacker!r} cannot attack: it has no predict_proba; wrap it in CalibratedClassifierCV")
     return found
+
+
+def _renamed(attacker: str) -> str:
+    if attacker == "neighbours":
+        warn_renamed("neighbours", "neighbors", "attackers", 5)
+        return "neighbors"
+    return attacker

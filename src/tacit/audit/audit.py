@@ -19,12 +19,19 @@ from tacit.audit.power import measure_power
 from tacit.audit.resemblance import resemblance
 from tacit.audit.suite import HEADLINE, AttackSuite
 from tacit.audit.trial import Asked, Trial, can_tell
+from tacit.callback import Callback, silent
 from tacit.errors import InputError, TacitWarning
 from tacit.records.dataset import Dataset
+from tacit.renamed import renamed
 from tacit.report.report import Report, Settings, provenance
 from tacit.report.results import AttackResult, Result
 
 
+@renamed(
+    level="confidence_level",
+    seed="random_state",
+    tell=("callback", lambda tell: lambda what, done, total: tell(what)),
+)
 def audit(
     release: Any,
     attack: Dataset,
@@ -41,15 +48,15 @@ def audit(
     embed: Callable[[np.ndarray], np.ndarray] | None = None,
     examples: int = 0,
     candidates: int = 1,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     per: str = "unit",
     max_unit_size: int | None = None,
     floor: bool = True,
     limit: bool | None = None,
     power: bool | None = None,
     name: str | None = None,
-    seed: int = 0,
-    tell: Callable[[str], None] | None = None,
+    random_state: int = 0,
+    callback: Callback = silent,
 ) -> Report:
     """Measure what a release keeps and what it gives away.
 
@@ -76,7 +83,7 @@ def audit(
         of `test`: 0, the default, keeps them out of the report
     candidates : how many releases, fixed beforehand, are certified on these rows to choose among; each
         gets its share of the error
-    level : confidence of the intervals and of the certificate
+    confidence_level : of the intervals and of the certificate
     per : whose average is meant where people have several records: "unit" counts everybody alike, "record" every
         record
     max_unit_size : how many records a unit can have at most, known beforehand: a certificate per record needs it
@@ -84,8 +91,9 @@ def audit(
     limit : estimate the best any release could do (None: where that takes seconds)
     power : plant leaks in this release to say how large one must be to be found (None: few plantings, more in the
         "strong" preset; True: more; False: none)
-    tell : called with a line of text whenever an attacker starts, to show progress. An interrupt (Ctrl-C)
-        keeps the attackers that have finished, and the report says so
+    random_state : same seed, same attackers
+    callback : called with (what, done, total) whenever an attacker starts, to show progress; `done` and `total` are
+        None here. An interrupt (Ctrl-C) keeps the attackers that have finished, and the report says so
 
     Examples
     --------
@@ -97,21 +105,22 @@ def audit(
     True
     """
     started = time.perf_counter()
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, such as 0.95; found {level!r}")
-    suite = AttackSuite(attackers, seed, tell)
+    if not 0 < confidence_level < 1:
+        raise InputError(f"confidence_level must lie between 0 and 1, such as 0.95; found {confidence_level!r}")
+    suite = AttackSuite(attackers, random_state, callback)
     asked = Asked(
-        level, seed, per, tuple(alongside or ()), train, tuple(views), tuple(pooled), scan, tuple(groups), reconstruct,
-        embed, examples, candidates, max_unit_size, floor, limit, power, strong=attackers == "strong",
+        confidence_level, random_state, per, tuple(alongside or ()), train, tuple(views), tuple(pooled), scan,
+        tuple(groups), reconstruct, embed, examples, candidates, max_unit_size, floor, limit, power,
+        strong=attackers == "strong",
     )  # fmt: skip
     whole = Trial.of(release, attack, test, asked)
     if doubt := forgotten_units(test):
-        warnings.warn(doubt, TacitWarning, stacklevel=2)
+        warnings.warn(doubt, TacitWarning, stacklevel=3)
     found, settled = _found(suite, whole, doubt)
     settings = Settings(
         attackers=tuple(suite.finished if suite.interrupted else suite.names),
-        level=level,
-        seed=seed,
+        level=confidence_level,
+        seed=random_state,
         data=test.name,
         alongside=tuple(asked.alongside),
         candidates=candidates,

@@ -148,7 +148,7 @@ def _curves(
     """
     from tacit.solvers.exact import closed_code  # torch takes a second to import: only the limit pays
 
-    suite.tell("limit curve")
+    suite.callback("limit curve", None, None)
     learned = train or trial.attack
     secret = _Trees(learned, "sensitive", 3, suite.seed, like=tree)
     some = np.random.default_rng(suite.seed).permutation(len(learned))[:MOST_FOR_RULE]

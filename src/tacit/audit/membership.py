@@ -31,6 +31,7 @@ from tacit.records.schema import schema_of
 from tacit.release.onnx import export
 from tacit.release.runtime import Release
 from tacit.release.saving import describe_input
+from tacit.renamed import renamed
 from tacit.report.results import Result
 
 READERS = ("logistic", "trees", "forest")
@@ -40,8 +41,9 @@ MAXIMUM_WIDTH = 64  # numbers of one step of the graph that are read; wider step
 NEAREST = 5  # distances to where trees cut that are read
 
 
+@renamed(seed="random_state", level="confidence_level")
 def whitebox_membership(
-    release: Filter | Release, train: Dataset, test: Dataset, seed: int = 0, level: float = 0.95
+    release: Filter | Release, train: Dataset, test: Dataset, random_state: int = 0, confidence_level: float = 0.95
 ) -> Result:
     """How well members of the fit are told from others by whoever holds the bundle and a record with its labels.
 
@@ -50,7 +52,7 @@ def whitebox_membership(
     release : a fitted filter, or its bundle
     train : rows it was fitted on
     test : rows it was not fitted on
-    seed, level : of the split between rows to learn from and rows to be tested on; of the interval
+    random_state, confidence_level : of the split between rows to learn from and rows to be tested on; of the interval
 
     Returns
     -------
@@ -60,14 +62,14 @@ def whitebox_membership(
     Examples
     --------
     >>> import tacit
-    >>> train, test = tacit.load_dataset("quadrants", n=400).split((.5, .5), seed=0)
+    >>> train, test = tacit.load_dataset("quadrants", n=400).split((.5, .5), random_state=0)
     >>> f = tacit.CodebookFilter(n_codes=4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
     >>> whitebox_membership(f, train, test).guessing
     0.5
     """
     model, declared = _opened(release)
     n = min(len(train), MAXIMUM_MEMBERS)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     sizes = n, min(len(test), MAXIMUM_MEMBERS, OTHERS * n)
     parts = [d.take(np.sort(rng.permutation(len(d))[:size])) for d, size in zip((train, test), sizes, strict=True)]
     labels = _label_codes(parts)
@@ -77,15 +79,15 @@ def whitebox_membership(
     losses, rest = _varying(_losses(steps, labels)), _varying(_rest(steps, labels, graph.cuts))
     member = pd.DataFrame({"membership": np.repeat(["in", "out"], sizes)})
     both = Dataset(np.concatenate([losses, rest], axis=1), None, member, _units(parts))
-    learn, tested = both.split((0.5, 0.5), seed=seed)
+    learn, tested = both.split((0.5, 0.5), random_state=random_state)
     # with few members to learn from, an attacker who reads less is often the better one
     attackers: dict[str, Any] = {name: ATTACKERS[name] for name in READERS}
     if losses.shape[1]:
         attackers |= {f"{name}, losses": _reading(losses.shape[1], name) for name in READERS}
         attackers["sum of losses"] = _reading(1, "logistic")
     trial = Trial((learn, tested), (learn.X, tested.X))
-    (result,) = AttackSuite(attackers, seed).measure(trial, "sensitive", level, "auc").values()
-    return replace(result, more={**result.more, **_named(steps, labels, n, level)})
+    (result,) = AttackSuite(attackers, random_state).measure(trial, "sensitive", confidence_level, "auc").values()
+    return replace(result, more={**result.more, **_named(steps, labels, n, confidence_level)})
 
 
 def _opened(release: Any) -> tuple[bytes, Mapping[str, Any]]:

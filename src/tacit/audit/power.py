@@ -29,14 +29,14 @@ MAXIMUM_ROWS = 15_000
 MINIMUM_ROWS = 300  # of a wide release
 NOTHING = 0.005  # of balanced accuracy above guessing: a leak that cannot be larger is none
 TOO_FEW_ROWS = 20
-CHEAP = ("logistic", "trees", "neighbours", "counting")
+CHEAP = ("logistic", "trees", "neighbors", "counting")
 SLOW_ROWS = 1000  # that any other reader learns from, and is tested on
 MANY_CLASSES = 4  # above which a reader takes long
 # the attackers that suit a kind best, and are cheap: whoever has more attackers finds at least as much, but for the
 # choice among them, which is counted (`_choice`)
 SUITED = {
     "one column": ("trees", "forest", "logistic"),
-    "a pair": ("trees", "forest", "mlp", "neighbours", "rbf"),
+    "a pair": ("trees", "forest", "mlp", "neighbors", "rbf"),
     "a smooth direction": ("logistic", "mlp", "rbf"),
 }
 
@@ -91,7 +91,7 @@ def power(suite: AttackSuite, task: Task, plantings: int, level: float = 0.95) -
     for kind, reader in asked.items():
         if reader is None or (kind == "a pair" and len(ground.varied) < 2):
             continue
-        suite.tell(f"{task.attribute}: would a leak in {kind} be found?")
+        suite.callback(f"{task.attribute}: would a leak in {kind} be found?", None, None)
         name, make = reader
         given = _Given(make, small, ground, level, suite.seed, len(suite.attackers) + task.finite)
         trial, tries = (_Rare(given), plantings + 1) if kind == RARE else (_Sized(given, kind), plantings)

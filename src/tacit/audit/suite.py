@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from tacit.audit.signals import QUICK_SHAPED, SHAPED
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
 from tacit.audit.trial import Task, Trial
 from tacit.audit.weighing import clearly_better, stack
+from tacit.callback import Callback, silent
 from tacit.errors import InputError
 from tacit.records.dataset import allot
 from tacit.report.results import Result
@@ -73,7 +74,7 @@ class AttackSuite:
     ----------
     attackers : a preset's name, a list of names and classifiers, or a mapping from names to attackers
     seed : same seed, same attackers
-    tell : called with a line of text whenever an attacker starts
+    callback : called with (what, None, None) whenever an attacker starts
     max_rows : rows that an attacker learns from; None: as many as the preset gives
 
     Examples
@@ -89,7 +90,7 @@ class AttackSuite:
         self,
         attackers: str | Sequence[Any] | Mapping[str, Attacker | None],
         seed: int = 0,
-        tell: Callable[[str], None] | None = None,
+        callback: Callback = silent,
         max_rows: int | None = None,
     ) -> None:
         named = dict(attackers) if isinstance(attackers, Mapping) else resolve(attackers)
@@ -101,7 +102,7 @@ class AttackSuite:
         self.names = list(named)
         self.stacks = bool(preset)  # a list of attackers is taken as it is
         self.seed, self.max_rows = seed, max_rows or MOST_ROWS.get(preset, OTHERWISE)
-        self.tell = tell or (lambda text: None)
+        self.callback = callback
         self.interrupted = False  # by Ctrl-C
         self.finished = list(self.attackers)  # everywhere, where it was
 
@@ -132,7 +133,7 @@ class AttackSuite:
         held_p: dict[str, np.ndarray] = {}
         scores: dict[str, tuple[float, float]] = {}
         for name, make in attackers.items():
-            self.tell(f"{task.attribute}: {name}")
+            self.callback(f"{task.attribute}: {name}", None, None)
             try:
                 learned = learn(make, X, y, task.n_classes, self.seed)
                 p = np.tile(shares, (len(y), 1))

@@ -174,7 +174,7 @@ class Trial:
         if data is None or len(data) < MINIMUM_IN_SAMPLE:
             return None
         return Trial((data, data), (Z, Z), release, asked=self.asked).take(
-            *data.split_rows((0.5, 0.5), seed=self.asked.seed)
+            *data.split_rows((0.5, 0.5), random_state=self.asked.seed)
         )
 
     @property

@@ -25,6 +25,7 @@ from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import encode_labels
 from tacit.records.encoding import TableEncoder
+from tacit.renamed import renamed
 
 # Singular values of the whitened cross-covariance are canonical correlations; below this they are rounding.
 UNCORRELATED = 1e-10
@@ -39,10 +40,10 @@ class LinearEraser(Filter):
 
     Parameters
     ----------
-    rare : columns in which fewer than this share of the records differ (a rare category) are released constant.
+    min_frequency : columns in which a smaller share of the records differ (a rare category) are released constant.
         Erased like the others, such a column would be, among all records without the category, a clean copy of
         the erased direction that a linear attacker has only to scale up. (Adult, a logistic attacker on fresh
-        rows: .85 at rare=0, which is LEACE to the letter, .52 at .005)
+        rows: .85 at min_frequency=0, which is LEACE to the letter, .52 at .005)
     n_folds : how often it is refitted to release the training rows (each by an eraser that has not seen it)
     random_state : decides the folds; erasing itself draws nothing
 
@@ -63,8 +64,9 @@ class LinearEraser(Filter):
     knob = Knob("n_folds", utility_rises=True, values=(5,))  # erasing is all or nothing
     needs_target = False
 
-    def __init__(self, *, rare: float = 5e-3, n_folds: int = 5, random_state: Any = None) -> None:
-        self.rare = rare
+    @renamed(rare="min_frequency")
+    def __init__(self, *, min_frequency: float = 5e-3, n_folds: int = 5, random_state: Any = None) -> None:
+        self.min_frequency = min_frequency
         self.n_folds = n_folds
         self.random_state = random_state
 
@@ -94,7 +96,7 @@ class LinearEraser(Filter):
         return self
 
     def _start(self, X: np.ndarray) -> None:
-        check_number("rare", self.rare, 0, 1)
+        check_number("min_frequency", self.min_frequency, 0, 1)
         check_number("n_folds", self.n_folds, 2, whole=True)
         width = int(np.prod(X.shape[1:]))
         self._moments, self._means = Moments(width), ClassMeans(width)
@@ -119,7 +121,7 @@ class LinearEraser(Filter):
     def finish(self, scaling: Any, moments: Moments | None = None, means: ClassMeans | None = None) -> Learned:
         """The eraser of these statistics (by default those of the records so far)."""
         self._moments, self._means = moments or self._moments, means or self._means
-        self.eraser_ = make_eraser(self._moments, self._means, self.rare)
+        self.eraser_ = make_eraser(self._moments, self._means, self.min_frequency)
         return Learned(Erased(self.eraser_, *_units_of(scaling), self._means.fewest_classes()), len(self._moments.mean))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
@@ -127,7 +129,7 @@ class LinearEraser(Filter):
 
         def learn(part: Problem) -> Any:
             moments, (means,) = moments_of(part.X, part.sensitive)
-            return replace(code, eraser=make_eraser(moments, means, self.rare))
+            return replace(code, eraser=make_eraser(moments, means, self.min_frequency))
 
         return release_by_folds(problem, learn, self.n_folds)
 
@@ -208,9 +210,9 @@ class Eraser:
         return np.where(self.constant, self.mean, out).reshape(X.shape)
 
 
-def make_eraser(moments: Moments, means: ClassMeans, rare: float) -> Eraser:
+def make_eraser(moments: Moments, means: ClassMeans, min_frequency: float) -> Eraser:
     """Theorem 4.3 of LEACE from running statistics."""
-    constant = moments.nearly_constant(rare)
+    constant = moments.nearly_constant(min_frequency)
     W, W_inverse = whitening(moments, without=constant)
     U, values, _ = np.linalg.svd(W @ means.cross_covariance(), full_matrices=False)
     U = U[:, values > UNCORRELATED]

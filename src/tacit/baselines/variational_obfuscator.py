@@ -32,6 +32,7 @@ from tacit.labels import MISSING, Labels
 from tacit.nets.forward import forward
 from tacit.nets.mlp import mlp
 from tacit.noise.keyed import Noise, mechanism
+from tacit.renamed import renamed
 from tacit.training.device import choose_batch_size, choose_device
 from tacit.training.identity import check_training, training_settings
 from tacit.training.label_heads import cross_entropy
@@ -50,7 +51,7 @@ class VariationalObfuscator(Filter):
     noise : standard deviation of the noise that is fed in beside the record; None for a deterministic change
     n_noise : how many noise inputs
     adversary_steps : adversary updates for every update of the obfuscation
-    head_speed : the heads' learning rate as a multiple of the obfuscation's
+    head_lr_factor : the heads' learning rate as a multiple of the obfuscation's
     hidden : widths of all hidden layers
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
@@ -72,6 +73,7 @@ class VariationalObfuscator(Filter):
 
     knob = Knob("budget", utility_rises=True, values=(0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5))
 
+    @renamed(head_speed="head_lr_factor")
     def __init__(
         self,
         budget: float = 0.01,
@@ -84,7 +86,7 @@ class VariationalObfuscator(Filter):
         epochs: int = 20,
         batch_size: int | None = None,
         learning_rate: float = 1e-3,
-        head_speed: float = 3.0,
+        head_lr_factor: float = 3.0,
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
@@ -99,7 +101,7 @@ class VariationalObfuscator(Filter):
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
-        self.head_speed = head_speed
+        self.head_lr_factor = head_lr_factor
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -117,7 +119,7 @@ class VariationalObfuscator(Filter):
         check_number("noise", self.noise, 0, optional=True)
         for name in ("n_noise", "adversary_steps"):
             check_number(name, getattr(self, name), 1, whole=True)
-        check_number("head_speed", self.head_speed, 1e-12)
+        check_number("head_lr_factor", self.head_lr_factor, 1e-12)
         self.obfuscation_module_, self.history_ = Game(self, problem).train()
         of = mechanism(self.noise or 0.0, *(p.detach().numpy() for p in self.obfuscation_module_.parameters()))
         noise = Noise("normal", float(self.noise), self.n_noise, False, of) if self.noise else None
@@ -250,7 +252,7 @@ class Game:
         rate = self.f.learning_rate
         groups = [
             {"params": [p for stack in stacks for p in stack.parameters()], "lr": lr}
-            for stacks, lr in ((slow, rate), (fast, rate * self.f.head_speed))
+            for stacks, lr in ((slow, rate), (fast, rate * self.f.head_lr_factor))
             if stacks
         ]
         return torch.optim.Adam(groups)

@@ -38,7 +38,7 @@ def run(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     rows = rows_as_people(console, tacit.read_table(data, target, sensitive, unit, drop or [], bins))
-    attack, test = rows.split((0.5, 0.5), seed=seed)
+    attack, test = rows.split((0.5, 0.5), random_state=seed)
     what = _read_release(release, rows, (attack, test), data.name, owner_key)
     with progress(console) as bar:
         task = bar.add_task("", total=None)
@@ -52,8 +52,8 @@ def run(
             reconstruct=reconstruct or None,
             groups=group or [],
             name=release.name,
-            seed=seed,
-            tell=lambda text: bar.update(task, description=f"attacking {text}"),
+            random_state=seed,
+            callback=lambda what, done, total: bar.update(task, description=f"attacking {what}"),
         )
     console.print(report, highlight=False)
     if out is not None:

@@ -24,7 +24,7 @@ INTRODUCTION = (
 
 def run(console: Console, out: Path, seed: int) -> None:
     data = tacit.load_dataset("digits")
-    train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
+    train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
     releases: dict[str, Any] = {
         "raw data": None,
         "label-only": tacit.baselines.LabelOnly(random_state=seed),

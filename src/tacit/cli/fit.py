@@ -39,7 +39,7 @@ def run(
 ) -> None:
     data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
+    train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
     chosen = chosen_filter(filter_name, weight, seed)
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
@@ -52,7 +52,7 @@ def run(
         # what is handed over comes first: its certificate then pays for no look at the others
         for name, release in ((filter_name, chosen), ("label-only", label), ("raw data", None)):
             bar.update(task, description=f"attacking {name}")
-            reports.insert(0, tacit.audit(release, attack, test, floor=release is None, name=name, seed=seed))
+            reports.insert(0, tacit.audit(release, attack, test, floor=release is None, name=name, random_state=seed))
             bar.advance(task)
     for warning in {str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}:
         console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)

@@ -49,7 +49,7 @@ def run(
         if name not in known:
             raise InputError(f"--choose {name}{sign}...: {name!r} is not among {', '.join(known)}")
     filters = {name: chosen_filter(name, None, seed) for name in dict.fromkeys(filter_name or ["codebook"])}
-    train, attack, test = data.split((0.5, 0.2, 0.3), seed=seed)
+    train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
         task = bar.add_task("", total=None)
@@ -63,8 +63,10 @@ def run(
             attackers,
             checkpoint=checkpoint,
             device=device,
-            jobs=jobs,
-            tell=lambda what, done, of: bar.update(task, description=f"{what} {done}/{of}", completed=done, total=of),
+            n_jobs=jobs,
+            callback=lambda what, done, total: bar.update(
+                task, description=f"{what} {done}/{total}", completed=done, total=total
+            ),
         )
     for warning in sorted({str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}):
         console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)

@@ -60,8 +60,8 @@ def apply(
             unit=unit,
             on_error=on_error,
             rows=rows,
-            jobs=jobs,
-            tell=lambda now, total: bar.update(task, completed=now, total=total),
+            n_jobs=jobs,
+            callback=lambda what, now, total: bar.update(task, completed=now, total=total),
         )
     Console().print(
         f"Released {done.released:,} of {done.rows:,} rows to {target}"

@@ -101,7 +101,9 @@ def client(
     with Client(url, release, key_file=key_file, ca=ca, allow_http=allow_http) as service:
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task(f"releasing {escape(source.name)}", total=None)
-            done = answer_file(service, source, out, lambda n, total: bar.update(task, completed=n, total=total), unit)
+            done = answer_file(
+                service, source, out, lambda what, n, total: bar.update(task, completed=n, total=total), unit
+            )
         Console().print(
             f"{done:,} answers: {out}. Sent: {service.bytes_sent:,} bytes of releases, no raw record",
             highlight=False,

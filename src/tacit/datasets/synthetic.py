@@ -13,9 +13,9 @@ from tacit.records.dataset import Dataset
 
 
 @declare("any", "table", "colour", "shape", "synthetic")
-def quadrants(n: int = 2000, spread: float = 0.3, seed: int = 0) -> Dataset:
+def quadrants(n: int = 2000, spread: float = 0.3, random_state: int = 0) -> Dataset:
     """Four Gaussian groups in the plane (Fig. 10): keep left/right, hide up/down."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     centres = np.array([(-0.5, -0.5), (-0.5, 1.5), (1.5, -1.5), (1.5, 1.5)])
     group = rng.integers(4, size=n)
     X = centres[group] + spread * rng.standard_normal((n, 2))
@@ -23,9 +23,9 @@ def quadrants(n: int = 2000, spread: float = 0.3, seed: int = 0) -> Dataset:
 
 
 @declare("any", "table", "colour", "shape", "synthetic")
-def circles(n: int = 2000, spread: float = 0.1, seed: int = 0) -> Dataset:
+def circles(n: int = 2000, spread: float = 0.1, random_state: int = 0) -> Dataset:
     """Two rings (Fig. 11): keep inner/outer, which no line separates; hide upper/lower half."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     outer = rng.integers(2, size=n).astype(bool)
     angle = rng.uniform(0, 2 * np.pi, n)
     radius = np.where(outer, 1.0, 0.4) + spread * rng.standard_normal(n)
@@ -34,11 +34,11 @@ def circles(n: int = 2000, spread: float = 0.1, seed: int = 0) -> Dataset:
 
 
 @declare("any", "table", "x (and y)", "z (and y)", "synthetic")
-def octants(n: int = 4000, allies: int = 2, spread: float = 0.3, seed: int = 0) -> Dataset:
+def octants(n: int = 4000, allies: int = 2, spread: float = 0.3, random_state: int = 0) -> Dataset:
     """Eight Gaussian groups, one per octant: two allies and one adversary (Fig. 2), or one and two (Fig. 12)."""
     if allies not in (1, 2):
         raise InputError(f"octants: allies must be 1 or 2 of the three axes; found {allies}")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     corner = rng.integers(2, size=(n, 3))
     X = 2.0 * corner - 1 + spread * rng.standard_normal((n, 3))
     labels = pd.DataFrame(np.where(corner == 1, "high", "low"), columns=["x", "y", "z"])
@@ -54,7 +54,7 @@ def gaussians(
     adversary_variance: float | None = None,
     iid: bool = False,
     deviation: bool = False,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Dataset:
     """Four Gaussians on the unit square at (1|2, 1|2): Fig. 5 and 7, and D-EIGAN's nodes.
 
@@ -67,7 +67,7 @@ def gaussians(
     adversary_variance : along the axis of the sensitive label, where it differs
     deviation : read the numbers as standard deviations, as the authors' script does
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     across, along = (variance, adversary_variance) if np.isscalar(variance) else tuple(variance)  # type: ignore[arg-type]
     both = np.array([across, across if along is None else along], dtype=float)
     if not (both > 0).all() or n_nodes < 1 or n < 1:

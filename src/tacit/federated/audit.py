@@ -14,6 +14,7 @@ from tacit.audit import audit
 from tacit.errors import InputError, RequirementNotMet, TacitError
 from tacit.files import write_whole
 from tacit.records.dataset import Dataset
+from tacit.renamed import renamed
 from tacit.report.report import Report
 
 SCHEMA = 1
@@ -22,7 +23,7 @@ FIGURE: Mapping[str, Any] = {
     **dict.fromkeys(("value", "low", "high", "guessing"), float | int),
     **dict.fromkeys(("rows", "units"), int),
 }
-FEWEST = 60  # test rows below which a node's figures say nothing
+MIN_ROWS = 60  # test rows below which a node's figures say nothing
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,14 @@ class FederatedReport:
         return text
 
 
+@renamed(fewest="min_rows", seed="random_state")
 def audit_nodes(
     release: Any,
     parts: Mapping[str, tuple[Dataset, Dataset]],
     attackers: str | Sequence[Any] = "quick",
     *,
-    fewest: int = FEWEST,
-    seed: int = 0,
+    min_rows: int = MIN_ROWS,
+    random_state: int = 0,
 ) -> FederatedReport:
     """Audit one filter at every node.
 
@@ -124,7 +126,7 @@ def audit_nodes(
     release : the common filter
     parts : by node, rows that attackers learn from and rows they are measured on; neither took part in training
     attackers : as of `tacit.audit`
-    fewest : test rows below which a node tells nothing
+    min_rows : test rows below which a node tells nothing
 
     Examples
     --------
@@ -140,7 +142,7 @@ def audit_nodes(
     figures, failed = {}, {}
     for name, (attack, test) in parts.items():
         try:
-            figures[name] = audit_here(release, attack, test, attackers, fewest=fewest, seed=seed)
+            figures[name] = audit_here(release, attack, test, attackers, min_rows=min_rows, random_state=random_state)
         except TacitError as error:
             failed[name] = str(error)
     return FederatedReport(figures, failed)
@@ -152,13 +154,15 @@ def audit_here(
     test: Dataset,
     attackers: str | Sequence[Any] = "quick",
     *,
-    fewest: int = FEWEST,
-    seed: int = 0,
+    min_rows: int = MIN_ROWS,
+    random_state: int = 0,
 ) -> list[dict[str, Any]]:
     """What one node finds and tells."""
-    if len(test) < fewest:
-        raise InputError(f"{len(test)} rows to measure on; at least {fewest} are needed to say anything")
-    return shared_figures(audit(release, attack, test, attackers, floor=False, limit=False, pooled=(), seed=seed))
+    if len(test) < min_rows:
+        raise InputError(f"{len(test)} rows to measure on; at least {min_rows} are needed to say anything")
+    return shared_figures(
+        audit(release, attack, test, attackers, floor=False, limit=False, pooled=(), random_state=random_state)
+    )
 
 
 def readable_figures(told: Any) -> bool:

@@ -32,10 +32,12 @@ from tacit.federated.sums import ROLES, coarsened, merged, sift_sums, sums
 from tacit.filters.base import settle
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
+from tacit.renamed import renamed
 
 
+@renamed(fewest="min_count")
 def fit_closed_form(
-    estimator: Any, nodes: Sequence[Node], *, fewest: int = 5, categories: Mapping[str, Sequence[str]] | None = None
+    estimator: Any, nodes: Sequence[Node], *, min_count: int = 5, categories: Mapping[str, Sequence[str]] | None = None
 ) -> Any:
     """Fit `LinearARL` or `LinearEraser` from summed statistics of all nodes.
 
@@ -44,7 +46,7 @@ def fit_closed_form(
     estimator : an unfitted `LinearARL` (without features) or `LinearEraser`; a fitted copy is returned, with
         `rounds_`: the bytes of the two rounds (scaling, then sums), and `nodes_`: the records of each node
     nodes : `Node`s with the same label columns
-    fewest : smallest class, in records at one node, whose mean may travel
+    min_count : smallest class, in records at one node, whose mean may travel
     categories : words of text columns that were agreed on beforehand, as of `DistributedEIGAN`
 
     Examples
@@ -58,7 +60,7 @@ def fit_closed_form(
     >>> bool(np.allclose(f.transform(data.X), pooled.transform(data.X), atol=1e-8))
     True
     """
-    return simulate(nodes, ClosedForm(estimator, fewest=fewest, categories=categories))
+    return simulate(nodes, ClosedForm(estimator, min_count=min_count, categories=categories))
 
 
 class ClosedForm(BaseEstimator):
@@ -67,10 +69,10 @@ class ClosedForm(BaseEstimator):
     leaves = False  # True where sums leave the machine: rare words are then hidden in them (`coarsened`)
 
     def __init__(
-        self, estimator: Any, *, fewest: int = 5, categories: Mapping[str, Sequence[str]] | None = None
+        self, estimator: Any, *, min_count: int = 5, categories: Mapping[str, Sequence[str]] | None = None
     ) -> None:
         self.estimator = estimator
-        self.fewest = fewest
+        self.min_count = min_count
         self.categories = categories
 
     def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> SumsCoordinator:
@@ -103,12 +105,12 @@ class ClosedForm(BaseEstimator):
             raise InputTypeError(
                 f"sums of statistics are enough for LinearARL and LinearEraser; found a {type(f).__name__}"
             )
-        check_number("fewest", self.fewest, 1, whole=True)
+        check_number("min_count", self.min_count, 1, whole=True)
         if isinstance(f, LinearARL):
             check_number("lam", f.lam, 0, 1)
             check_number("n_components", f.n_components, 1, whole=True, optional=True)
         else:
-            check_number("rare", f.rare, 0, 1)
+            check_number("min_frequency", f.min_frequency, 0, 1)
 
 
 class SumsCoordinator(AgreeingCoordinator):
@@ -162,7 +164,7 @@ class SumsWorker(AgreeingWorker):
 
     def __init__(self, f: ClosedForm, node: Node) -> None:
         super().__init__(clone(f.estimator), node)
-        self.fewest, self.leaves = f.fewest, f.leaves
+        self.min_count, self.leaves = f.min_count, f.leaves
 
     def work(self, message: Message) -> Message:
         """Answer the server."""
@@ -175,7 +177,7 @@ class SumsWorker(AgreeingWorker):
         self.phase = follow(NODE, self.phase, "train")
         encoder = make_common_encoder(message.facts["agreed"], under(SCALING, message.arrays))
         X = encoder.transform(self._records)
-        return sums(self.node, coarsened(X, encoder, self.fewest) if self.leaves else X, self.fewest)
+        return sums(self.node, coarsened(X, encoder, self.min_count) if self.leaves else X, self.min_count)
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return {}, {"phase": self.phase}

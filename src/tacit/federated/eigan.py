@@ -29,6 +29,7 @@ from tacit.filters.eigan import EIGAN, Factory, learned_encoder, warn_if_collaps
 from tacit.filters.notes import note
 from tacit.labels import encode_labels
 from tacit.records.dataset import cross_folds, unit_columns
+from tacit.renamed import renamed
 
 
 class DistributedEIGAN(EIGAN):
@@ -64,6 +65,7 @@ class DistributedEIGAN(EIGAN):
     ((600, 2), ['node 1', 'node 2', 'node 3'])
     """
 
+    @renamed(head_speed="head_lr_factor")
     def __init__(
         self,
         n_components: int = 8,
@@ -84,7 +86,7 @@ class DistributedEIGAN(EIGAN):
         epochs: int = 20,
         batch_size: int | None = None,
         learning_rate: float = 1e-3,
-        head_speed: float = 3.0,
+        head_lr_factor: float = 3.0,
         checkpoint: str | None = None,
         random_state: Any = None,
         device: str = "cpu",
@@ -103,7 +105,7 @@ class DistributedEIGAN(EIGAN):
             epochs=epochs,
             batch_size=batch_size,
             learning_rate=learning_rate,
-            head_speed=head_speed,
+            head_lr_factor=head_lr_factor,
             random_state=random_state,
             device=device,
             verbose=verbose,

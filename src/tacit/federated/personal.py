@@ -59,7 +59,7 @@ class PersonalMinimax(BaseEstimator):
     >>> public = tacit.load_dataset("gaussians", n=300)
     >>> start = tacit.MinimaxFilter(1, max_iter=2, random_state=0)
     >>> start = start.fit(public.X, public.y, sensitive_features=public.sensitive)
-    >>> people = tacit.load_dataset("gaussians", n=40, n_nodes=3, seed=1).split("official")
+    >>> people = tacit.load_dataset("gaussians", n=40, n_nodes=3, random_state=1).split("official")
     >>> f = PersonalMinimax(start, rounds=2).fit([Node(d.X, d.y) for d in people])
     >>> f.transform(people[1].X, "node 2").shape
     (40, 1)

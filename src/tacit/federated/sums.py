@@ -2,7 +2,7 @@
 
 Per node: the number of records, their mean and covariance, and per class of its labels its size and mean; of columns
 where one value is that of at least half of the node's records, that value and how often (to know columns that hardly
-vary). The mean of a class of one record is that record: classes of fewer than `fewest` records at a node are refused.
+vary). The mean of a class of one record is that record: a class of fewer than `min_count` records is refused.
 And the covariances of a word that one record has are that record: see `coarsened`.
 """
 
@@ -25,7 +25,7 @@ from tacit.records.encoding import ArrayEncoder, TableEncoder
 ROLES = ("targets", "sensitive")
 
 
-def sums(node: Node, X: np.ndarray, fewest: int = 5) -> Message:
+def sums(node: Node, X: np.ndarray, min_count: int = 5) -> Message:
     """What a node sends of its encoded records."""
     arrays, known = dict[str, np.ndarray](), dict[str, Any]()
     with naming(f"node {node.name!r}"):
@@ -38,11 +38,11 @@ def sums(node: Node, X: np.ndarray, fewest: int = 5) -> Message:
     arrays |= dict(zip(("common", "often"), _common(X.reshape(len(X), -1)), strict=True))
     for role, running in zip(ROLES, means, strict=True):
         for name, classes in running.columns.items():
-            small = [label for label, (n, _) in classes.items() if n < fewest]
+            small = [label for label, (n, _) in classes.items() if n < min_count]
             if small:
                 raise InputError(
-                    f"node {node.name!r}: class {small[0]!r} of {name!r} has fewer than {fewest} records, whose mean "
-                    f"would tell too much of each; leave these rows out (label NaN), or lower fewest"
+                    f"node {node.name!r}: class {small[0]!r} of {name!r} has fewer than {min_count} records, whose "
+                    f"mean would tell too much of each; leave these rows out (label NaN), or lower min_count"
                 )
             known[f"{role}/{name}"] = list(classes)
             arrays[f"{role}/{name}/counts"] = np.array([n for n, _ in classes.values()], dtype=np.int64)
@@ -52,8 +52,8 @@ def sums(node: Node, X: np.ndarray, fewest: int = 5) -> Message:
     return Message("sums", str(node.name), 0, {"records": len(X), "classes": known}, arrays)
 
 
-def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, fewest: int) -> np.ndarray:
-    """Encoded records without what fewer than `fewest` of them have: their covariances with it would be these records.
+def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: int) -> np.ndarray:
+    """Encoded records without what fewer than `min_count` of them have: covariances with it would be these records.
 
     Records with a rare word (or with one of few gaps) count as having the commonest; a number that all but a few
     records have in common counts as common to all.
@@ -75,11 +75,11 @@ def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, fewest: int) 
             numbers += slots.tolist()
             continue
         counts = out[:, slots].sum(axis=0)
-        rare = out[:, slots[counts < fewest]].any(axis=1)
+        rare = out[:, slots[counts < min_count]].any(axis=1)
         out[np.ix_(rare, slots)] = np.eye(len(slots))[counts.argmax()]
     for j in numbers if isinstance(encoder, TableEncoder) else range(out.shape[1]):
         values, counts = np.unique(out[:, j], return_counts=True)
-        if len(out) - counts.max() < fewest:
+        if len(out) - counts.max() < min_count:
             out[:, j] = values[counts.argmax()]
     return out.reshape(X.shape)
 

@@ -2,9 +2,9 @@
 
 Implements "Mobile Sensor Data Anonymization" (Malekzadeh et al. 2019): the fitness of eq. 1 with the losses
 of eq. 4 to 7, and the rounds of Figure 6. Beyond the paper: every round reads the *raw* windows, which is what
-the filter is given when it is used (theirs reads the round before); regularisers of several families play at
+the filter is given when it is used (theirs reads the round before); regularizers of several families play at
 once and are restarted in turn; and convergence is judged by classifiers trained afresh on validation windows,
-because a regulariser that has lost the game says nothing about another one. With `codes`, the latent is one of
+because a regularizer that has lost the game says nothing about another one. With `codes`, the latent is one of
 k cells, eq. 1 is computed exactly, and the release can be certified.
 """
 
@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
-from tacit.filters.aae_game import AnonymizingGame, Regularisers
+from tacit.filters.aae_game import AnonymizingGame, Regularizers
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codebook import PrototypeOf, typical_records
 from tacit.filters.codes import NetworkCode
@@ -35,6 +35,7 @@ from tacit.nets.windows import CLASSIFIERS, SHORTEST, Factory, code_classifier
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.support import Finite
 from tacit.records.windows import check_windows
+from tacit.renamed import renamed
 from tacit.training.device import choose_device
 from tacit.training.identity import check_training, training_settings
 
@@ -55,14 +56,14 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
     beta_identity : the knob, beta_i of eq. 4: how much the sensitive attributes (who it is) are withheld
     beta_activity : beta_a: how much the targets (what they do) are kept
     beta_distortion : beta_d: how near the output stays to the input
-    regularise_output : False is the paper's "REP": only the latent is played against, not the output
+    regularize_output : False is the paper's "REP": only the latent is played against, not the output
     codes : release one of this many waveforms, each the mean of its cell. The game is then eq. 1 itself with
-        exact information, no regularisers, and `tacit.audit` can certify it
-    identity_loss : "uniform" (the regulariser should answer every class alike) or "paper" (eq. 7)
-    regularisers : families that play on the output: names of "deep", "wide", "dense", "spectrum", or factories
+        exact information, no regularizers, and `tacit.audit` can certify it
+    identity_loss : "uniform" (the regularizer should answer every class alike) or "paper" (eq. 7)
+    regularizers : families that play on the output: names of "deep", "wide", "dense", "spectrum", or factories
         (n_in, n_out) -> nn.Module
-    regulariser_steps : updates of the regularisers for every update of the autoencoder
-    restart_every : epochs after which one regulariser, each in turn, starts afresh; None never
+    regularizer_steps : updates of the regularizers for every update of the autoencoder
+    restart_every : epochs after which one regularizer, each in turn, starts afresh; None never
     noise : standard deviation of noise on the latent, which is then bounded to -1..1, in training and in release
         (keyed by the record); what is left of a person in small differences drowns in it. None is the paper's, and
         leaves a fresh attacker about twice as much on MotionSense. Not used with `codes`
@@ -91,17 +92,18 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
     refuse = partial(check_windows, shortest=SHORTEST)
     knob = Knob("beta_identity", utility_rises=False, values=(0.0, 0.1, 0.3, 1.0, 2.0, 4.0))
 
+    @renamed(regularise_output="regularize_output", regularisers="regularizers", regulariser_steps="regularizer_steps")
     def __init__(
         self,
         beta_identity: float = 1.0,
         beta_activity: float = 2.0,
         beta_distortion: float = 0.01,
         *,
-        regularise_output: bool = True,
+        regularize_output: bool = True,
         codes: int | None = None,
         identity_loss: str = "uniform",
-        regularisers: Sequence[str | Factory] = FAMILIES,
-        regulariser_steps: int = 3,
+        regularizers: Sequence[str | Factory] = FAMILIES,
+        regularizer_steps: int = 3,
         restart_every: int | None = 5,
         noise: float | None = 0.5,
         n_maps: int = 100,
@@ -118,11 +120,11 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         self.beta_identity = beta_identity
         self.beta_activity = beta_activity
         self.beta_distortion = beta_distortion
-        self.regularise_output = regularise_output
+        self.regularize_output = regularize_output
         self.codes = codes
         self.identity_loss = identity_loss
-        self.regularisers = regularisers
-        self.regulariser_steps = regulariser_steps
+        self.regularizers = regularizers
+        self.regularizer_steps = regularizer_steps
         self.restart_every = restart_every
         self.noise = noise
         self.n_maps = n_maps
@@ -158,18 +160,18 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         return Learned(code, int(np.prod(problem.X.shape[1:])), noise)
 
     def _play(self, problem: Problem) -> tuple[nn.Sequential, list[dict[str, Any]]]:
-        regularisers = Regularisers(
-            tuple(CLASSIFIERS[r] if isinstance(r, str) else r for r in self.regularisers)
-            if self.regularise_output
+        regularizers = Regularizers(
+            tuple(CLASSIFIERS[r] if isinstance(r, str) else r for r in self.regularizers)
+            if self.regularize_output
             else (),
             self.identity_loss,
-            self.regulariser_steps,
+            self.regularizer_steps,
             self.restart_every,
         )
         game = AnonymizingGame(
             problem,
             (self.beta_identity, self.beta_activity, self.beta_distortion),
-            regularisers,
+            regularizers,
             n_maps=self.n_maps,
             validation=self.validation,
             batch_size=self.batch_size,
@@ -214,21 +216,21 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
         if self.codes is not None:
             check_number("codes", self.codes, 2, whole=True)
             check_number("beta_activity", self.beta_activity, 1e-9)
-        for name in ("regulariser_steps", "n_maps", "patience"):
+        for name in ("regularizer_steps", "n_maps", "patience"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_number("restart_every", self.restart_every, 1, whole=True, optional=True)
         check_number("validation", self.validation, 0.01, 0.5)
         check_number("noise", self.noise, 0, optional=True)
         if self.identity_loss not in ("uniform", "paper"):
             raise InputError(f"identity_loss must be 'uniform' or 'paper'; found {self.identity_loss!r}")
-        for r in self.regularisers:
+        for r in self.regularizers:
             if isinstance(r, str) and r not in CLASSIFIERS:
                 raise InputError(
-                    f"regularisers are {', '.join(map(repr, CLASSIFIERS))} or factories "
+                    f"regularizers are {', '.join(map(repr, CLASSIFIERS))} or factories "
                     f"(n_in, n_out) -> nn.Module; found {r!r}"
                 )
-        if self.regularise_output and not len(self.regularisers):
-            raise InputError("regularisers is empty; name at least one, or pass regularise_output=False (REP)")
+        if self.regularize_output and not len(self.regularizers):
+            raise InputError("regularizers is empty; name at least one, or pass regularize_output=False (REP)")
 
     # -- releasing ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The anonymizing autoencoder's game (Figure 6): regularisers catch up, are frozen, the autoencoder moves."""
+"""The anonymizing autoencoder's game (Figure 6): regularizers catch up, are frozen, the autoencoder moves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tacit.training.replay import replayed
 
 CLIP = 1e-7  # of probabilities inside logarithms, as the paper's code
 START = 0.2  # share of the epochs that teach the autoencoder the label-only release, before the game
-SETTLE = 0.5  # share of the epochs after which the autoencoder slows down, so that regularisers can catch up
+SETTLE = 0.5  # share of the epochs after which the autoencoder slows down, so that regularizers can catch up
 AVERAGED = 2  # epochs whose states are averaged, about
 CHECK_EVERY = 3  # epochs
 CHECK_ROWS = 8_000  # enough to see which of two states leaks more
@@ -33,7 +33,7 @@ CHECK_EPOCHS = 12
 
 
 @dataclass(frozen=True)
-class Regularisers:
+class Regularizers:
     """Who plays against the output (nobody for REP), by which loss, how often, and when they start afresh."""
 
     families: tuple[Factory, ...]
@@ -92,7 +92,7 @@ class AnonymizingGame:
         self,
         problem: Problem,
         betas: tuple[float, float, float],
-        regularisers: Regularisers,
+        regularizers: Regularizers,
         *,
         n_maps: int,
         validation: float,
@@ -101,7 +101,7 @@ class AnonymizingGame:
         device: torch.device,
         noise: float | None = None,
     ) -> None:
-        self.betas, self.rules, self.device, self.rate = betas, regularisers, device, learning_rate
+        self.betas, self.rules, self.device, self.rate = betas, regularizers, device, learning_rate
         self.noise = noise or 0.0
         self.problem, self.shape = problem, (problem.X.shape[1], problem.X.shape[2])
         self.seed = problem.seed
@@ -143,7 +143,7 @@ class AnonymizingGame:
         self.adam_ours = torch.optim.Adam(self.ours, **rates)
         self.adam_theirs = torch.optim.Adam(theirs, weight_decay=1e-5, **rates)
         self.follow = torch.ones((), device=device)
-        self.learn = self._replayed(self._regularisers_step)
+        self.learn = self._replayed(self._regularizers_step)
         self.begin = self._replayed(partial(self._autoencoder_step, starting=True))
         self.move = self._replayed(partial(self._autoencoder_step, starting=False))
 
@@ -202,8 +202,8 @@ class AnonymizingGame:
 
         return go
 
-    def _regularisers_step(self, rows: Tensor) -> None:
-        """Lines 8 to 10: every regulariser learns from what the autoencoder makes of the raw windows now."""
+    def _regularizers_step(self, rows: Tensor) -> None:
+        """Lines 8 to 10: every regularizer learns from what the autoencoder makes of the raw windows now."""
         with torch.no_grad():
             code, out = self._rebuild(self.X[rows])
         loss = self.targets.learn(self.act_reg(out), rows)
@@ -214,7 +214,7 @@ class AnonymizingGame:
         descend(self.adam_theirs, loss)
 
     def _autoencoder_step(self, rows: Tensor, starting: bool) -> Tensor:
-        """Lines 11 and 12: the regularisers are frozen, the autoencoder descends eq. 4.
+        """Lines 11 and 12: the regularizers are frozen, the autoencoder descends eq. 4.
 
         At the start it learns the label-only release instead: every window becomes the mean of its activity.
         Then there is little to remove before the game begins. (Whether that beats a random start is not settled.)

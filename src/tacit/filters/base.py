@@ -22,6 +22,7 @@ from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.records.fingerprints import Memory
 from tacit.records.intake import Intake, check_records, learn_intake
 from tacit.records.people import FURTHEST, MIN_PEOPLE, Crowd
+from tacit.renamed import OldNames
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Preparation:
     classes: Mapping[str, list[Any]] = field(default_factory=dict)
 
 
-class Filter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of all filters: learners whose `fit` leaves a `mechanism_`.
 
     A subclass writes `_learn` and `_out_of_fold`.

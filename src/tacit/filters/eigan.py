@@ -29,6 +29,7 @@ from tacit.nets.mlp import mlp
 from tacit.nets.pieces import cut_into_pieces
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.support import Bounded
+from tacit.renamed import renamed
 from tacit.training.device import choose_batch_size, choose_device, games_that_fit
 from tacit.training.identity import check_training, training_settings
 from tacit.training.label_heads import class_weights, cross_entropy
@@ -42,7 +43,7 @@ Factory = Callable[[Any, int], nn.Module]
 @register_filter(
     "eigan",
     settings={"noise": 0.3},
-    examples=[{"n_components": 2, "epochs": 2, **more} for more in ({}, {"noise": 0.2}, {"pieces": 6})],
+    examples=[{"n_components": 2, "epochs": 2, **more} for more in ({}, {"noise": 0.2}, {"n_bins": 6})],
 )
 class EIGAN(Filter):
     """Adversarially learned code: predictive of the targets, uninformative of the sensitive attributes.
@@ -55,12 +56,12 @@ class EIGAN(Filter):
         they replace alpha and are normalised to sum to 1 (eq. 3); one given alone shares out its part of alpha
     noise : standard deviation of Gaussian noise on the code (which lies in -1..1), added in training
         *and* at release; without noise a stronger attacker than the trained one usually sees more
-    pieces : for tables: the encoder also sees in which of so many pieces a number lies, as trees do; 12 is plenty
+    n_bins : for tables: the encoder also sees in which of n_bins pieces a number lies, as trees do; 12 is plenty
     adversary_steps : adversary updates for every encoder update
     encoder, target_head, sensitive_head : factories (n_in, n_out) -> nn.Module; the encoder's output
         passes through tanh. Default: one hidden layer of 128, heads of 64-64
     epochs, batch_size, learning_rate : training; batch_size None suits the data
-    head_speed : the heads' learning rate as a multiple of the encoder's
+    head_lr_factor : the heads' learning rate as a multiple of the encoder's
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
     checkpoint : file that is written after every epoch; a fit that finds it goes on where it stopped
 
@@ -83,6 +84,7 @@ class EIGAN(Filter):
     streams = True  # learns from records that lie in a mapped file
     knob = Knob("alpha", utility_rises=True, values=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9))
 
+    @renamed(pieces="n_bins", head_speed="head_lr_factor")
     def __init__(
         self,
         n_components: int = 8,
@@ -91,7 +93,7 @@ class EIGAN(Filter):
         target_weights: Sequence[float] | Mapping[str, float] | None = None,
         sensitive_weights: Sequence[float] | Mapping[str, float] | None = None,
         noise: float | None = None,
-        pieces: int | None = None,
+        n_bins: int | None = None,
         adversary_steps: int = 5,
         encoder: Factory | None = None,
         target_head: Factory | None = None,
@@ -99,7 +101,7 @@ class EIGAN(Filter):
         epochs: int = 20,
         batch_size: int | None = None,
         learning_rate: float = 1e-3,
-        head_speed: float = 3.0,
+        head_lr_factor: float = 3.0,
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
@@ -110,7 +112,7 @@ class EIGAN(Filter):
         self.target_weights = target_weights
         self.sensitive_weights = sensitive_weights
         self.noise = noise
-        self.pieces = pieces
+        self.n_bins = n_bins
         self.adversary_steps = adversary_steps
         self.encoder = encoder
         self.target_head = target_head
@@ -118,7 +120,7 @@ class EIGAN(Filter):
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
-        self.head_speed = head_speed
+        self.head_lr_factor = head_lr_factor
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -169,10 +171,10 @@ class EIGAN(Filter):
         check_training(self)
         check_number("alpha", self.alpha, 0, 1)
         check_number("noise", self.noise, 0, optional=True)
-        check_number("pieces", self.pieces, 1, whole=True, optional=True)
+        check_number("n_bins", self.n_bins, 1, whole=True, optional=True)
         for name in ("n_components", "adversary_steps"):
             check_number(name, getattr(self, name), 1, whole=True)
-        check_number("head_speed", self.head_speed, 1e-12)
+        check_number("head_lr_factor", self.head_lr_factor, 1e-12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,12 +274,12 @@ class Game:
         n_encoder = len(self.encoders.parameters())
         groups: list[dict[str, Any]] = [
             {"params": ours[:n_encoder]},
-            {"params": ours[n_encoder:], "lr": rate * f.head_speed},
+            {"params": ours[n_encoder:], "lr": rate * f.head_lr_factor},
         ]
         self.ours, self.theirs = ours, theirs
         graphs = self.device.type == "cuda"  # a CUDA graph needs the optimisers' step counts on the device
         self.adam = torch.optim.Adam(groups, lr=rate, capturable=graphs)
-        self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_speed, capturable=graphs) if theirs else None
+        self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_lr_factor, capturable=graphs) if theirs else None
         self.batches = Batches(len(problem.X), choose_batch_size(f.batch_size, len(problem.X)), seeds)
         self.generators = [torch.Generator().manual_seed(int(s)) for s in np.unique(np.asarray(seeds))]
         self.which = torch.as_tensor(self.batches.which, device=self.device)
@@ -408,11 +410,11 @@ def _given(weights: Any, labels: Labels, name: str) -> np.ndarray | None:
 def encoder_maker(f: EIGAN, problem: Problem) -> Callable[[], nn.Module]:
     """What makes an encoder for these records."""
     make, code = f.encoder or one_hidden, f.n_components
-    if f.pieces is None:
+    if f.n_bins is None:
         return lambda: make(problem.n_in, code)
     if not isinstance(problem.n_in, int):
-        raise InputError(f"pieces={f.pieces} is for tables; records here have the shape {problem.n_in}: leave it out")
-    pieces = cut_into_pieces(problem.X, f.pieces)
+        raise InputError(f"n_bins={f.n_bins} is for tables; records here have the shape {problem.n_in}: leave it out")
+    pieces = cut_into_pieces(problem.X, f.n_bins)
     return lambda: nn.Sequential(pieces, make(pieces.n_out, code))
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from tacit.callback import silent
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned, NetworkOutput
@@ -210,7 +211,7 @@ class MinimaxFilter(Filter):
                 auxiliary_steps=5 if self.solver == "kiwiel" else 0,
                 inner_max_iter=self.inner_max_iter,
                 inner_tolerance=self.inner_tolerance,
-                tell=(lambda t, phi: print(f"step {t}: Phi {phi:.5f}")) if verbose else None,
+                callback=(lambda what, done, total: print(f"step {done}: {what}")) if verbose else silent,
             )
             u, v, w = result.u, result.v, result.w if result.w is not None else w
             stages.append(result)

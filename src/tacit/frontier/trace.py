@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tacit.audit.attackers import resolve
 from tacit.audit.certification import Terms
 from tacit.audit.looks import count_look
 from tacit.audit.trial import check_pair
+from tacit.callback import Callback, silent
 from tacit.errors import InputError, TacitWarning, check_number
 from tacit.frontier.attacking import MOST_ROWS, audit_point, read_reference, write_reference
 from tacit.frontier.checkpoint import Folder, Scratch, data_identity
@@ -25,11 +26,13 @@ from tacit.frontier.fitting import restore, train_group
 from tacit.frontier.points import GAMES_ON_CPU, GAMES_ON_GPU, Point, groups, lay_out, name_filters
 from tacit.frontier.streaming import stream
 from tacit.records.dataset import Dataset
+from tacit.renamed import renamed
 from tacit.report.certificates import AnyCertificate
 from tacit.report.plain_data import plain_parameter, read
 from tacit.report.results import Result
 
 
+@renamed(jobs="n_jobs", level="confidence_level", tell="callback")
 def frontier(
     filter: Any,
     train: Dataset | str | Path,
@@ -42,10 +45,10 @@ def frontier(
     knob: str | None = None,
     checkpoint: str | Path | None = None,
     device: str = "auto",
-    jobs: int | None = None,
-    level: float = 0.95,
+    n_jobs: int | None = None,
+    confidence_level: float = 0.95,
     limit: bool | None = None,
-    tell: Callable[[str, int, int], None] | None = None,
+    callback: Callback = silent,
 ) -> Frontier:
     """Trace the curve of utility against leakage that a filter's knob draws, and choose from it.
 
@@ -67,56 +70,58 @@ def frontier(
     knob : the parameter to vary, where it is not the filter's `frontier_parameter`
     checkpoint : folder that keeps finished points; the same call goes on after a kill. None keeps nothing
     device : for filters that have a ``device``; "auto" leaves theirs
-    jobs : processes; all cores by default (a GPU trains in one)
-    level : confidence of all certificates of the curve together; of all intervals of utility; of all of leakage
+    n_jobs : processes; all cores by default (a GPU trains in one)
+    confidence_level : of all certificates of the curve together; of all intervals of utility; of all of leakage
     limit : estimate the best that any release could do (None: where that takes seconds)
-    tell : called with (what, done, of how many), to show progress
+    callback : called with (what, done, total), to show progress
 
     Examples
     --------
     >>> import tacit
-    >>> parts = tacit.load_dataset("quadrants", n=900).split((.5, .2, .3), seed=0)
-    >>> front = tacit.frontier(tacit.CodebookFilter(4), *parts, values=[0., 3.], seeds=1, jobs=1, limit=False)
+    >>> parts = tacit.load_dataset("quadrants", n=900).split((.5, .2, .3), random_state=0)
+    >>> front = tacit.frontier(tacit.CodebookFilter(4), *parts, values=[0., 3.], seeds=1, n_jobs=1, limit=False)
     >>> len(front.table())
     2
     >>> best = front.choose(max_leakage={"shape": .99})
     >>> best.report_.leakage["shape"].high <= .99
     True
     """
-    check_number("jobs", jobs, 1, whole=True, optional=True)
-    _check(train, attack, test, level)
+    check_number("n_jobs", n_jobs, 1, whole=True, optional=True)
+    _check(train, attack, test, confidence_level)
     named = resolve(attackers)  # a wrong name should not wait for the training
     filters = {name: _on_device(f, device) for name, f in name_filters(filter).items()}
     points = lay_out(filters, values, seeds, knob)
     on_gpu = any(_device_of(f) == "cuda" for f in filters.values())
-    jobs = jobs or os.cpu_count() or 1
+    n_jobs = n_jobs or os.cpu_count() or 1
     together = groups(filters, points, GAMES_ON_GPU if on_gpu else GAMES_ON_CPU)
     temporary = Scratch() if checkpoint is None else None
     folder = Folder(temporary.name if temporary else str(checkpoint))
     rows, sample, identity = _rows(train, attack, test, filters, folder)
-    plan = folder.agree_on(_plan(filters, points, together, identity, attackers, level, limit))
+    plan = folder.agree_on(_plan(filters, points, together, identity, attackers, confidence_level, limit))
     together = [[points[i] for i in group] for group in plan["groups"]]
-    say = tell or (lambda what, done, of: None)
     # one look at these rows, shared by all points of the curve
     look = count_look(attack, test, json.dumps(plan, sort_keys=True, default=str).encode())
-    terms = Terms(level, len(points), look=look)
+    terms = Terms(confidence_level, len(points), look=look)
     told = _run(
         "training",
         [delayed(train_group)(filters[g[0].filter], g, rows, attack, test, folder, terms) for g in together],
         [len(g) for g in together],
-        1 if on_gpu else jobs,
-        say,
+        1 if on_gpu else n_jobs,
+        callback,
     )
     for text in dict.fromkeys(line for lines in told for line in lines):
-        warnings.warn(text, TacitWarning, stacklevel=2)
+        warnings.warn(text, TacitWarning, stacklevel=3)
     work: list[Any] = [delayed(write_reference)(sample, attack, test, folder, terms, limit)]
-    work += [delayed(audit_point)(p.number, attack, test, folder, attackers, len(points), level, 0) for p in points]
-    _run("attacking", work, [1] * len(work), jobs, say)
+    work += [
+        delayed(audit_point)(p.number, attack, test, folder, attackers, len(points), confidence_level, 0)
+        for p in points
+    ]
+    _run("attacking", work, [1] * len(work), n_jobs, callback)
 
     return Frontier(
         traced=tuple(_read(folder, p) for p in points),
         test=test,
-        level=level,
+        level=confidence_level,
         attackers=attackers if isinstance(attackers, str) else ", ".join(named),
         reference=read_reference(folder),
         rows={"train": len(rows), "attack": len(attack), "test": len(test)},
@@ -181,11 +186,11 @@ def _check(train: Any, attack: Dataset, test: Dataset, level: float) -> None:
                 )
 
 
-def _run(what: str, work: list[Any], weights: list[int], jobs: int, say: Callable[[str, int, int], None]) -> list[Any]:
+def _run(what: str, work: list[Any], weights: list[int], n_jobs: int, callback: Callback) -> list[Any]:
     """Run calls in processes (here, where one is enough), telling what is done."""
     done, out = 0, []
-    say(what, 0, sum(weights))
-    n = min(jobs, len(work))
+    callback(what, 0, sum(weights))
+    n = min(n_jobs, len(work))
     results: Iterable[Any]
     if n == 1:
         results = (f(*args, **kwargs) for f, args, kwargs in work)
@@ -194,7 +199,7 @@ def _run(what: str, work: list[Any], weights: list[int], jobs: int, say: Callabl
     for weight, result in zip(weights, results, strict=True):
         done += weight
         out.append(result)
-        say(what, done, sum(weights))
+        callback(what, done, sum(weights))
     return out
 
 

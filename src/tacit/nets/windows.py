@@ -68,7 +68,7 @@ class Decoder(nn.Module):
 
 def _block(layer: nn.Module, n_maps: int) -> list[nn.Module]:
     # Normalised window by window, not over the batch as in the paper: in a game the batch's statistics never settle,
-    # and what is released (by running means) is then not what the regularisers played against
+    # and what is released (by running means) is then not what the regularizers played against
     return [layer, nn.SELU(), nn.GroupNorm(1, n_maps)]
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from tacit.errors import InputError, TacitError
 from tacit.labels import Labels, encode_labels, joint_codes, label_frame, looks_continuous
+from tacit.renamed import renamed
 
 PRODUCT = " x "  # the name, among the classes of a data set, of all sensitive columns together
 
@@ -38,7 +39,7 @@ class Dataset:
     --------
     >>> import tacit
     >>> data = tacit.load_dataset("digits")
-    >>> train, attack, test = data.split((.5, .2, .3), seed=0)
+    >>> train, attack, test = data.split((.5, .2, .3), random_state=0)
     >>> len(train) + len(attack) + len(test) == len(data)
     True
     """
@@ -137,22 +138,24 @@ class Dataset:
             return None
         return self.units.get(attribute, next(iter(self.units.values())))
 
+    @renamed(seed="random_state")
     def split(
-        self, parts: Sequence[float] | str = (0.5, 0.2, 0.3), seed: int = 0, by: str | None = None
+        self, parts: Sequence[float] | str = (0.5, 0.2, 0.3), random_state: int = 0, by: str | None = None
     ) -> tuple[Dataset, ...]:
         """Cut into parts of these sizes; no unit ever crosses, labels are spread evenly.
 
         Parameters
         ----------
         parts : fractions, one per part (they are normalised), or ``"official"``
-        seed : same seed, same parts
+        random_state : same seed, same parts
         by : where units differ per attribute, the attribute whose units decide (the first by default)
         """
         if isinstance(parts, str):
             return self._official_parts(parts)
-        return tuple(self.take(rows) for rows in self.split_rows(parts, seed, by))
+        return tuple(self.take(rows) for rows in self.split_rows(parts, random_state, by))
 
-    def split_rows(self, parts: Sequence[float], seed: int = 0, by: str | None = None) -> list[np.ndarray]:
+    @renamed(seed="random_state")
+    def split_rows(self, parts: Sequence[float], random_state: int = 0, by: str | None = None) -> list[np.ndarray]:
         """The positions of the records in each part of a `split`."""
         try:
             fractions = np.asarray(parts, dtype=float)
@@ -165,7 +168,7 @@ class Dataset:
             if self.y.shape[1] + self.sensitive.shape[1]
             else np.zeros((len(self), 1), dtype=int)
         )
-        part = allot(labels, fractions, seed, units=self.units_of(by))
+        part = allot(labels, fractions, random_state, units=self.units_of(by))
         return [np.flatnonzero(part == i) for i in range(len(fractions))]
 
     def _official_parts(self, word: str) -> tuple[Dataset, ...]:

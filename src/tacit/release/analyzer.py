@@ -92,7 +92,7 @@ def fit_analyzer(
     Examples
     --------
     >>> import tacit
-    >>> train, rest = tacit.load_dataset("quadrants", n=1000).split((.5, .5), seed=0)
+    >>> train, rest = tacit.load_dataset("quadrants", n=1000).split((.5, .5), random_state=0)
     >>> f = tacit.EIGAN(n_components=2, epochs=10, random_state=0)
     >>> f = f.fit(train.X, train.y, sensitive_features=train.sensitive)
     >>> analyzer = tacit.serve.fit_analyzer(f, rest, epochs=20)
@@ -112,7 +112,7 @@ def fit_analyzer(
         data = data.take(~seen)  # a few may equal rows of the fit by chance
     Z, n_codes = _numbers(release, data.X)
     targets = encode_labels(data.y, "y", len(data))
-    learn, held = (part.rows for part in _numbered(data).split((1 - HELD_OUT, HELD_OUT), seed=random_state))
+    learn, held = (part.rows for part in _numbered(data).split((1 - HELD_OUT, HELD_OUT), random_state=random_state))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(random_state)
         body = mlp(Z.shape[1:] if n_codes is None else n_codes, sum(len(c) for c in targets.classes), hidden)

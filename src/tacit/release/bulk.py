@@ -10,12 +10,13 @@ import hashlib
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit.callback import Callback, silent
 from tacit.errors import InputError, check_number
 from tacit.noise.keyed import Numbers, Occurrences
 from tacit.release.files import FORMATS, Reader, open_reader, open_writer
@@ -23,6 +24,7 @@ from tacit.release.parts import PICTURES, Journal, describe, release_part
 from tacit.release.pictures import Pictures, check_pictures_out, pictures_in
 from tacit.release.runtime import Release, load, read_key
 from tacit.release.workers import Workers, ahead
+from tacit.renamed import renamed
 
 PART_BYTES = 2**25  # of raw records in one part: a few parts are in memory at a time
 TEXT_BYTES = 100  # of a cell of text, as Python holds it
@@ -39,6 +41,7 @@ class Applied:
     quarantine: Path | None
 
 
+@renamed(jobs="n_jobs", tell=("callback", lambda tell: lambda what, done, total: tell(done, total)))
 def apply(
     bundle: str | Path,
     source: str | Path,
@@ -49,8 +52,8 @@ def apply(
     unit: str | None = None,
     on_error: str = "raise",
     rows: int = 65536,
-    jobs: int = 1,
-    tell: Callable[[int, int | None], None] | None = None,
+    n_jobs: int = 1,
+    callback: Callback = silent,
 ) -> Applied:
     """Release a file, or a folder of images.
 
@@ -66,9 +69,9 @@ def apply(
         apart by their order, and 16 bytes are held in memory for each distinct record
     on_error : "raise", or "quarantine": records that do not fit are written to TARGET.quarantine.jsonl instead
     rows : records at a time, at most; fewer where they are wide, so that a part stays under 32 MiB
-    jobs : processes. The output does not depend on it. Scripts that ask for several must guard their own start by
+    n_jobs : processes. The output does not depend on it. Scripts that ask for several must guard their own start by
         ``if __name__ == "__main__":``, since each process imports the script
-    tell : called with the number of rows done and of all rows (None where it is not known)
+    callback : called with (what, rows done, all rows); all rows are None where they are not known
 
     Examples
     --------
@@ -85,7 +88,7 @@ def apply(
     if on_error not in ("raise", "quarantine"):
         raise InputError(f"on_error must be 'raise' or 'quarantine'; found {on_error!r}")
     check_number("rows", rows, 1, whole=True)
-    check_number("jobs", jobs, 1, whole=True)
+    check_number("n_jobs", n_jobs, 1, whole=True)
     _check_places(bundle, source, target)
     given = None if noise_key is None else read_key(noise_key)
     release = load(bundle, trusted_key, noise_key=given)
@@ -99,7 +102,7 @@ def apply(
         if release.manifest["noise"] is not None and given is None:
             release = release.with_key(journal.own_key())
         file = Occurrences() if release.noise is not None and unit is None else None
-        done = _release_parts(journal, release, reader, on_error, finish is None, jobs, file, tell)
+        done = _release_parts(journal, release, reader, on_error, finish is None, n_jobs, file, callback)
         if finish is None:
             _finish_pictures(journal, target)
         else:
@@ -162,12 +165,12 @@ def _release_parts(
     reader: Reader,
     on_error: str,
     as_pictures: bool,
-    jobs: int,
+    n_jobs: int,
     file: Occurrences | None,
-    tell: Any,
+    callback: Callback,
 ) -> _Done:
     done = _Done()
-    with Workers(release, jobs) as workers:
+    with Workers(release, n_jobs) as workers:
         for n, part in _started(journal, workers, reader, on_error, as_pictures, file):
             if isinstance(part, Future):
                 count = workers.result(part)
@@ -175,8 +178,7 @@ def _release_parts(
                 count, done.resumed = part, done.resumed + 1
             done.parts, done.rows, done.released = done.parts + 1, done.rows + n, done.released + count
             done.quarantined += n - count
-            if tell is not None:
-                tell(done.rows, reader.rows)
+            callback("releasing", done.rows, reader.rows)
     return done
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 
+from tacit.callback import Callback, silent
 from tacit.errors import InputError, TacitError
 from tacit.release.runtime import Release
 from tacit.serve.keys import is_loopback
@@ -129,7 +130,7 @@ def answer_file(
     client: Client,
     source: Path,
     out: Path,
-    tell: Callable[[int, int | None], None] = lambda done, total: None,
+    callback: Callback = silent,
     unit: str | None = None,
 ) -> int:
     """Answers for all records of a file, part by part: the whole output or none. Returns how many."""
@@ -153,7 +154,7 @@ def answer_file(
                 columns[f"{target}, probability"] = pa.array([max(p) for p in found["probabilities"]])
             yield pa.record_batch(columns)
             done += len(part)
-            tell(done, reader.rows)
+            callback("answering", done, reader.rows)
 
     write_parts(out, answered())
     return done

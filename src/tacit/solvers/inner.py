@@ -15,6 +15,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from tacit.callback import Callback, silent
 from tacit.errors import InputError, check_number
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (z, parameters of a head) -> scalar
@@ -199,7 +200,7 @@ def descend_phi(
     max_iter: int,
     tolerance: float,
     step: float,
-    tell: Callable[[int, float], None] | None = None,
+    callback: Callback = silent,
 ) -> MinimaxResult:
     """Lower Phi step by step along ``direction(point, gradient, step) -> (q, predicted fall < 0)``.
 
@@ -226,8 +227,7 @@ def descend_phi(
         step *= 2.0 if share == 1.0 else share
         point = found
         history.append(point.phi)
-        if tell is not None:
-            tell(t + 1, point.phi)
+        callback(f"Phi {point.phi:.5f}", t + 1, max_iter)
     return MinimaxResult(point.u, point.v, point.w, point.phi, tuple(history), stopped, step)
 
 

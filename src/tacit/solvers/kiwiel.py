@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from tacit.callback import Callback, silent
 from tacit.errors import check_number
 from tacit.solvers.inner import InnerGame, Loss, MinimaxResult, Point, descend_phi, squared
 
@@ -32,7 +33,7 @@ def kiwiel(
     step: float = 1.0,
     inner_tolerance: float = 1e-9,
     inner_max_iter: int = 100,
-    tell: Callable[[int, float], None] | None = None,
+    callback: Callback = silent,
 ) -> MinimaxResult:
     """Minimise ``Phi(u) = max_v f(u, v)``, or ``max_v f + min_w ally``.
 
@@ -48,7 +49,7 @@ def kiwiel(
     step : first length tried, as a multiple of the gradient; it follows what earlier steps accepted, so that
         the linear model is asked about points a step will reach
     inner_tolerance, inner_max_iter : of the inner L-BFGS
-    tell : called with the step's number and Phi after every step
+    callback : called with (Phi in words, the step's number, max_iter) after every step
 
     Examples
     --------
@@ -67,7 +68,7 @@ def kiwiel(
         max_iter=max_iter,
         tolerance=tolerance,
         step=step,
-        tell=tell,
+        callback=callback,
     )
 
 

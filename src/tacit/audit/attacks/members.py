@@ -38,7 +38,7 @@ class Membership(AttackKind):
         Z = [plain_frame(trial.release.transform(d.X)).assign(**_words(d)) for d in sides]
         member = pd.DataFrame({"membership": np.repeat(["in", "out"], n)})
         both = Dataset(pd.concat(Z, ignore_index=True), None, member)
-        halves = both.split((0.5, 0.5), seed=suite.seed)
+        halves = both.split((0.5, 0.5), random_state=suite.seed)
         return suite.measure(Trial(halves, (halves[0].X, halves[1].X)), "sensitive", trial.level)
 
 

@@ -10,28 +10,29 @@ import numpy as np
 from tacit.errors import InputError
 
 # what may be set for all nodes: plain numbers and words, no code
-CLOSED = ("categories", "fewest")
+CLOSED = ("categories", "min_count")
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "DistributedEIGAN": (
         "n_components", "alpha", "share", "sync_every", "sync_unit", "aggregation", "categories", "target_weights",
-        "sensitive_weights", "noise", "adversary_steps", "epochs", "batch_size", "learning_rate", "head_speed",
+        "sensitive_weights", "noise", "adversary_steps", "epochs", "batch_size", "learning_rate", "head_lr_factor",
         "random_state",
     ),
     "LinearARL": ("n_components", "lam", *CLOSED),
-    "LinearEraser": ("rare", *CLOSED),
+    "LinearEraser": ("min_frequency", *CLOSED),
     "PersonalMinimax": ("rho", "rounds", "steps", "order", "exchange", "loss", "ridge"),
 }  # fmt: skip
-USUAL = "DistributedEIGAN"
+OLD = {"fewest": "min_count", "head_speed": "head_lr_factor", "rare": "min_frequency"}  # in settings written before
+DEFAULT = "DistributedEIGAN"
 START = "start/"
 
 
 def name_of(settings: Mapping[str, Any]) -> str:
     """The algorithm that settings name; all settings must be its own."""
-    name = settings.get("algorithm", USUAL)
+    name = settings.get("algorithm", DEFAULT)
     if name not in SETTINGS:
         raise InputError(f"[training] algorithm is one of {', '.join(SETTINGS)}; found {name!r}")
     for setting in settings:
-        if setting not in ("algorithm", *SETTINGS[name]):
+        if OLD.get(setting, setting) not in ("algorithm", *SETTINGS[name]):
             raise InputError(f"[training] has no setting {setting!r}; {name} has {', '.join(SETTINGS[name])}")
     return str(name)
 
@@ -45,7 +46,7 @@ def algorithm_of(settings: Mapping[str, Any], start: Any = None) -> Any:
     ClosedForm(estimator=LinearARL(lam=0.3))
     """
     name = name_of(settings)
-    own = {k: v for k, v in settings.items() if k != "algorithm"}
+    own = {OLD.get(k, k): v for k, v in settings.items() if k != "algorithm"}
     f: Any
     # every message starts a new Python at a node: import what it needs
     if name == "DistributedEIGAN":

@@ -87,8 +87,8 @@ def _algorithm(config: NodeConfig, request: Message) -> Any:
         )
     arrays = _kept_start(config, request) if "start" in request.facts else request.arrays
     algorithm = unpack_algorithm(request.facts, arrays)
-    if hasattr(algorithm, "fewest"):
-        algorithm.fewest, algorithm.leaves = max(algorithm.fewest, config.fewest), True
+    if hasattr(algorithm, "min_count"):
+        algorithm.min_count, algorithm.leaves = max(algorithm.min_count, config.min_count), True
     return algorithm
 
 
@@ -96,10 +96,10 @@ def _check_means(config: NodeConfig, description: Message) -> None:
     """The mean of one value is that value, and mean and variance of two are both: such do not leave."""
     numbers = [c["name"] for c in description.facts["columns"] if c["kind"] == "number"]
     for name, count in zip(numbers, description.arrays["count"], strict=True):
-        if count < config.fewest:
+        if count < config.min_count:
             raise InputError(
                 f"column {name!r} has {count} values here, whose mean and variance would tell too much of each; at "
-                f"least {config.fewest} are needed: leave the column out at all nodes (drop), or lower fewest"
+                f"least {config.min_count} are needed: leave the column out at all nodes (drop), or lower min_count"
             )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, check_number
-from tacit.federated.flower.algorithms import USUAL, algorithm_of, name_of
+from tacit.federated.flower.algorithms import DEFAULT, OLD, algorithm_of, name_of
 from tacit.records.dataset import Dataset, read_table
 
 
@@ -105,7 +105,7 @@ class NodeConfig:
     hold_out : share of the rows (whole units) that take no part in training, for the audit
     state : folder for this node's heads and optimisers
     algorithm : the one this node takes part in. What travels depends on it, so the server alone does not choose it
-    fewest : how many values a number column must have for its mean to travel; for the closed forms also the smallest
+    min_count : how many values a number column must have for its mean to travel; for the closed forms also the smallest
         class whose mean may, and how many records must have a word for it to count
     out : for PersonalMinimax, where this node's own filter goes, NAME.tacit
     """
@@ -120,8 +120,8 @@ class NodeConfig:
     drop: tuple[str, ...] = ()
     hold_out: float = 0.4
     state: Path = Path("state")
-    algorithm: str = USUAL
-    fewest: int = 5
+    algorithm: str = DEFAULT
+    min_count: int = 5
     out: Path = Path("filter.tacit")
 
     def parts(self) -> tuple[Dataset, Dataset | None, Dataset | None]:
@@ -129,7 +129,7 @@ class NodeConfig:
         data = read_table(self.data, list(self.target), list(self.sensitive), self.unit, self.drop)
         if self.hold_out == 0:
             return data, None, None
-        train, attack, test = data.split((1 - self.hold_out, self.hold_out / 2, self.hold_out / 2), seed=0)
+        train, attack, test = data.split((1 - self.hold_out, self.hold_out / 2, self.hold_out / 2), random_state=0)
         return train, attack, test
 
 
@@ -161,7 +161,7 @@ def read_node(path: str | Path, data: str | Path | None = None) -> NodeConfig:
     """Read and check a node's file."""
     config = _read(Path(path), NodeConfig, {} if data is None else {"data": str(Path(data).resolve())})
     check_number("hold_out", config.hold_out, 0, 0.9)
-    check_number("fewest", config.fewest, 1, whole=True)
+    check_number("min_count", config.min_count, 1, whole=True)
     name_of({"algorithm": config.algorithm})
     _check_out(path, config.out)
     for name in ("node.key", "authority.pem"):
@@ -202,6 +202,7 @@ KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 
 def _build(found: Mapping[str, Any], path: Path, kind: type) -> Any:
     known = {f.name: f for f in fields(kind)}
+    found = {OLD.get(name, name): value for name, value in found.items()}
     for name, value in found.items():
         if name not in known:
             raise InputError(f"{path} has no setting {name!r}; it has {', '.join(known)}")

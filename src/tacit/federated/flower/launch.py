@@ -27,7 +27,7 @@ class FederationError(TacitError, RuntimeError):
     """A server or node process did not do what it was asked to."""
 
 
-def run_server(config: ServerConfig, tell: Any = print) -> int:
+def run_server(config: ServerConfig, say: Any = print) -> int:
     """Run the server until it is stopped; registers the allowed keys first."""
     host, port = split_address(config.address)
     config.state.mkdir(parents=True, exist_ok=True)
@@ -47,11 +47,11 @@ def run_server(config: ServerConfig, tell: Any = print) -> int:
         _wait_for_port(link, port)
         register_nodes(config)
         ready.touch()
-        tell(f"listening on {config.address}; {len(list((config.keys / 'allowed').glob('*.pub')))} nodes are allowed")
+        say(f"listening on {config.address}; {len(list((config.keys / 'allowed').glob('*.pub')))} nodes are allowed")
         return link.wait()
 
 
-def run_node(config: NodeConfig, path: Path, tell: Any = print) -> int:
+def run_node(config: NodeConfig, path: Path, say: Any = print) -> int:
     """Run a node until it is stopped."""
     config.parts()  # a table that cannot be read is found out now, not in the first round
     config.state.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def run_node(config: NodeConfig, path: Path, tell: Any = print) -> int:
         "--node-config", settings,
         "--host", "127.0.0.1", "--port", str(free_port()),
     ]  # fmt: skip
-    tell(f"node {config.name} serves {config.server}; its rows stay here")
+    say(f"node {config.name} serves {config.server}; its rows stay here")
     with _process(command, config.state) as node:
         return node.wait()
 
