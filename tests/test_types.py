@@ -21,7 +21,7 @@ WRONG = {
 def test_a_type_checker_reads_the_readme_and_sees_what_is_misspelled(tmp_path):
     api = pytest.importorskip("mypy.api", reason="mypy is not installed")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
-    code = "\n".join(block for block in blocks if "..." not in block)
+    code = "\n".join(block for block in blocks if "..." not in block).rstrip()
     assert "tacit.audit(" in code
     code = code.rstrip()
     lines = len(code.splitlines())
