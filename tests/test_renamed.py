@@ -65,14 +65,14 @@ def same(one, two):
 
 def test_data_take_the_old_name(parts):
     with pytest.warns(DeprecationWarning, match="seed is now called random_state"):
-        data = tacit.load_dataset("quadrants", n=300, random_state=3)
+        data = tacit.load_dataset("quadrants", n=300, seed=3)
     assert same(data, tacit.load_dataset("quadrants", n=300, random_state=3))
     assert not same(data, tacit.load_dataset("quadrants", n=300))
     with pytest.warns(DeprecationWarning, match=r"Dataset\.split: seed is now called random_state"):
-        part, _ = data.split((0.5, 0.5), random_state=3)
+        part, _ = data.split((0.5, 0.5), seed=3)
     assert same(part, data.split((0.5, 0.5), random_state=3)[0])
     with pytest.warns(DeprecationWarning, match="seed is now called random_state"):
-        rows, _ = data.split_rows((0.5, 0.5), random_state=3)
+        rows, _ = data.split_rows((0.5, 0.5), seed=3)
     assert np.array_equal(rows, data.split_rows((0.5, 0.5), random_state=3)[0])
 
 
@@ -102,7 +102,7 @@ def test_a_frontier_takes_the_old_names(parts):
     with pytest.warns(DeprecationWarning, match="frontier: ") as caught:
         front = tacit.frontier(
             tacit.baselines.LinearARL(1), *parts, values=[0.5], seeds=1, attackers="logistic", limit=False,
-            n_jobs=1, confidence_level=0.8, callback=lambda what, done, total: told.append((what, done, total)),
+            jobs=1, level=0.8, tell=lambda what, done, total: told.append((what, done, total)),
         )  # fmt: skip
     said = {str(w.message).split(";")[0].split(": ")[1] for w in caught if w.category is DeprecationWarning}
     new = {"jobs": "n_jobs", "level": "confidence_level", "tell": "callback"}
@@ -122,11 +122,7 @@ def test_a_bulk_release_takes_the_old_names(parts, tmp_path):
     told = []
     with pytest.warns(DeprecationWarning, match="apply: "):
         tacit.release.apply(
-            tmp_path / "f.tacit",
-            tmp_path / "in.csv",
-            tmp_path / "out.csv",
-            n_jobs=1,
-            callback=lambda n, of: told.append(n),
+            tmp_path / "f.tacit", tmp_path / "in.csv", tmp_path / "out.csv", jobs=1, tell=lambda n, of: told.append(n)
         )
     assert told[-1] == len(train)
     with pytest.warns(DeprecationWarning, match="whitebox_membership: "):
@@ -137,11 +133,11 @@ def test_a_bulk_release_takes_the_old_names(parts, tmp_path):
 def test_a_federation_takes_the_old_names(parts):
     nodes = [Node(p.X, p.y, sensitive_features=p.sensitive, name=n) for n, p in zip("ab", parts[:2], strict=True)]
     with pytest.warns(DeprecationWarning, match="fit_closed_form: fewest is now called min_count"):
-        f = fit_closed_form(LinearEraser(), nodes, min_count=3)
+        f = fit_closed_form(LinearEraser(), nodes, fewest=3)
     assert f.transform(parts[2].X).shape == parts[2].X.shape
     halves = {"a": parts[1].split((0.5, 0.5))}
     with pytest.warns(DeprecationWarning, match="audit_nodes: fewest is now called min_rows"):
-        report = audit_nodes(PCA(1).fit(parts[0].X), halves, attackers="logistic", min_rows=1000)
+        report = audit_nodes(PCA(1).fit(parts[0].X), halves, attackers="logistic", fewest=1000)
     assert "at least 1000 are needed" in report.failed["a"]
 
 
