@@ -277,7 +277,7 @@ def test_alongside_columns_count():
     beside = tacit.audit(f, attack, test, attackers="logistic", floor=False, alongside=["job"])
     assert alone.leakage["s"].value < 0.6 < 0.85 < beside.leakage["s"].value
     assert beside.certificate["s"].bound > 0.85
-    with pytest.raises(tacit.TacitError, match="'town', which is no column"):
+    with pytest.raises(tacit.TacitError, match="'town', which is not a column"):
         tacit.audit(f, attack, test, alongside=["town"])
 
 

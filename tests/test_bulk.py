@@ -134,7 +134,7 @@ def test_images_that_do_not_fit(mask, tmp_path):
     bad = {
         "large.png": (Image.new("L", (SIDE, SIDE + 1)), "17x16 pixels, but the bundle takes 16x16"),
         "red.png": (Image.new("RGB", (SIDE, SIDE)), r"has colour \(mode RGB\)"),
-        "text.png": (b"no image", "no image that Pillow reads"),
+        "text.png": (b"no image", "not an image that Pillow reads"),
         "cut.png": (next(iter((tmp_path / "in").rglob("*.png"))).read_bytes()[:80], "cannot be read"),
     }
     for name, (content, message) in bad.items():
@@ -354,11 +354,11 @@ def test_odd_places(rows, tmp_path):
     planted = tmp_path / ".out.npz.parts"
     (tmp_path / "theirs").mkdir()
     planted.symlink_to(tmp_path / "theirs")
-    with pytest.raises(tacit.TacitError, match="no private folder"):
+    with pytest.raises(tacit.TacitError, match="not a private folder"):
         apply(rows, source, tmp_path / "out.npz", noise_key=KEY)
     planted.unlink()
     planted.mkdir(mode=0o755)
-    with pytest.raises(tacit.TacitError, match="no private folder"):
+    with pytest.raises(tacit.TacitError, match="not a private folder"):
         apply(rows, source, tmp_path / "out.npz", noise_key=KEY)
 
 

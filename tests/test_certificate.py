@@ -359,18 +359,18 @@ def test_local_dp_bound_at_its_ends():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"secret": np.array([0, 1, -1, 0])}, "Leave out records"),
-        ({"secret": np.array([0, 1])}, "2 rows"),
-        ({"secret": np.array([0.0, 1.0, 0.0, 1.0])}, "whole number"),
+        ({"sensitive": np.array([0, 1, -1, 0])}, "Leave out records"),
+        ({"sensitive": np.array([0, 1])}, "2 rows"),
+        ({"sensitive": np.array([0.0, 1.0, 0.0, 1.0])}, "whole number"),
         ({"units": np.array([0, 1])}, "units has 2 rows"),
         ({"cells": np.array([0.5, 1, 1, 0])}, "whole number"),
-        ({"cells": np.array([], dtype=int), "secret": np.array([], dtype=int)}, "no record"),
+        ({"cells": np.array([], dtype=int), "sensitive": np.array([], dtype=int)}, "no record"),
         ({"delta": 0.0}, "delta must"),
         ({"candidates": 0}, "candidates must"),
     ],
 )
 def test_bad_input_is_refused(change, message):
-    good = {"cells": np.array([0, 1, 1, 0]), "secret": np.array([0, 1, 0, 1]), "n_classes": 2}
+    good = {"cells": np.array([0, 1, 1, 0]), "sensitive": np.array([0, 1, 0, 1]), "n_classes": 2}
     with pytest.raises(InputError, match=message):
         certify(**(good | change))
 

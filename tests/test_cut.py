@@ -100,7 +100,7 @@ def test_bad_networks_are_named():
     net = backbone((2, 32), 4)
     with pytest.raises(InputError, match=r"no cut called 'pool9'; did you mean 'pool\d'\? .*conv1, norm1, relu1"):
         cut_network(net, "pool9")
-    with pytest.raises(InputError, match=r"Branching is no nn.Sequential, and torch.fx cannot trace it.*nn.Sequential"):
+    with pytest.raises(InputError, match=r"Branching is not an nn.Sequential, and torch.fx cannot.*nn.Sequential"):
         cut_names(Branching())
     with pytest.raises(InputTypeError, match="network is a str"):
         cut_names("net")

@@ -138,7 +138,7 @@ def test_read_table(tmp_path):
         ({"agee": 4}, "'agee'"),
         ({"age": 1}, "at least 2"),
         (0, "at least 2"),
-        ({"sex": 3}, "no numeric"),
+        ({"sex": 3}, "not a numeric"),
     ):
         with pytest.raises(tacit.TacitError, match=message):
             tacit.read_table(path, target="rich", sensitive=["age", "sex"], bins=bins)

@@ -241,7 +241,7 @@ def test_bad_input_says_what_was_found():
     ):
         with pytest.raises(tacit.TacitError, match=message):
             fit(data, **settings)
-    with pytest.raises(tacit.TacitError, match=r"no nn\.Sequential, and torch\.fx cannot trace"):
+    with pytest.raises(tacit.TacitError, match=r"not an nn\.Sequential, and torch\.fx cannot trace"):
         fit(data, network=Moody())
     gap = data.X.copy()
     gap[7, 1, 3] = np.nan

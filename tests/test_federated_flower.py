@@ -202,7 +202,7 @@ def test_keys_are_readable_by_their_owner_alone_and_kept_when_nodes_are_added(tm
     with pytest.raises(InputError, match=r"c.pub is the key of 'a' too"):
         registered_names(allowed_keys)
     (allowed_keys / "c.pub").write_text("no key")
-    with pytest.raises(InputError, match="no elliptic-curve key"):
+    with pytest.raises(InputError, match="not an elliptic-curve key"):
         registered_names(allowed_keys)
 
 
@@ -272,7 +272,7 @@ def test_configuration_says_what_is_wrong(tmp_path):
         (good.replace("min_nodes = 3", "min_nodes = 0"), "min_nodes"),
         (good.replace('"keys/server"', '"nowhere"'), "has no server.pem"),
         (good.replace("deadline", "deadlin"), "no setting 'deadlin'"),
-        ("keys = [", "is no TOML"),
+        ("keys = [", "is not TOML"),
         ("min_nodes = 2", "says nothing of 'keys'"),
         ('keys = "keys/server"\naudit = "no"', "audit must be true or false; found 'no'"),
         ("keys = 5", "keys must be a path in quotes; found 5"),

@@ -63,7 +63,7 @@ def test_a_state_comes_back_and_anothers_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="belongs to a test with other settings or other data"):
             read_state(path, kind, "a test", identity)
     path.write_bytes(b"rubbish")
-    with pytest.raises(InputError, match="is no checkpoint of Tacit"):
+    with pytest.raises(InputError, match="is not a checkpoint of Tacit"):
         read_state(path, "test-1", "a test", "mine")
 
 

@@ -67,7 +67,7 @@ def test_subgroups_show_who_is_exposed():
     assert first[1].low > 0.98
     assert report.groups["s"]["group = 0"].low < 0.5 < report.groups["s"]["group = 0"].high
     assert "y = 0" in report.groups["s"]
-    with pytest.raises(InputError, match="'town', which is no column of X"):
+    with pytest.raises(InputError, match="'town', which is not a column of X"):
         tacit.audit(None, *two_parts(X, y, s), attackers="logistic", groups=["town"], floor=False)
 
 

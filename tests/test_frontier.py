@@ -416,7 +416,7 @@ def test_a_folder_of_another_frontier_is_refused(parts, tmp_path):
         trace(parts, tmp_path, values=[0.2], seeds=1)
     with pytest.raises(InputError, match="other data"):
         trace([*parts[:2], parts[1]], tmp_path, values=[0.1], seeds=1)
-    for text, words in (("{", "cannot be read"), ("[]", "no plan of a frontier")):
+    for text, words in (("{", "cannot be read"), ("[]", "not a plan of a frontier")):
         (tmp_path / "plan.json").write_text(text)
         with pytest.raises(InputError, match=words):
             trace(parts, tmp_path, values=[0.1], seeds=1)

@@ -76,6 +76,6 @@ def test_bad_folders_are_refused_with_advice(folder, tmp_path_factory):
     refused(r"b.png is 9x9 pixels but most images are 6x4 \(1 of 4 differ\); size=\(6, 4\)")
     assert tacit.read_images(folder, size=(6, 4)).X.shape == (4, 1, 6, 4)
     (folder / "b.png").write_bytes(b"hello")
-    refused("b.png is no image")
+    refused("b.png is not an image")
     (folder / "b.png").write_bytes(content[: len(content) // 2])
     refused("b.png")

@@ -132,7 +132,7 @@ def test_what_cannot_be_profiled(bundle, tmp_path):
     onnx.save(
         helper.make_model(free, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "free.onnx"
     )
-    for name, message in (("no.onnx", "is no ONNX model"), ("free.onnx", "shape of a record is not fixed")):
+    for name, message in (("no.onnx", "is not an ONNX model"), ("free.onnx", "shape of a record is not fixed")):
         with pytest.raises(tacit.TacitError, match=message):
             tacit.profile(tmp_path / name)
     with pytest.raises(tacit.TacitError, match="a Linear needs an example"):

@@ -109,6 +109,10 @@ def test_a_frontier_takes_the_old_names(parts):
     assert said == {f"{o} is now called {n}" for o, n in new.items()}
     assert front.level == 0.8
     assert ("training", 1, 1) in told
+    with pytest.warns(DeprecationWarning, match="Frontier: secrets is now called sensitive"):
+        assert front.secrets == front.sensitive == ["shape"]
+    with pytest.warns(DeprecationWarning, match=r"Frontier\.superiority: secret is now called sensitive"):
+        front.superiority(front, secret="shape")
 
 
 @pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning")

@@ -108,7 +108,7 @@ def test_markdown_text_and_json_agree(walkers, tmp_path):
         assert report.sentence(secret) in text
         assert shown(r.value) in str(report)
     assert max(map(len, str(report).splitlines())) <= 100
-    json.loads(report.to_json(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    json.loads(report.to_json(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     settings = json.loads(report.to_json())["settings"]
     assert settings["versions"]["tacit"] == tacit.__version__
     assert settings["seconds"] > 0

@@ -178,7 +178,7 @@ def test_the_same_record_gets_the_same_noise(noisy, tmp_path):
     assert np.array_equal(Z, same.transform(X))
     assert np.array_equal(Z[10:20], same.transform(X.iloc[10:20]))
     assert not (other.transform(X) == Z).any()
-    # a word that is no category cannot be varied to draw again
+    # a word that is not a category cannot be varied to draw again
     odd = [one.transform(X.head(1).assign(job=word)) for word in ("king", "queen")]
     assert np.array_equal(*odd)
     (tmp_path / "key").write_text(KEY.hex())

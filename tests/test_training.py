@@ -78,7 +78,7 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="other settings"):
         run(tmp_path / "c", identity="b")
     (tmp_path / "d").write_bytes(b"not a checkpoint")
-    with pytest.raises(InputError, match="no checkpoint"):
+    with pytest.raises(InputError, match="not a checkpoint"):
         run(tmp_path / "d")
 
 

@@ -34,7 +34,7 @@ class RequirementNotMet(TacitError):
 def check_number(
     name: str, value: Any, low: float, high: float = math.inf, whole: bool = False, optional: bool = False
 ) -> None:
-    """Refuse a parameter that is no number, or lies outside its range."""
+    """Refuse a parameter that is not a number, or lies outside its range."""
     if value is None and optional:
         return
     number = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(value, bool)

@@ -74,7 +74,7 @@ def read_state(path: str | Path, kind: str, of: str, identity: str = "") -> tupl
             header = file.metadata() or {}
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise InputError(f"{path} is no checkpoint of Tacit ({error}); delete it or name another file") from None
+        raise InputError(f"{path} is not a checkpoint of Tacit ({error}); delete it or name another file") from None
     if header.get("format") != kind or header.get("identity") != identity:
         raise InputError(f"{path} belongs to {of} with other settings or other data; delete it, or name another file")
     return arrays, json.loads(header["facts"])
@@ -97,7 +97,7 @@ def strict_json(data: bytes) -> Any:
         return found
 
     def no_constant(word: str) -> Any:
-        raise ValueError(f"{word} is no JSON")
+        raise ValueError(f"{word} is not JSON")
 
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=no_constant)

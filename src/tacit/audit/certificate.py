@@ -38,7 +38,7 @@ FEWEST_FOR_ODDS = 10  # odds of a cell that fewer units share are chance; `small
 
 def certify(
     cells: np.ndarray,
-    secret: np.ndarray,
+    sensitive: np.ndarray,
     n_classes: int,
     delta: float = 0.05,
     units: np.ndarray | None = None,
@@ -51,7 +51,7 @@ def certify(
     Parameters
     ----------
     cells : (n,) which of the finitely many releases each record got
-    secret : (n,) class of the secret, 0 .. n_classes - 1; records the filter and its choice never saw
+    sensitive : (n,) class, 0 .. n_classes - 1; records the filter and its choice never saw
     n_classes : classes that the population may have, declared without looking at these records
     delta : probability that the statement may fail
     units : (n,) the independent unit of each record
@@ -67,18 +67,18 @@ def certify(
     >>> round(c.plugin, 3), round(c.bound, 3), c.guessing
     (0.501, 0.54, 0.5)
     """
-    check_records(cells, secret, n_classes, units)
+    check_records(cells, sensitive, n_classes, units)
     names, cells = np.unique(whole_numbers("cells", cells), return_inverse=True)
     cells, k = cells.ravel(), len(names)
-    sample = independent_units(secret, n_classes, units, per, max_unit_size)
-    table = count_units(cells, secret, k, sample)
+    sample = independent_units(sensitive, n_classes, units, per, max_unit_size)
+    table = count_units(cells, sensitive, k, sample)
     found = _Counted(table, np.bincount(cells, minlength=k), _units_per_cell(cells, units, k), names)
-    return _certificate(found, sample, len(secret), delta, candidates, per)
+    return _certificate(found, sample, len(sensitive), delta, candidates, per)
 
 
 def certify_channel(
     cells: np.ndarray,
-    secret: np.ndarray,
+    sensitive: np.ndarray,
     n_classes: int,
     channel: np.ndarray,
     delta: float = 0.05,
@@ -93,9 +93,9 @@ def certify_channel(
     ----------
     cells : (n,) code of each record *before* the channel, 0 .. k - 1
     channel : (k, r) probability of each released symbol given the code; rows sum to one
-    secret, n_classes, delta, units, candidates, per, max_unit_size : as for `certify`
+    sensitive, n_classes, delta, units, candidates, per, max_unit_size : as for `certify`
     """
-    check_records(cells, secret, n_classes, units)
+    check_records(cells, sensitive, n_classes, units)
     cells, channel = whole_numbers("cells", cells), np.asarray(channel, dtype=float)
     if channel.ndim != 2 or (channel < 0).any() or not np.allclose(channel.sum(axis=1), 1, atol=1e-9):
         raise InputError("channel must be a (k, r) table of probabilities whose rows sum to one")
@@ -105,18 +105,18 @@ def certify_channel(
             f"number the cells as the rows of channel"
         )
     k = len(channel)
-    sample = independent_units(secret, n_classes, units, per, max_unit_size)
-    table = channel.T @ count_units(cells, secret, k, sample)
+    sample = independent_units(sensitive, n_classes, units, per, max_unit_size)
+    table = channel.T @ count_units(cells, sensitive, k, sample)
     records = np.bincount(cells, minlength=k) @ channel
     reach = _units_per_cell(cells, units, k) @ channel
     used = np.flatnonzero(records > 0)
     found = _Counted(table[used], records[used], reach[used], used)
-    return _certificate(found, sample, len(secret), delta, candidates, per)
+    return _certificate(found, sample, len(sensitive), delta, candidates, per)
 
 
 def units_needed(
     cells: np.ndarray,
-    secret: np.ndarray,
+    sensitive: np.ndarray,
     n_classes: int,
     aim: float,
     delta: float = 0.05,
@@ -136,21 +136,21 @@ def units_needed(
 
     Parameters
     ----------
-    cells, secret, n_classes, delta, units, candidates, per, max_unit_size : as for `certify`
+    cells, sensitive, n_classes, delta, units, candidates, per, max_unit_size : as for `certify`
     aim : the bound wished for
 
     Returns
     -------
     units a class, or None where even the plug-in freed of its bias is not under the aim
     """
-    now = certify(cells, secret, n_classes, delta, units, candidates, per, max_unit_size)
-    sample = independent_units(secret, n_classes, units, per, max_unit_size)
+    now = certify(cells, sensitive, n_classes, delta, units, candidates, per, max_unit_size)
+    sample = independent_units(sensitive, n_classes, units, per, max_unit_size)
     cells = np.unique(cells, return_inverse=True)[1].ravel()
     slack_at_one = math.sqrt(math.log(1 / share_delta(delta, candidates)) / (2 * n_classes))
     # The class with the fewest units has most of the bias; the harmonic mean is the balanced design as noisy as this.
     seen = n_classes - sample.absent
     size = seen / sample.square_shares
-    half = _half_sample_plugin(cells, secret, units, sample)
+    half = _half_sample_plugin(cells, sensitive, units, sample)
     rise = max(0.0, (half * seen + sample.absent) / n_classes - now.plugin)
     bias_at_one = rise / (math.sqrt(2) - 1) * math.sqrt(size)
     truth = max(now.guessing, now.plugin - bias_at_one / math.sqrt(size))
@@ -158,20 +158,20 @@ def units_needed(
 
 
 def product_secret(codes: np.ndarray, sizes: Sequence[int] | None = None) -> np.ndarray:
-    """One code for several secrets together.
+    """One code for several sensitive attributes together.
 
-    Certify it like any secret, after leaving out the missing. `sizes` declares the classes of each secret; the
-    product then has ``math.prod(sizes)`` declared classes. Without it combinations are numbered as they occur
-    (``n_classes = product.max() + 1``), and nothing is said about those that do not.
+    Certify it like any sensitive attribute, after leaving out the missing. `sizes` declares the classes of each
+    sensitive attribute; the product then has ``math.prod(sizes)`` declared classes. Without it combinations are
+    numbered as they occur (``n_classes = product.max() + 1``), and nothing is said about those that do not.
 
     Parameters
     ----------
-    codes : (n, secrets) class of each secret, -1 where it is missing
-    sizes : declared number of classes of each secret
+    codes : (n, sensitive attributes) class of each sensitive attribute, -1 where it is missing
+    sizes : declared number of classes of each sensitive attribute
 
     Returns
     -------
-    (n,) class of the combination, -1 where any secret is missing
+    (n,) class of the combination, -1 where any sensitive attribute is missing
 
     Examples
     --------
@@ -186,8 +186,8 @@ def product_secret(codes: np.ndarray, sizes: Sequence[int] | None = None) -> np.
         return product
     if len(sizes) != codes.shape[1] or (codes[known] >= np.asarray(sizes)).any():
         raise InputError(
-            f"sizes {tuple(sizes)} do not fit {codes.shape[1]} secrets whose largest codes are "
-            f"{tuple(codes.max(axis=0, initial=-1).tolist())}; pass the declared number of classes of each secret"
+            f"sizes {tuple(sizes)} do not fit {codes.shape[1]} sensitive attributes whose largest codes are "
+            f"{tuple(codes.max(axis=0, initial=-1).tolist())}; pass the declared number of classes of each"
         )
     product[known] = np.ravel_multi_index(tuple(codes[known].T), tuple(sizes))
     return product
@@ -203,10 +203,10 @@ def release_cells(Z: np.ndarray) -> np.ndarray | None:
     return cells if n_cells <= MOST_CELLS and n_cells <= max(2, len(Z) / 2) else None
 
 
-def count_units(cells: np.ndarray, secret: np.ndarray, n_cells: int, sample: Sample) -> np.ndarray:
+def count_units(cells: np.ndarray, sensitive: np.ndarray, n_cells: int, sample: Sample) -> np.ndarray:
     """(cells, classes) table of units; a unit with records in several cells is shared between them."""
     m = len(sample.counts)
-    at = cells[sample.rows] * m + secret[sample.rows]
+    at = cells[sample.rows] * m + sensitive[sample.rows]
     return np.bincount(at, sample.weight, minlength=n_cells * m).reshape(n_cells, m)
 
 
@@ -259,13 +259,13 @@ def _certificate(found: _Counted, sample: Sample, n: int, delta: float, candidat
     )
 
 
-def _half_sample_plugin(cells: np.ndarray, secret: np.ndarray, units: np.ndarray | None, sample: Sample) -> float:
+def _half_sample_plugin(cells: np.ndarray, sensitive: np.ndarray, units: np.ndarray | None, sample: Sample) -> float:
     """The plug-in over the seen classes on half the units, mean of 50 halves; a class that a half loses is left out."""
     rng = np.random.default_rng(0)
     rows = sample.rows
     unit = np.unique(rows if units is None else np.asarray(units)[rows], return_inverse=True)[1].ravel()
     class_of = np.empty(sample.n_units, dtype=np.int64)
-    class_of[unit] = secret[rows]
+    class_of[unit] = sensitive[rows]
     found = []
     for _ in range(50):
         # Halving within a class keeps its size fixed.
@@ -274,7 +274,7 @@ def _half_sample_plugin(cells: np.ndarray, secret: np.ndarray, units: np.ndarray
         taken[order[rng.integers(2) :: 2]] = True
         counts = np.bincount(class_of[taken], minlength=len(sample.counts))
         half = Sample(rows[taken[unit]], sample.weight[taken[unit]], counts)
-        table = count_units(cells, secret, int(cells.max()) + 1, half)[:, counts > 0]
+        table = count_units(cells, sensitive, int(cells.max()) + 1, half)[:, counts > 0]
         found.append(balanced_plugin(table, counts[counts > 0]))
     return float(np.mean(found))
 

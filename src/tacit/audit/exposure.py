@@ -238,7 +238,7 @@ def _columns(test: Dataset, named: Sequence[str]) -> dict[str, pd.Series]:
     raw = plain_frame(test.X) if named else None
     for name in named:
         if raw is None or name not in raw:
-            raise InputError(f"groups names {name!r}, which is no column of X")
+            raise InputError(f"groups names {name!r}, which is not a column of X")
         values = raw[name]
         if pd.api.types.is_numeric_dtype(values) and values.nunique() > MOST_CLASSES:
             values = _quarters(str(name), values)

@@ -30,11 +30,11 @@ from tacit.report.results import LimitPoint, Result
 SLOPES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.17, 0.22, 0.3, 0.5, 1.0)  # along the limit curve
 WIDE = 1_000_000  # numbers in the data, above which three folds must do
 MOST_FOR_RULE = 6000  # rows that place one point of the curve
-MOST_FOR_LIMIT = 20_000_000  # rows x columns x classes; above it, posteriors of the secret take minutes
+MOST_FOR_LIMIT = 20_000_000  # rows x columns x classes; above it, posteriors of the sensitive attribute take minutes
 
 
 class Floor(NamedTuple):
-    """Results of releasing the predicted labels alone; by secret the estimated limit curve, or why there is none."""
+    """Results of releasing the predicted labels alone; the estimated limit curves, or why there is none."""
 
     label_only_utility: dict[str, Result]
     label_only: dict[str, Result]
@@ -141,7 +141,7 @@ def _why_not(trial: Trial, tree: _Trees, learned: Dataset) -> str | None:
 def _curves(
     trial: Trial, suite: AttackSuite, tree: _Trees, train: Dataset | None, terms: Terms | None
 ) -> dict[str, tuple[LimitPoint, ...]]:
-    """By secret, the best accuracy at every leakage, as far as boosted-tree posteriors know it (NOTES section 6).
+    """For each sensitive attribute the best accuracy at every leakage, as far as boosted trees know it.
 
     One cell per class of the target; cells are chosen on out-of-fold posteriors and both axes are measured on `test`.
     An estimate: with better posteriors the curve would lie higher.

@@ -30,7 +30,7 @@ MOST_BIAS = 0.05
 
 def certify_gaussian(
     codes: np.ndarray,
-    secret: np.ndarray,
+    sensitive: np.ndarray,
     n_classes: int,
     sigma: float,
     delta: float = 0.04,
@@ -49,7 +49,7 @@ def certify_gaussian(
     Parameters
     ----------
     codes : (n, d) clipped codes *before* the noise
-    secret : (n,) class of the secret, 0 .. n_classes - 1; records the filter and its choice never saw
+    sensitive : (n,) class, 0 .. n_classes - 1; records the filter and its choice never saw
     sigma : standard deviation of the noise in every direction
     delta, delta_mc : probability that the statement may fail by the sample, and by Monte Carlo
     draws : Monte Carlo draws, rounded up to equally many a class
@@ -59,19 +59,19 @@ def certify_gaussian(
         divided by it
     per, max_unit_size : as for `tacit.audit.certificate.certify`
     """
-    check_records(codes, secret, n_classes, units)
+    check_records(codes, sensitive, n_classes, units)
     check_number("draws", draws, 1, whole=True)
     _check_sigma(sigma)
-    points = np.asarray(codes, dtype=float).reshape(len(secret), -1)
+    points = np.asarray(codes, dtype=float).reshape(len(sensitive), -1)
     if not np.isfinite(points).all():
         raise InputError("codes hold NaN or infinite values; pass the clipped codes as numbers")
     # Centred and in units of sigma: the squared distances below then lose no digits to a common offset.
     points = (points - points.mean(axis=0)) / sigma
-    sample = independent_units(secret, n_classes, units, per, max_unit_size)
+    sample = independent_units(sensitive, n_classes, units, per, max_unit_size)
     balanced_slack, plain_slack = slacks(sample, delta, candidates)
     log_draws = math.log(1 / share_delta(delta_mc, candidates)) / 2
     rng = np.random.default_rng(seed)
-    points, labels, weight = points[sample.rows], secret[sample.rows], sample.weight
+    points, labels, weight = points[sample.rows], sensitive[sample.rows], sample.weight
     found = _bayes(points, labels, weight, draws, rng)
     kept_units = None if units is None else np.asarray(units)[sample.rows]
     null = _bayes(points, _shuffle(labels, kept_units, rng), weight, draws, rng)
@@ -90,7 +90,7 @@ def certify_gaussian(
         exposed=found.exposed,
         draws=found.draws,
         sigma=float(sigma),
-        **sample.facts(len(secret), delta + delta_mc, candidates, per),
+        **sample.facts(len(sensitive), delta + delta_mc, candidates, per),
     )
 
 
@@ -150,15 +150,15 @@ def _posterior(log_law: np.ndarray) -> np.ndarray:
     return odds / odds.sum(axis=1, keepdims=True)
 
 
-def _shuffle(secret: np.ndarray, units: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+def _shuffle(sensitive: np.ndarray, units: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
     """Labels that know nothing of the codes; every unit takes the labels of another, repeated or cut to its length."""
     if units is None:
-        return rng.permutation(secret)
+        return rng.permutation(sensitive)
     _, unit, size = np.unique(units, return_inverse=True, return_counts=True)
     by_unit = np.argsort(unit.ravel(), kind="stable")
-    labels = np.split(secret[by_unit], np.cumsum(size)[:-1])
+    labels = np.split(sensitive[by_unit], np.cumsum(size)[:-1])
     given = rng.permutation(len(size))
-    shuffled = np.empty_like(secret)
+    shuffled = np.empty_like(sensitive)
     shuffled[by_unit] = np.concatenate([np.resize(labels[g], k) for g, k in zip(given, size, strict=True)])
     return shuffled
 

@@ -15,7 +15,7 @@ CONFIDENT = 0.9  # the posterior from which on a class counts as named
 
 def certify_local_privacy(
     epsilon: float,
-    secret: np.ndarray,
+    sensitive: np.ndarray,
     n_classes: int,
     delta: float = 0.05,
     units: np.ndarray | None = None,
@@ -30,13 +30,13 @@ def certify_local_privacy(
     Parameters
     ----------
     epsilon : P(z|x) / P(z|x') is at most e^epsilon for all records x, x' and releases z
-    secret : (n,) class of the secret, 0 .. n_classes - 1; says how common the commonest class is
+    sensitive : (n,) class, 0 .. n_classes - 1; says how common the commonest class is
     delta : probability that the statement on plain accuracy may fail
     units : (n,) the independent unit of each record
     per, max_unit_size : as for `tacit.audit.certificate.certify`
     """
-    check_records(secret, secret, n_classes, units)
-    sample = independent_units(secret, n_classes, units, per, max_unit_size)
+    check_records(sensitive, sensitive, n_classes, units)
+    sample = independent_units(sensitive, n_classes, units, per, max_unit_size)
     n = sample.n_units
     slack = math.sqrt(math.log(n_classes / share_delta(delta, 1)) / (2 * n))  # for each class, at delta/m
     commonest = min(1.0, float(sample.counts.max()) / n + slack)
@@ -47,7 +47,7 @@ def certify_local_privacy(
         accuracy_bound=commonest / (commonest + (1 - commonest) * math.exp(-epsilon)),
         epsilon=epsilon,
         exposed=float(bound >= CONFIDENT),
-        **sample.facts(len(secret), delta, 1, per),
+        **sample.facts(len(sensitive), delta, 1, per),
     )
 
 
@@ -57,7 +57,7 @@ def local_dp_bound(epsilon: float, n_classes: int) -> float:
     Parameters
     ----------
     epsilon : P(z|x) / P(z|x') is at most e^epsilon for all records x, x' and releases z
-    n_classes : number of classes of the secret
+    n_classes : number of classes of the sensitive attribute
     """
     check_number("epsilon", epsilon, 0)
     check_number("n_classes", n_classes, 2, whole=True)

@@ -145,7 +145,7 @@ def bits_leaked(
     level: float = 0.95,
     per: str = "unit",
 ) -> Measure:
-    """Lower bound of the mutual information of secret and release, in bits: H(prior) - the attacker's cross-entropy.
+    """Lower bound of what a release tells, in bits: H(prior) - the attacker's cross-entropy.
 
     True for any probabilities, tight for the right ones: `calibrate` them first. The attacker is made to hedge, with
     weight 1/(units + 1) on the prior: still an attacker, and now a surprise has a bounded price. The interval leaves
@@ -294,7 +294,7 @@ def mean_measure(
         size = float(len(scaled))  # plain trials: exact
     else:
         who = np.arange(len(scaled)) if units is None else units
-        spread = np.where(np.ptp(scaled) > TINY, scaled - value, 0.0)  # rounding is no variance
+        spread = np.where(np.ptp(scaled) > TINY, scaled - value, 0.0)  # rounding is not variance
         size = min(effective_size(value, spread * weight / weight.sum(), who, most, level))
     low, high = binomial_interval(value, size, level)
     value, low, high = (float(bottom + width * x) for x in (value, low, high))
@@ -302,7 +302,7 @@ def mean_measure(
 
 
 def check_rows(**arrays: np.ndarray | None) -> None:
-    """Refuse arrays that are empty, do not have one row a record, or hold something that is no number."""
+    """Refuse arrays that are empty, do not have one row a record, or hold something that is not a number."""
     lengths = {name: len(a) for name, a in arrays.items() if a is not None}
     if len(set(lengths.values())) != 1 or 0 in lengths.values():
         found = ", ".join(f"{name} has {n} rows" for name, n in lengths.items())

@@ -203,14 +203,14 @@ def check_records(records: np.ndarray, sensitive: np.ndarray, n_classes: int, un
     """Refuse records, labels and units that do not belong together."""
     if len(sensitive) == 0:
         raise InputError("there is no record to certify on; pass at least one record of each class")
-    for what, values in (("secret", sensitive), ("units", sensitive if units is None else units)):
+    for what, values in (("sensitive", sensitive), ("units", sensitive if units is None else units)):
         if len(values) != len(records):
             raise InputError(f"{what} has {len(values)} rows but the release has {len(records)}; pass one per record")
-    whole_numbers("secret", sensitive)
+    whole_numbers("sensitive", sensitive)
     if sensitive.min() < 0 or sensitive.max() >= n_classes:
         raise InputError(
-            f"secret runs from {sensitive.min()} to {sensitive.max()}; expected 0 .. {n_classes - 1}. "
-            f"Leave out records whose secret is unknown"
+            f"sensitive runs from {sensitive.min()} to {sensitive.max()}; expected 0 .. {n_classes - 1}. "
+            f"Leave out records whose sensitive attribute is unknown"
         )
 
 

@@ -289,14 +289,14 @@ def with_side_columns(Z: Any, data: Dataset, alongside: Sequence[str]) -> Any:
         )
     missing = [c for c in alongside if c not in data.X]
     if missing:
-        label = next((s for s, f in (("a target", data.y), ("a secret", data.sensitive)) if missing[0] in f), None)
+        label = next((s for s, f in (("a target", data.y), ("sensitive", data.sensitive)) if missing[0] in f), None)
         remedy = (
             f"it is {label}; to send it along, put it into the released tables and audit those: "
             f"tacit.audit((released_attack, released_test), ...)"
             if label
             else f"the columns are {', '.join(map(str, data.X.columns))}"
         )
-        raise InputError(f"alongside names {missing[0]!r}, which is no column of X: {remedy}")
+        raise InputError(f"alongside names {missing[0]!r}, which is not a column of X: {remedy}")
     return pd.concat([plain_frame(Z), data.X[list(alongside)].reset_index(drop=True)], axis=1)
 
 
@@ -360,7 +360,7 @@ def check_pair(attack: Dataset, test: Dataset) -> None:
     """Refuse parts that are not of one data set."""
     for part, word in ((attack, "attack"), (test, "test")):
         if not isinstance(part, Dataset):
-            raise InputError(f"`{word}` is a {type(part).__name__}; pass a tacit.Dataset (X with targets and secrets)")
+            raise InputError(f"`{word}` is a {type(part).__name__}; pass a tacit.Dataset")
     if (attack.units is None) != (test.units is None):
         raise InputError(
             "only one of `attack` and `test` has units; give both the same kind, or records count as people"

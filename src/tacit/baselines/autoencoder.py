@@ -23,7 +23,7 @@ from tacit.training.stack import Batches, Stack
 
 @register_filter("autoencoder", examples=[{"n_components": 2, "epochs": 1}])
 class Autoencoder(Filter):
-    """A bottleneck trained to rebuild the record. It knows of no target and of no secret.
+    """A bottleneck trained to rebuild the record. It knows of no target and of no sensitive attribute.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""DiscriminabilityMask: dim the inputs by which the secret is told, keep those by which the target is (DDD).
+"""DiscriminabilityMask: dim the inputs that tell the sensitive attribute, keep those that tell the target (DDD).
 
 Whitehill & Movellan, "Discriminately decreasing discriminability with learned image filters", with a filter that
 multiplies each input by its own weight m in 0..1. How well a binary label can be told afterwards is its largest
@@ -34,11 +34,12 @@ TINY = 1e-12
 
 @register_filter("discriminability-mask", offered=False)
 class DiscriminabilityMask(Filter):
-    """A weight for every input that keeps one binary target discernible and one binary secret not.
+    """A weight for every input that keeps one binary target discernible and one binary sensitive attribute not.
 
     Parameters
     ----------
-    privacy_weight : the knob: weight of the secret's Fisher criterion against the target's (1 in the paper)
+    privacy_weight : the knob: weight of the sensitive attribute's Fisher criterion against the target's (1 in the
+        paper)
     fidelity : pull of the mask towards 1, that is, of the release towards the record
     ridge : contrast, as a share of the mean within-class variance, below which nothing is discerned
     cut : weights below this are set to zero, so that they cannot be divided out

@@ -24,12 +24,12 @@ from tacit.filters.registry import register_filter
 
 @register_filter("kernel-arl", examples=[{"n_features": 50}])
 class KernelARL(LinearARL):
-    """A code in closed form, linear in the features of a Gaussian kernel: targets kept, secrets withheld.
+    """A code in closed form, linear in the features of a Gaussian kernel: targets kept, sensitive attributes withheld.
 
     Parameters
     ----------
     n_components : columns of the code; None takes the useful rank, as in `LinearARL`
-    lam : the knob, 0..1: the weight of the secrets; the targets weigh 1 - lam
+    lam : the knob, 0..1: the weight of the sensitive attributes; the targets weigh 1 - lam
     sigma : width of the kernel, on standardised numbers and one-hot categories; None takes the spread of the
         records, the root of their total variance
     n_features : random Fourier features; more come closer to the kernel

@@ -3,7 +3,7 @@
 The comparison in print adds Laplace(1/epsilon) to standardised data that are not clipped, which guarantees nothing.
 Here a record is first shrunk into an L1 ball of radius R, so that any two records are at most 2R apart, and gets
 noise of scale 2R / epsilon in every column: then P(z|x) <= e^epsilon P(z|x') for all records and releases
-(local differential privacy), and no attacker on a secret of m classes exceeds balanced accuracy
+(local differential privacy), and no attacker on a sensitive attribute of m classes exceeds balanced accuracy
 e^epsilon / (m - 1 + e^epsilon). No data are needed to say so.
 """
 

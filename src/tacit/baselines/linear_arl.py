@@ -1,11 +1,11 @@
-"""LinearARL: the linear code that keeps the targets and withholds the secrets, in closed form.
+"""LinearARL: the linear code that keeps the targets and withholds the sensitive attributes, in closed form.
 
 Sadeghi & Boddeti, "Imparting fairness to pre-trained biased representations" (2020). With centred records
-X = U S V', one-hot targets Y and secrets S (centred), the code is X V S^-1 G, G the eigenvectors of
+X = U S V', one-hot targets Y and sensitive attributes S (centred), the code is X V S^-1 G, G the eigenvectors of
 
     lam U' S S' U - (1 - lam) U' Y Y' U
 
-with *negative* eigenvalues: only these directions tell more of the targets than of the secrets. Both
+with *negative* eigenvalues: only these directions tell more of the targets than of the sensitive attributes. Both
 players are linear regressions, so an attacker who is not linear may read more.
 """
 
@@ -32,14 +32,14 @@ Features = Callable[[np.ndarray], np.ndarray]
 
 @register_filter("linear-arl")
 class LinearARL(Filter):
-    """A linear code, in closed form, that linear regression can use for the targets but not for the secrets.
+    """A linear code, in closed form, that serves linear regression on the targets, not on what is sensitive.
 
     Parameters
     ----------
     n_components : columns of the code; None takes the useful rank, the number of directions that tell more of
-        the targets than of the secrets (1 for a binary target). More are allowed with a warning: they carry
-        nothing for linear models, and plenty for attackers who are not linear
-    lam : the knob, 0..1: the weight of the secrets; the targets weigh 1 - lam
+        the targets than of the sensitive attributes (1 for a binary target). More are allowed with a warning: they
+        carry nothing for linear models, and plenty for attackers who are not linear
+    lam : the knob, 0..1: the weight of the sensitive attributes; the targets weigh 1 - lam
     random_state : decides the folds of `release_training_rows`; the solution itself draws nothing
 
     Attributes
@@ -87,7 +87,7 @@ class LinearARL(Filter):
         if self.useful_rank_ == 0:
             note(
                 self,
-                f"collapsed: no direction tells more of the targets than of the secrets at lam={self.lam}, so "
+                f"collapsed: no direction tells more of the targets than of what is sensitive at lam={self.lam}, so "
                 f"{'what is released serves no target' if self.n_components else 'the release is constant'}; "
                 f"lower lam",
                 CollapseWarning,
@@ -95,9 +95,9 @@ class LinearARL(Filter):
         elif (extra := asked - self.useful_rank_) > 0:
             note(
                 self,
-                f"n_components is {asked}, but the number of directions that tell more of the targets than of the "
-                f"secrets (negative eigenvalues) is {self.useful_rank_}; the other {extra} help no linear analyst but "
-                f"can be read by attackers who are not linear. Pass n_components=None",
+                f"n_components is {asked}, but the number of directions that tell more of the targets than of what "
+                f"is sensitive (negative eigenvalues) is {self.useful_rank_}; the other {extra} help no linear analyst "
+                f"but can be read by attackers who are not linear. Pass n_components=None",
                 TacitWarning,
             )
 

@@ -1,12 +1,12 @@
-"""LinearEraser: the smallest change to the records after which no linear attacker finds the secret (LEACE).
+"""LinearEraser: the smallest change to the records after which no linear attacker finds what is sensitive (LEACE).
 
 Belrose et al., "LEACE: Perfect linear concept erasure in closed form", Theorem 4.3:
 
     r(x) = x - W+ P W (x - E[x]),   W = (Cov[x]^1/2)+,   P = projection onto the columns of W Cov[x, z],
 
-z the one-hot secret. Afterwards the release and z are uncorrelated, so that no linear model with any
+z the one-hot sensitive attribute. Afterwards the release and z are uncorrelated, so that no linear model with any
 convex loss beats a constant. Nothing is promised against attackers who are not linear: trees read the
-secret of Adult almost as well as before.
+sensitive attribute of Adult almost as well as before.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class LinearEraser(Filter):
         """Learn from one more chunk of records; all chunks together give what `fit` gives.
 
         The first chunk fixes the columns, and the categories of text columns: later new ones are "other".
-        A chunk may lack classes of the secret. Rows are not kept, so `release_training_rows` needs `fit`.
+        A chunk may lack classes of the sensitive attribute. Rows are not kept, so `release_training_rows` needs `fit`.
         """
         if not hasattr(self, "_moments"):
             self._start(prepare(self, X, None, None, units).X)

@@ -1,7 +1,7 @@
-"""PrivatePLS: partial least squares that maximises covariance with the target less that with the secret.
+"""PrivatePLS: partial least squares that maximises covariance with the target less that with the sensitive attribute.
 
 Enev et al., "SensorSift", Algorithm 1 as the minimax-filter paper compares with it (PPLS). With C the covariance
-of the records, A and B their covariances with the one-hot targets and secrets, and S = A at first:
+of the records, A and B their covariances with the one-hot targets and sensitive attributes, and S = A at first:
 
     w = top eigenvector of  S S' - lam B B',    p = C w / (w' C w),    S <- A less its projection on the p so far.
 
@@ -29,12 +29,12 @@ WORTHLESS = 1e-12  # of the largest squared covariance: no direction is left tha
 
 @register_filter("private-pls")
 class PrivatePLS(Filter):
-    """Directions that covary with the targets and not with the secrets, one after the other.
+    """Directions that covary with the targets and not with the sensitive attributes, one after the other.
 
     Parameters
     ----------
     n_components : columns of the code; None takes 10, or as many as the records have directions for
-    lam : the knob: weight of the squared covariance with the secrets (1 in the paper)
+    lam : the knob: weight of the squared covariance with the sensitive attributes (1 in the paper)
     random_state : decides the folds of `release_training_rows`; the solution itself draws nothing
 
     Attributes
@@ -70,15 +70,15 @@ class PrivatePLS(Filter):
         if found == 0:
             note(
                 self,
-                f"collapsed: no direction covaries more with the targets than with the secrets at lam={self.lam}, so "
-                f"the release is constant; lower lam",
+                f"collapsed: no direction covaries more with the targets than with what is sensitive at "
+                f"lam={self.lam}, so the release is constant; lower lam",
                 CollapseWarning,
             )
         elif self.n_components is not None and found < self.n_components:
             note(
                 self,
                 f"n_components is {self.n_components}, but after {found} no direction is left that covaries more with "
-                f"the targets than with the secrets; the other columns are zero",
+                f"the targets than with the sensitive attributes; the other columns are zero",
                 TacitWarning,
             )
         width = self.n_components or max(1, found)

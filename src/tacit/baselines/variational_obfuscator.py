@@ -1,8 +1,8 @@
-"""VariationalObfuscator: a random change of the record under a budget for what it tells about the secrets.
+"""VariationalObfuscator: a random change of the record under a budget for what it tells about the sensitive attributes.
 
 Bertran et al., "Adversarially learned representations for information obfuscation and inference" (2019). The release
 is q = net(x, noise), in the shape of the record. It loses as little as possible of what x told about the targets
-u, while what it tells about the secrets s keeps to a budget b (in nats):
+u, while what it tells about the sensitive attributes s keeps to a budget b (in nats):
 
     min  E KL( p(u|x) || p(u|q) )  +  50 max( 0, E KL( p(s|q) || p(s) ) - b )^2,
 
@@ -42,11 +42,11 @@ from tacit.training.stack import Batches, Stack
 
 @register_filter("obfuscator", examples=[{"epochs": 1}, {"epochs": 1, "noise": None}])
 class VariationalObfuscator(Filter):
-    """A stochastic change of the records that keeps the targets and holds the secrets to an information budget.
+    """A stochastic change of the records that keeps the targets and holds what is sensitive to an information budget.
 
     Parameters
     ----------
-    budget : the knob: nats that the trained adversary may learn about each secret
+    budget : the knob: nats that the trained adversary may learn about each sensitive attribute
     penalty : weight of the squared excess over the budget (50 in the paper)
     noise : standard deviation of the noise that is fed in beside the record; None for a deterministic change
     n_noise : how many noise inputs
@@ -59,8 +59,8 @@ class VariationalObfuscator(Filter):
 
     Attributes
     ----------
-    history_ : list of dicts: epoch, loss of each target and information of each secret, as the trained heads see
-        them. They say nothing about what leaks. Use `tacit.audit`
+    history_ : list of dicts: epoch, loss of each target and information of each sensitive attribute, as the trained
+        heads see them. They say nothing about what leaks. Use `tacit.audit`
 
     Examples
     --------
@@ -242,7 +242,7 @@ class Game:
         return found
 
     def information(self, q: Tensor) -> list[Tensor]:
-        """E KL( p(s|q) || p(s) ) of every secret."""
+        """E KL( p(s|q) || p(s) ) of every sensitive attribute."""
         return [
             divergence(torch.log_softmax(adversary(q[None])[0], -1), prior)
             for adversary, prior in zip(self.adversaries, self.log_prior, strict=True)

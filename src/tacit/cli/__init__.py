@@ -41,10 +41,10 @@ console = Console()
 
 # What a table's columns are, said alike by every command that reads one.
 Targets = Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")]
-Secrets = Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")]
+Sensitives = Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")]
 Unit = Annotated[str | None, typer.Option(help="Column that says which rows belong together.")]
-Dropped = Annotated[list[str] | None, typer.Option(help="Column that is no input (repeat for several).")]
-Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and secrets into this many classes.")]
+Dropped = Annotated[list[str] | None, typer.Option(help="Column that is not an input (repeat for several).")]
+Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitive attributes into this many classes.")]
 
 
 @app.command()
@@ -64,7 +64,7 @@ def demo(
 def fit(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
     target: Targets,
-    sensitive: Secrets,
+    sensitive: Sensitives,
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
@@ -79,7 +79,9 @@ def fit(
     ] = False,
     shuffle: Annotated[
         bool | None,
-        typer.Option("--shuffle/--keep-order", help="Order of the rows; shuffled by default where it tells a secret."),
+        typer.Option(
+            "--shuffle/--keep-order", help="Order of the rows; shuffled by default where it tells something sensitive."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for release.parquet, report.html and audit.json.")] = Path(
         "tacit-out"
@@ -98,7 +100,7 @@ def audit(
     release: Annotated[Path, typer.Argument(help="The released table, row by row that of --data; or a bundle.")],
     data: Annotated[Path, typer.Option(help="The original table with targets and secrets.")],
     target: Targets,
-    sensitive: Secrets,
+    sensitive: Sensitives,
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
@@ -141,7 +143,7 @@ def profile(
 def frontier(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
     target: Targets,
-    sensitive: Secrets,
+    sensitive: Sensitives,
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,

@@ -38,16 +38,16 @@ def rows_as_people(console: Console, data: Dataset) -> Dataset:
 
 
 def print_comparison(console: Console, reports: Sequence[Report]) -> None:
-    """Per secret one table, per release one row: utility, best attacker, guessing, certified or not."""
-    for secret in reports[0].leakage:
+    """Per sensitive attribute one table, per release one row: utility, best attacker, guessing, certified or not."""
+    for attribute in reports[0].leakage:
         table = Table(box=None, pad_edge=False)
         table.add_column("release", no_wrap=True)
-        heads = [*(f"{target} accuracy" for target in reports[0].utility), f"{secret} best attacker"]
+        heads = [*(f"{target} accuracy" for target in reports[0].utility), f"{attribute} best attacker"]
         for head in (*heads, f"{reports[0].level} interval", "guessing"):
             table.add_column(escape(head), justify="right")
         table.add_column("any attacker", no_wrap=True)
         for r in reports:
-            v, c = r.leakage[secret], r.certificate[secret]
+            v, c = r.leakage[attribute], r.certificate[attribute]
             utility = [shown(u.value) for u in r.utility.values()]
             status = f"[green]certified ≤ {shown(c.bound)}[/green]" if c is not None else "[dim]audited only[/dim]"
             table.add_row(r.name, *utility, shown(v.value), interval(v), shown(v.guessing), status)

@@ -92,7 +92,7 @@ class PersonalMinimax(BaseEstimator):
 
     def fit(self, nodes: Sequence[Node]) -> Self:
         """Learn a filter for every contributor, in this process. Nodes need a target (`y`, one column); who they
-        are is the secret."""
+        are is the sensitive attribute."""
         return simulate(nodes, self, checkpoint=self.checkpoint, verbose=self.verbose)
 
     def transform(self, X: Any, node: Any) -> np.ndarray:

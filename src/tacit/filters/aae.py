@@ -309,7 +309,7 @@ def _noise_inside(code: Rebuilt, noise: float, some: np.ndarray) -> Noise:
 
 
 def _check_classes(problem: Problem) -> None:
-    """Two windows of every class of a secret, one to play with and one to judge by."""
+    """Two windows of every class of a sensitive attribute, one to play with and one to judge by."""
     for i, name in enumerate(problem.sensitive.names):
         codes = problem.sensitive.codes[:, i]
         counts = np.bincount(codes[codes >= 0], minlength=problem.sensitive.n_classes(i))

@@ -110,7 +110,7 @@ class AnonymizingGame:
         self.fit_rows, self.validation_rows = np.flatnonzero(part == 0), np.flatnonzero(part == 1)
         self.X = torch.as_tensor(problem.X[self.fit_rows], dtype=torch.float32, device=device)
         self.targets = Heads(problem.targets, self.fit_rows, device, balanced=False)
-        self.secrets = Heads(problem.sensitive, self.fit_rows, device, balanced=True)
+        self.sensitive = Heads(problem.sensitive, self.fit_rows, device, balanced=True)
         self.typical: Tensor | None = None
         if self.rules.families and len(problem.sensitive):  # REP starts as its paper does
             kinds = joint_codes(problem.targets.codes[self.fit_rows])
@@ -126,8 +126,8 @@ class AnonymizingGame:
             self.enc_reg, self.dec_regs = None, nn.ModuleList()
             if len(problem.sensitive):
                 latent = (self.shape[0], ceil(self.shape[1] / 4))
-                self.enc_reg = deep_classifier(latent, self.secrets.n_out).to(device)
-                self.dec_regs = nn.ModuleList(make(self.shape, self.secrets.n_out) for make in self.rules.families)
+                self.enc_reg = deep_classifier(latent, self.sensitive.n_out).to(device)
+                self.dec_regs = nn.ModuleList(make(self.shape, self.sensitive.n_out) for make in self.rules.families)
                 self.dec_regs.to(device)
         # What is released is the mean of the last states: in a game the states circle around the solution
         self.average = deepcopy(nn.ModuleList([self.encoder, self.decoder]))
@@ -208,9 +208,9 @@ class AnonymizingGame:
             code, out = self._rebuild(self.X[rows])
         loss = self.targets.learn(self.act_reg(out), rows)
         if self.enc_reg is not None:
-            loss = loss + self.secrets.learn(self.enc_reg(code), rows)
+            loss = loss + self.sensitive.learn(self.enc_reg(code), rows)
             for reg in self.dec_regs:
-                loss = loss + self.secrets.learn(reg(out), rows)
+                loss = loss + self.sensitive.learn(reg(out), rows)
         descend(self.adam_theirs, loss)
 
     def _autoencoder_step(self, rows: Tensor, starting: bool) -> Tensor:
@@ -228,9 +228,9 @@ class AnonymizingGame:
             loss = activity + (self.typical[self.kinds[rows]] - out).pow(2).mean()
         else:
             if self.enc_reg is not None and self.betas[0] > 0:
-                identity = self.secrets.hide(self.enc_reg(code), rows, self.rules.identity_loss)
+                identity = self.sensitive.hide(self.enc_reg(code), rows, self.rules.identity_loss)
                 if len(self.dec_regs):
-                    hidden = [self.secrets.hide(reg(out), rows, self.rules.identity_loss) for reg in self.dec_regs]
+                    hidden = [self.sensitive.hide(reg(out), rows, self.rules.identity_loss) for reg in self.dec_regs]
                     identity = identity + torch.stack(hidden).mean()
             loss = self.betas[0] * identity + self.betas[1] * activity + self.betas[2] * distortion
         descend(self.adam_ours, loss, self.ours)
@@ -254,19 +254,19 @@ class AnonymizingGame:
         if every is None or not len(self.dec_regs) or epoch == 0 or epoch % every or epoch > 0.9 * epochs:
             return
         which = (epoch // every - 1) % len(self.dec_regs)
-        fresh = self.rules.families[which](self.shape, self.secrets.n_out).to(self.device)
+        fresh = self.rules.families[which](self.shape, self.sensitive.n_out).to(self.device)
         self.dec_regs[which].load_state_dict(fresh.state_dict())
         for p in self.dec_regs[which].parameters():
             for moment in self.adam_theirs.state.get(p, {}).values():
                 moment.zero_()  # in place: a graph holds on to it
 
     def check(self) -> tuple[float, float]:
-        """How well fresh classifiers read targets and secrets off the release: mean balanced accuracy above chance.
+        """How well fresh classifiers read both sides off the release: mean balanced accuracy above chance.
 
-        For targets they learn from released training windows and are measured on validation windows. For secrets
-        they learn from the first part of every unit and are measured on its last: a person's few validation units
-        may hold what the training units do not (another activity), and then a leak does not show. This chooses a
-        state; it is no figure to quote.
+        For targets they learn from released training windows and are measured on validation windows. For sensitive
+        attributes they learn from the first part of every unit and are measured on its last: a person's few validation
+        units may hold what the training units do not (another activity), and then a leak does not show. This chooses a
+        state; it is not a figure to quote.
         """
         rng = np.random.default_rng(self.seed)
         some = rng.permutation(len(self.X))[:CHECK_ROWS]

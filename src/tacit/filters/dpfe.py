@@ -3,7 +3,7 @@
 Implements "Deep Private-Feature Extraction" (Osia et al.): layer separation (section 4.1), a linear autoencoder
 started from PCA with a batch-normalised code (4.2), fine-tuning by eq. 7 in the form of the authors' public networks
 (a hinge), and noise of covariance r·C on the code (4.3). Simple, the paper's control, is the same without the
-contrastive term: here it gets the same batches, steps and rates. Several targets, several secrets.
+contrastive term: here it gets the same batches, steps and rates. Several targets, several sensitive attributes.
 """
 
 from __future__ import annotations
@@ -353,7 +353,7 @@ class Records:
         return column_losses(outputs, self.y[rows], self.sizes).sum()
 
     def contrast(self, code: Tensor, rows: Tensor, margin: float) -> Tensor:
-        """The contrastive loss of every secret."""
+        """The contrastive loss of every sensitive attribute."""
         hidden = code.new_zeros(())
         for secret in self.s[rows].T:
             hidden = hidden + contrastive(code, secret, margin)

@@ -13,7 +13,7 @@ import pandas as pd
 from tacit.errors import DependenceWarning, TacitWarning
 from tacit.labels import MISSING, Labels
 
-# Above this share of the target's entropy explained, "keep the target" and "hide the secret" collide.
+# Above this share of the target's entropy explained, "keep the target" and "hide the sensitive attribute" collide.
 NEARLY_A_FUNCTION = 0.9
 HERE = str(Path(__file__).parents[1])
 

@@ -50,7 +50,7 @@ class Folder:
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read ({error}); name another folder") from None
         if not isinstance(earlier, dict) or "groups" not in earlier:
-            raise InputError(f"{path} is no plan of a frontier; name another folder")
+            raise InputError(f"{path} is not a plan of a frontier; name another folder")
         for key in ours:
             # how points were grouped is kept from the first run: bits may depend on it
             if key != "groups" and earlier.get(key) != ours[key]:

@@ -15,6 +15,7 @@ from tacit.audit.superiority import Superiority, superiority
 from tacit.errors import InputError, RequirementNotMet, check_number
 from tacit.frontier.points import Point
 from tacit.records.dataset import Dataset
+from tacit.renamed import renamed, warn_renamed
 from tacit.report.certificates import AnyCertificate
 from tacit.report.report import Report, Settings, provenance
 from tacit.report.results import Measure, Result, shown
@@ -35,12 +36,12 @@ class Traced:
     right: Mapping[str, np.ndarray]  # by row of `test`: 1 right, 0 wrong, 2 unknown
     seconds: float  # the audit took
 
-    def upper(self, secret: str, certified: bool) -> float | None:
+    def upper(self, sensitive: str, certified: bool) -> float | None:
         """What the leakage is at most: by certificate, else (unless only that counts) by the audit's interval."""
-        found = self.certificate[secret]
+        found = self.certificate[sensitive]
         if found is not None:
             return found.bound
-        return None if certified else self.leakage[secret].high
+        return None if certified else self.leakage[sensitive].high
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,13 @@ class Frontier:
         return list(self.traced[0].utility)
 
     @property
-    def secrets(self) -> list[str]:
+    def sensitive(self) -> list[str]:
         return list(self.traced[0].leakage)
+
+    @property
+    def secrets(self) -> list[str]:
+        warn_renamed("secrets", "sensitive", "Frontier")
+        return self.sensitive
 
     @property
     def filters(self) -> list[str]:
@@ -101,7 +107,7 @@ class Frontier:
         return pd.DataFrame(rows)
 
     def pareto(self) -> list[Traced]:
-        """Points that no other beats in every target and every secret, most leaking first.
+        """Points that no other beats in every target and every sensitive attribute, most leaking first.
 
         An attacker below guessing is one that guesses: such leakages are equal.
         """
@@ -113,7 +119,7 @@ class Frontier:
         )
         beaten = [bool(((axes >= own).all(axis=1) & (axes > own).any(axis=1)).any()) for own in axes]
         kept = [t for t, lost in zip(self.traced, beaten, strict=True) if not lost]
-        return sorted(kept, key=lambda t: -t.leakage[self.secrets[0]].value)
+        return sorted(kept, key=lambda t: -t.leakage[self.sensitive[0]].value)
 
     # -- choosing -------------------------------------------------------------------------------
 
@@ -146,7 +152,7 @@ class Frontier:
     ) -> Traced:
         """As `choose`, but the point alone; nothing is fitted."""
         most, least = dict(max_leakage or {}), dict(min_utility or {})
-        for given, known, word in ((most, self.secrets, "sensitive attribute"), (least, self.targets, "target")):
+        for given, known, word in ((most, self.sensitive, "sensitive attribute"), (least, self.targets, "target")):
             for name, bound in given.items():
                 if name not in known:
                     raise InputError(f"no {word} is called {name!r}; there is {', '.join(known)}")
@@ -154,7 +160,7 @@ class Frontier:
                 check_number(f"the bound on {name!r} (a share, such as .55)", bound, 0, 1)
         if not most and not least:
             raise InputError("say what you can accept: max_leakage={...}, min_utility={...}, or both")
-        asked = list(most) or self.secrets
+        asked = list(most) or self.sensitive
         open_to = [t for t in self.traced if all(t.upper(s, certified) is not None for s in asked)]
         if not open_to:
             why = next((n for t in self.traced for n in t.notes if "certif" in n), "")
@@ -173,7 +179,7 @@ class Frontier:
             raise RequirementNotMet(self._infeasible(near, most, least, certified))
         if most:
             return max(feasible, key=lambda t: float(np.mean([r.value for r in t.utility.values()])))
-        return min(feasible, key=lambda t: float(np.mean([t.upper(s, certified) for s in self.secrets])))
+        return min(feasible, key=lambda t: float(np.mean([t.upper(s, certified) for s in self.sensitive])))
 
     def build(self, traced: Traced) -> Any:
         """The fitted filter of a point, with its ``report_``."""
@@ -216,20 +222,21 @@ class Frontier:
 
     def _infeasible(self, near: Traced, most: Mapping[str, float], least: Mapping[str, float], certified: bool) -> str:
         wish = [f"{s} <= {shown(v)}" for s, v in most.items()] + [f"{u} >= {shown(v)}" for u, v in least.items()]
-        has = [f"{s} <= {shown(near.upper(s, certified) or 1.0)}" for s in most or self.secrets]
+        has = [f"{s} <= {shown(near.upper(s, certified) or 1.0)}" for s in most or self.sensitive]
         has += [f"{u} {shown(r.value)} (at least {shown(r.low)})" for u, r in near.utility.items()]
         kind = "certified" if certified else "upper ends of simultaneous intervals"
         return f"no point has {', '.join(wish)} ({kind}); the nearest is {near.point}: {', '.join(has)}"
 
     # -- the curve as a whole -------------------------------------------------------------------
 
-    def hypervolume(self, target: str | None = None, secret: str | None = None, draws: int = DRAWS) -> Measure:
+    @renamed(secret="sensitive")
+    def hypervolume(self, target: str | None = None, sensitive: str | None = None, draws: int = DRAWS) -> Measure:
         """The share of the plane that the curve reaches: 1 is perfect utility without leakage, 0 is guessing.
 
         Utility and leakage both run from guessing (0) to always right (1). The interval is a bootstrap over the
         units of `test` (records, where there are no units): filters and attackers stay as they are.
         """
-        u, s = target or self.targets[0], secret or self.secrets[0]
+        u, s = target or self.targets[0], sensitive or self.sensitive[0]
         useful, leak = (np.array([getattr(t, side)[k].value for t in self.traced]) for side, k in _sides(u, s))
         first = self.traced[0]
         guess = first.utility[u].guessing, first.leakage[s].guessing
@@ -241,13 +248,13 @@ class Frontier:
         value = _area((useful - guess[0]) / (1 - guess[0]), 1 - (leak - guess[1]) / (1 - guess[1]))
         return Measure(value, min(float(low), value), max(float(high), value), 0.0)
 
-    def _resampled(self, target: str, secret: str, draws: int) -> tuple[np.ndarray, np.ndarray]:
-        """Accuracy of the target and balanced accuracy of the secret per draw and point: (draws, points) each."""
+    def _resampled(self, target: str, sensitive: str, draws: int) -> tuple[np.ndarray, np.ndarray]:
+        """Accuracy of the target, balanced accuracy of the sensitive attribute: (draws, points) each."""
         rng = np.random.default_rng(0)
         out = []
-        for key, labels in ((f"utility/{target}", None), (f"leakage/{secret}", self.test.sensitive[secret])):
+        for key, labels in ((f"utility/{target}", None), (f"leakage/{sensitive}", self.test.sensitive[sensitive])):
             right = np.column_stack([t.right[key] for t in self.traced])
-            units = self.test.units_of(secret)
+            units = self.test.units_of(sensitive)
             unit = np.arange(len(right)) if units is None else pd.factorize(units)[0]
             rng = np.random.default_rng(0)  # the same units for both
             n = int(unit.max()) + 1
@@ -261,20 +268,22 @@ class Frontier:
             out.append(np.mean(shares, axis=0))
         return out[0], out[1]
 
+    @renamed(secret="sensitive")
     def superiority(
-        self, other: Frontier, target: str | None = None, secret: str | None = None, tolerance: float = 0.0
+        self, other: Frontier, target: str | None = None, sensitive: str | None = None, tolerance: float = 0.0
     ) -> Superiority:
         """Acc-Priv superiority over another frontier (DPFE, definition 11); privacy is 1 - leakage."""
-        u, s = target or self.targets[0], secret or self.secrets[0]
+        u, s = target or self.targets[0], sensitive or self.sensitive[0]
         mine, theirs = ([(t.utility[u].value, 1 - t.leakage[s].value) for t in front.traced] for front in (self, other))
         return superiority(mine, theirs, tolerance)
 
-    def distance_to_limit(self, secret: str | None = None) -> pd.DataFrame:
+    @renamed(secret="sensitive")
+    def distance_to_limit(self, sensitive: str | None = None) -> pd.DataFrame:
         """How much accuracy the estimated limit has more, at equal certificate (at equal leakage without one).
 
         One row per point that no other of the curve beats in accuracy and that measure, inside the limit's range.
         """
-        s, u = secret or self.secrets[0], self.targets[0]
+        s, u = sensitive or self.sensitive[0], self.targets[0]
         limit = self.reference.limit.get(s, ())
         if not limit:
             raise InputError(f"there is no limit to compare with: {self.reference.note}")
@@ -314,8 +323,8 @@ class Frontier:
         return write_frontier(self, path)
 
 
-def _sides(target: str, secret: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return ("utility", target), ("leakage", secret)
+def _sides(target: str, sensitive: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    return ("utility", target), ("leakage", sensitive)
 
 
 def _area(useful: np.ndarray, private: np.ndarray) -> float:

@@ -61,7 +61,7 @@ def stream(path: str | Path, like: Dataset, folder: Path) -> StreamedTable:
 
     Parameters
     ----------
-    path : the Parquet file: the inputs, targets and secrets of `like`, by name; other columns are not read
+    path : the Parquet file: the inputs, targets and sensitive attributes of `like`, by name; other columns are not read
     like : another part of the same table (`attack`)
     folder : where the encoded numbers are written: four bytes for each number of each row
     """
@@ -102,7 +102,7 @@ def stream(path: str | Path, like: Dataset, folder: Path) -> StreamedTable:
 
 
 def _parts(file: Any, sides: Sequence[list[str]]) -> Iterator[list[pd.DataFrame]]:
-    """Inputs, targets and secrets of a few rows at a time, in the order of the file."""
+    """Inputs, targets and sensitive attributes of a few rows at a time, in the order of the file."""
     for batch in file.iter_batches(AT_ONCE, columns=[c for side in sides for c in side]):
         table = batch.to_pandas()
         yield [table[side].reset_index(drop=True) for side in sides]

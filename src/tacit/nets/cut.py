@@ -159,7 +159,7 @@ def _trace(network: nn.Module) -> fx.GraphModule:
         return fx.symbolic_trace(network.eval())
     except Exception as error:
         raise InputError(
-            f"{type(network).__name__} is no nn.Sequential, and torch.fx cannot trace it ({error}); "
+            f"{type(network).__name__} is not an nn.Sequential, and torch.fx cannot trace it ({error}); "
             f"write it as an nn.Sequential of its stages, or without branches that depend on the data"
         ) from error
     finally:

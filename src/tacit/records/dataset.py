@@ -268,7 +268,7 @@ def _bin(table: pd.DataFrame, columns: list[str], bins: Mapping[str, int] | int 
         if not isinstance(count, int) or count < 2:
             raise InputError(f"bins must be whole numbers of at least 2; found {count!r} for {column!r}")
         if column in named and (column not in columns or not pd.api.types.is_numeric_dtype(table[column])):
-            raise InputError(f"bins names {column!r}, which is no numeric target or sensitive column of {file}")
+            raise InputError(f"bins names {column!r}, which is not a numeric target or sensitive column of {file}")
     for column in columns:
         values = table[column]
         numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)

@@ -29,7 +29,7 @@ def open_image(path: Path) -> Any:
     except FileNotFoundError as error:
         raise InputError(f"no image {path}; add the file, or drop its row") from error
     except UnidentifiedImageError as error:
-        raise InputError(f"{path.name} is no image that Pillow reads; convert it to PNG, or drop its row") from error
+        raise InputError(f"{path.name} is not an image that Pillow reads; convert it, or drop its row") from error
     except Image.DecompressionBombError as error:
         raise InputError(f"{path.name} has more pixels than any image should ({error}); drop it") from error
 

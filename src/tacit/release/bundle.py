@@ -80,7 +80,7 @@ def read_bundle(path: str | Path) -> Bundle:
     members = _members(path)
     manifest = parse_json(members["manifest.json"], "manifest.json")
     if not isinstance(manifest, dict):
-        raise BundleError(f"{path.name}: manifest.json is no object; this is no bundle of Tacit")
+        raise BundleError(f"{path.name}: manifest.json is not an object; this is not a bundle of Tacit")
     check_manifest(manifest)
     if (ANALYZER in members) != (manifest.get("analyzer") is not None):
         raise BundleError(f"{path.name}: the manifest does not tell of {ANALYZER} as it is")
@@ -96,7 +96,7 @@ def read_bundle(path: str | Path) -> Bundle:
     try:
         members["card.md"].decode()
     except UnicodeDecodeError:
-        raise BundleError(f"{path.name}: card.md is no text") from None
+        raise BundleError(f"{path.name}: card.md is not text") from None
     return Bundle(manifest, members, path.name)
 
 
@@ -135,11 +135,11 @@ def _members(path: Path) -> dict[str, bytes]:
 def _check_end(file: Any, size: int, name: str) -> None:
     """The directory of the zip must be small, and end the file: no comment, no zip64, no thousands of entries."""
     if size < END.size:
-        raise BundleError(f"{name} is no bundle: it has {size} bytes")
+        raise BundleError(f"{name} is not a bundle: it has {size} bytes")
     file.seek(size - END.size)
     signature, disk, first, here, entries, length, offset, comment = END.unpack(file.read(END.size))
     if signature != b"PK\x05\x06":
-        raise BundleError(f"{name} is no bundle, or it is cut off: there is no zip directory at its end")
+        raise BundleError(f"{name} is not a bundle, or it is cut off: there is no zip directory at its end")
     fits = offset + length + END.size == size
     if disk or first or comment or here != entries or entries > len(LIMITS) or length > 4096 or not fits:
         raise BundleError(f"{name} has an unusual zip directory ({entries} entries, {length} bytes); it is refused")
@@ -154,7 +154,7 @@ def _check_entries(infos: list[zipfile.ZipInfo], size: int, name: str) -> None:
         raise BundleError(f"{name} has two members of one name")
     missing = [n for n in LIMITS if n not in names and n not in OPTIONAL]
     if missing:
-        raise BundleError(f"{name} has no {missing[0]}; it is no bundle of Tacit, or damaged")
+        raise BundleError(f"{name} has no {missing[0]}; it is not a bundle of Tacit, or damaged")
     for info in infos:
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1 or info.file_size != info.compress_size:
             raise BundleError(f"{name}: {info.filename} is compressed or encrypted; members of a bundle are stored")

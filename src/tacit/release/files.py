@@ -168,7 +168,7 @@ def _npz(path: Path, rows: int) -> Reader:
             with archive.open(member) as file:
                 shape, dtype = _header(file, path)
     except zipfile.BadZipFile:
-        raise InputError(f"{path.name} is no npz file; save one with np.savez(path, X=X)") from None
+        raise InputError(f"{path.name} is not an npz file; save one with np.savez(path, X=X)") from None
     size = math.prod(shape[1:]) * dtype.itemsize
 
     def parts() -> Iterator[np.ndarray]:

@@ -26,14 +26,14 @@ def check_manifest(m: Mapping[str, Any]) -> None:
     """Raise unless the manifest is complete and means something."""
     version = m.get("format")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise BundleError("manifest: there is no format version; this is no bundle of Tacit")
+        raise BundleError("manifest: there is no format version; this is not a bundle of Tacit")
     if not OLDEST <= version <= FORMAT:
         raise BundleError(
             f"manifest: the bundle has format {version}, this Tacit reads {OLDEST} to {FORMAT}; update Tacit"
         )
     _keys(m, TOP | SINCE[version], "")
     _text(m["filter"], "filter", 200)
-    _need(isinstance(m["parameters"], dict), "parameters", "is no object")
+    _need(isinstance(m["parameters"], dict), "parameters", "is not an object")
     _input(m["input"], version)
     _output(m["output"], version)
     if m["noise"] is not None:
@@ -43,7 +43,7 @@ def check_manifest(m: Mapping[str, Any]) -> None:
     else:
         _sketch(m["sketch"])
         _whole(m["min_people"], "min_people", 1, 2**40)
-    _need(isinstance(m["versions"], dict), "versions", "is no object")
+    _need(isinstance(m["versions"], dict), "versions", "is not an object")
     for k, v in m["versions"].items():
         _text(v, f"versions.{k}", 100)
     if m.get("analyzer") is not None:
@@ -69,7 +69,7 @@ def _input(value: Any, version: int) -> None:
         _shape(value["shape"], "input.shape")
         if version > 1:
             ranges = value["ranges"]
-            _need(isinstance(ranges, list) and len(ranges) == value["shape"][0], "input.ranges", "is no list of ranges")
+            _need(isinstance(ranges, list) and len(ranges) == value["shape"][0], "input.ranges", "is not a list")
             for ends in ranges:
                 _range(ends, "input.ranges")
         return
@@ -104,12 +104,12 @@ def _output(value: Any, version: int) -> None:
         return
     # each cell is released as a row of this table
     _need(
-        isinstance(value["table"], list) and len(value["table"]) == len(value["names"]), "output.table", "is no table"
+        isinstance(value["table"], list) and len(value["table"]) == len(value["names"]), "output.table", "does not fit"
     )
     _need(value["shape"] == [1], "output.shape", "of a table of cells must be [1]")
     lengths = set()
     for column in value["table"]:
-        _need(isinstance(column, list), "output.table", "has a column that is no list")
+        _need(isinstance(column, list), "output.table", "has a column that is not a list")
         lengths.add(len(column))
         for cell in column:
             _need(cell is None or isinstance(cell, str | int | float | bool), "output.table", "holds more than values")
@@ -141,7 +141,7 @@ def _sketch(value: Any) -> None:
     if value is None:
         return
     _keys(value, {"looks", "entries"}, "sketch")
-    _need(isinstance(value["looks"], list) and len(value["looks"]) <= 100, "sketch.looks", "is no list, or too long")
+    _need(isinstance(value["looks"], list) and len(value["looks"]) <= 100, "sketch.looks", "is not a list, or too long")
     for look in value["looks"]:
         _need(isinstance(look, list) and len(look) == 2, "sketch.looks", "holds more than pairs")
         for number in look:
@@ -150,25 +150,25 @@ def _sketch(value: Any) -> None:
     try:
         base64.b64decode(value["entries"], validate=True)
     except (binascii.Error, ValueError):
-        _need(False, "sketch.entries", "is no base64")
+        _need(False, "sketch.entries", "is not base64")
 
 
 def _analyzer(value: Any) -> None:
     """What a service answers: per target its classes, and how often it was right where that was measured."""
     _keys(value, {"targets"}, "analyzer")
     targets = value["targets"]
-    _need(isinstance(targets, list) and 0 < len(targets) <= 1000, "analyzer.targets", "is no list, or too long")
+    _need(isinstance(targets, list) and 0 < len(targets) <= 1000, "analyzer.targets", "is not a list, or too long")
     for i, target in enumerate(targets):
         where = f"analyzer.targets[{i}]"
         _keys(target, {"name", "classes", "accuracy", "guessing", "rows"}, where)
         classes = target["classes"]
         _need(isinstance(classes, list) and 1 < len(classes) <= MOST_COLUMNS, where, "has no classes")
         for c in classes:
-            _need(isinstance(c, str | int | float | bool), where, "has a class that is no value")
+            _need(isinstance(c, str | int | float | bool), where, "has a class that is not a value")
         for share in ("accuracy", "guessing"):
             if target[share] is not None:
                 _number(target[share], f"{where}.{share}")
-                _need(0 <= target[share] <= 1, f"{where}.{share}", "is no share")
+                _need(0 <= target[share] <= 1, f"{where}.{share}", "is not a share")
         if target["rows"] is not None:
             _whole(target["rows"], f"{where}.rows", 1, 2**60)
     _names([t["name"] for t in targets], "names of targets")
@@ -186,7 +186,7 @@ def _need(condition: Any, where: str, what: str) -> None:
 
 
 def _keys(value: Any, known: set[str], where: str) -> None:
-    _need(isinstance(value, dict), where, "is no object")
+    _need(isinstance(value, dict), where, "is not an object")
     found = set(value)
     if found != known:
         odd = sorted(found ^ known)[0][:80]
@@ -194,17 +194,17 @@ def _keys(value: Any, known: set[str], where: str) -> None:
 
 
 def _text(value: Any, where: str, most: int) -> None:
-    _need(isinstance(value, str) and len(value) <= most, where, "is no text, or too long")
+    _need(isinstance(value, str) and len(value) <= most, where, "is not text, or too long")
 
 
 def _names(value: Any, where: str) -> None:
-    _need(isinstance(value, list) and len(value) <= MOST_COLUMNS, where, "is no list, or too long")
+    _need(isinstance(value, list) and len(value) <= MOST_COLUMNS, where, "is not a list, or too long")
     for name in value:
         _text(name, where, 10_000)
         try:
             name.encode()
         except UnicodeEncodeError:
-            _need(False, where, "has a name that is no text")
+            _need(False, where, "has a name that is not text")
     _need(len(set(value)) == len(value), where, "has one name twice")
 
 
@@ -213,8 +213,8 @@ def _hex(value: Any, where: str) -> None:
 
 
 def _number(value: Any, where: str) -> None:
-    _need(isinstance(value, int | float) and not isinstance(value, bool), where, "is no number")
-    _need(abs(value) < 1e300, where, "is no usable number")
+    _need(isinstance(value, int | float) and not isinstance(value, bool), where, "is not a number")
+    _need(abs(value) < 1e300, where, "is not a usable number")
 
 
 def _whole(value: Any, where: str, low: int, high: int) -> None:
@@ -222,7 +222,7 @@ def _whole(value: Any, where: str, low: int, high: int) -> None:
 
 
 def _shape(value: Any, where: str) -> None:
-    _need(isinstance(value, list) and 0 < len(value) <= 4, where, "is no shape")
+    _need(isinstance(value, list) and 0 < len(value) <= 4, where, "is not a shape")
     for n in value:
         _whole(n, where, 1, 2**24)
     _need(math.prod(value) <= 2**26, where, "is too large")

@@ -224,7 +224,7 @@ class GraphBuilder:
         try:
             keys = [w.encode() for w in words]
         except UnicodeEncodeError as error:
-            raise InputError(f"column {column.name!r} has a category that is no text: {error}") from None
+            raise InputError(f"column {column.name!r} has a category that is not text: {error}") from None
         code = self.op(
             "LabelEncoder",
             text,

@@ -49,7 +49,7 @@ class Journal:
         found = os.lstat(self.folder)
         ours = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
         if self.folder.is_symlink() or not ours:
-            raise InputError(f"{self.folder} is there, but is no private folder of this user; remove it first")
+            raise InputError(f"{self.folder} is there, but is not a private folder of this user; remove it first")
         if os.name == "posix":
             import fcntl
 

@@ -96,7 +96,7 @@ def _read(content: bytes, name: str) -> onnx.ModelProto:
         onnx_session(content)
         return model
     except Exception as error:  # protobuf's and onnx's errors share no base
-        raise InputError(f"{name} is no ONNX model ({str(error).splitlines()[0][:200]})") from None
+        raise InputError(f"{name} is not an ONNX model ({str(error).splitlines()[0][:200]})") from None
 
 
 def _graph_costs(model: onnx.ModelProto, name: str, repeats: int) -> pd.DataFrame:

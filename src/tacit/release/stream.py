@@ -72,7 +72,7 @@ def records(lines: Iterable[str], form: str) -> Iterator[tuple[int, Any]]:
 
 
 def text_lines(source: BinaryIO) -> Iterator[str]:
-    """Lines of a stream of bytes, of bounded length; what is no UTF-8 stays what it is, and fits no schema."""
+    """Lines of a stream of bytes, of bounded length; what is not UTF-8 stays what it is, and fits no schema."""
     while line := source.readline(LONGEST):
         if len(line) == LONGEST and not line.endswith(b"\n"):
             while (rest := source.readline(LONGEST)) and not rest.endswith(b"\n"):
@@ -111,21 +111,21 @@ def _one(release: Release, record: Any) -> Any:
     try:
         return np.array([record], dtype=np.float64 if release.manifest["input"]["kind"] == "array" else object)
     except (ValueError, TypeError, OverflowError):  # whose message holds the value
-        raise InputError("the record is no array of numbers") from None
+        raise InputError("the record is not an array of numbers") from None
 
 
 def _json(line: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"the line is no JSON ({getattr(error, 'msg', type(error).__name__)})") from None
+        raise InputError(f"the line is not JSON ({getattr(error, 'msg', type(error).__name__)})") from None
 
 
 def _cells(line: str) -> list[str]:
     try:
         return next(csv.reader([line], skipinitialspace=True), [])
     except csv.Error as error:
-        raise InputError(f"the line is no CSV ({error})") from None
+        raise InputError(f"the line is not CSV ({error})") from None
 
 
 def _row(header: list[str], cells: list[str]) -> dict[str, str | None]:

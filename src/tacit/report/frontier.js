@@ -4,13 +4,13 @@
   const data = JSON.parse(document.getElementById("frontier").textContent);
 {% include "figure.js" %}
 
-  function curve(place, secret, target) {
-    const points = data.points.map(q => ({ ...q, u: q.utility[target], v: q.leakage[secret], c: q.certified[secret], i: data.filters.indexOf(q.filter) }));
-    const guess = { x: points[0].v.guessing, y: points[0].u.guessing }, limit = data.limit[secret] || [];
-    const floor = { u: data.label_only.utility[target], v: data.label_only.leakage[secret] };
+  function curve(place, attribute, target) {
+    const points = data.points.map(q => ({ ...q, u: q.utility[target], v: q.leakage[attribute], c: q.certified[attribute], i: data.filters.indexOf(q.filter) }));
+    const guess = { x: points[0].v.guessing, y: points[0].u.guessing }, limit = data.limit[attribute] || [];
+    const floor = { u: data.label_only.utility[target], v: data.label_only.leakage[attribute] };
     const xs = spread([guess.x, floor.v.value, ...points.flatMap(q => [q.v.value, q.c])], .05);
     const ys = spread([floor.u.value, ...points.map(q => q.u.value), ...limit.map(q => q[0])], .05);
-    const f = frame(place, xs, ys, `leakage of ${secret}: balanced accuracy of fresh attackers`, `utility: accuracy of ${target}`, 420);
+    const f = frame(place, xs, ys, `leakage of ${attribute}: balanced accuracy of fresh attackers`, `utility: accuracy of ${target}`, 420);
     f.dotted(f.X(guess.x), f.Y(ys[0]), f.X(guess.x), f.Y(ys[1]));
     add(f.svg, "text", { x: f.X(guess.x) + 4, y: f.Y(ys[0]) - 5, class: "quiet" }, `guessing ${p(guess.x)}`);
     if (limit.length) {
@@ -23,12 +23,12 @@
       add(f.svg, "polyline", { points: steps, fill: "none", style: `stroke:${colour(i)};opacity:.6`, "stroke-width": 2 });
     }
     const x = f.X(floor.v.value), y = f.Y(floor.u.value);
-    explain(add(f.svg, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, fill: "var(--back)", class: "axis floor", "stroke-width": 2 }), `label-only (the floor)\n${target}: accuracy ${range(floor.u)}\n${secret}: leakage ${range(floor.v)}`);
+    explain(add(f.svg, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, fill: "var(--back)", class: "axis floor", "stroke-width": 2 }), `label-only (the floor)\n${target}: accuracy ${range(floor.u)}\n${attribute}: leakage ${range(floor.v)}`);
     const lines = add(f.svg, "g", {});
     for (const q of points) {
       const x = f.X(q.v.value), y = f.Y(q.u.value), stroke = colour(q.i);
       const dot = add(f.svg, "circle", { cx: x, cy: y, r: q.pareto ? 5.5 : 3.5, style: `stroke:${stroke};fill:${q.pareto ? stroke : "var(--back)"}`, "stroke-width": 1.5, class: "point", "data-filter": q.filter });
-      explain(dot, `${q.filter}, ${q.knob} = ${q.value}, seed ${q.seed}${q.pareto ? "" : " (beaten by another point)"}\n${target}: accuracy ${range(q.u)}\n${secret}: leakage ${range(q.v)} by ${q.v.by}\n${q.c == null ? "audited, not certified" : "certified: no attacker exceeds " + p(q.c)}`);
+      explain(dot, `${q.filter}, ${q.knob} = ${q.value}, seed ${q.seed}${q.pareto ? "" : " (beaten by another point)"}\n${target}: accuracy ${range(q.u)}\n${attribute}: leakage ${range(q.v)} by ${q.v.by}\n${q.c == null ? "audited, not certified" : "certified: no attacker exceeds " + p(q.c)}`);
       // the interval and the certificate of the point under the pointer, not of all at once
       const show = () => {
         lines.replaceChildren();
@@ -45,7 +45,7 @@
     place.append(legend);
   }
 
-  for (const place of document.querySelectorAll("[data-secret]")) curve(place, place.dataset.secret, place.dataset.target);
+  for (const place of document.querySelectorAll("[data-attribute]")) curve(place, place.dataset.attribute, place.dataset.target);
   const all = document.getElementById("all");
   if (all) all.addEventListener("change", () => { for (const row of document.querySelectorAll("tr.beaten")) row.hidden = !all.checked; });
   document.documentElement.dataset.drawn = "yes";

@@ -27,7 +27,7 @@ def rich_frontier(front: Any) -> Any:
     table.add_column("filter", overflow="ellipsis", no_wrap=True, max_width=18)
     for head in ("knob", "seed", *front.targets):
         table.add_column(escape(head), justify="right")
-    for s in front.secrets:
+    for s in front.sensitive:
         table.add_column(escape(s), justify="right")
         table.add_column("interval", justify="right")
         table.add_column("certified", justify="right")
@@ -45,10 +45,10 @@ def summary(front: Any) -> list[str]:
     """What the curve amounts to, in sentences."""
     level = percent(front.level)
     lines = []
-    for s in front.secrets:
+    for s in front.sensitive:
         for name in front.filters:
             part = front.only(name)
-            area = part.hypervolume(secret=s)
+            area = part.hypervolume(sensitive=s)
             lines.append(f"{name}: hypervolume {shown(area.value)} [{shown(area.low)}, {shown(area.high)}] for {s}")
             try:
                 far = part.distance_to_limit(s)
@@ -76,7 +76,7 @@ def summary(front: Any) -> list[str]:
 
 
 def write_frontier(front: Any, path: str | Path) -> Path:
-    """One self-contained page: an interactive figure per target and secret, and the table."""
+    """One self-contained page: an interactive figure per target and sensitive attribute, and the table."""
     best = {t.point.number for t in front.pareto()}
     data = {
         "filters": front.filters,

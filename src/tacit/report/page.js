@@ -7,15 +7,15 @@
   const headline = r => r[r.headline];
 
 
-  function tradeOff(place, secret, target) {
-    const points = reports.map((r, i) => ({ name: r.name, u: headline(r.utility[target]), v: headline(r.leakage[secret]), by: r.leakage[secret].attacker, c: r.certificate[secret], i, beaten: data.dominated[secret][i] }));
-    const floor = !reports.some(r => r.name === "label-only") && reports.find(r => r.label_only[secret] && r.label_only_utility[target]);
-    const limit = (reports.find(r => r.limit[secret]) || { limit: {} }).limit[secret] || [];
+  function tradeOff(place, attribute, target) {
+    const points = reports.map((r, i) => ({ name: r.name, u: headline(r.utility[target]), v: headline(r.leakage[attribute]), by: r.leakage[attribute].attacker, c: r.certificate[attribute], i, beaten: data.dominated[attribute][i] }));
+    const floor = !reports.some(r => r.name === "label-only") && reports.find(r => r.label_only[attribute] && r.label_only_utility[target]);
+    const limit = (reports.find(r => r.limit[attribute]) || { limit: {} }).limit[attribute] || [];
     const guess = { x: points[0].v.guessing, y: points[0].u.guessing };
-    const lone = floor && { u: headline(floor.label_only_utility[target]), v: headline(floor.label_only[secret]) };
+    const lone = floor && { u: headline(floor.label_only_utility[target]), v: headline(floor.label_only[attribute]) };
     const xs = spread([guess.x, ...points.flatMap(q => [q.v.low, q.v.high, q.c && q.c.bound]), ...(lone ? [lone.v.low, lone.v.high] : [])], .06);
     const ys = spread([guess.y, ...points.flatMap(q => [q.u.low, q.u.high]), ...(lone ? [lone.u.high] : []), ...limit.map(q => q.accuracy)], .06);
-    const f = frame(place, xs, ys, `leakage of ${secret}: balanced accuracy of the best attacker`, `utility: accuracy of ${target}`);
+    const f = frame(place, xs, ys, `leakage of ${attribute}: balanced accuracy of the best attacker`, `utility: accuracy of ${target}`);
     f.dotted(f.X(guess.x), f.Y(ys[0]), f.X(guess.x), f.Y(ys[1]));
     f.dotted(f.X(xs[0]), f.Y(guess.y), f.X(xs[1]), f.Y(guess.y));
     add(f.svg, "text", { x: f.X(guess.x) + 4, y: f.Y(ys[0]) - 5, class: "quiet" }, `guessing ${p(guess.x)}`);
@@ -26,14 +26,14 @@
     if (lone) {
       const x = f.X(lone.v.value), y = f.Y(lone.u.value);
       f.dotted(f.X(lone.v.low), y, f.X(lone.v.high), y, { "stroke-dasharray": "none" });
-      explain(add(f.svg, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, fill: "var(--back)", class: "axis floor", "stroke-width": 2 }), `label-only (the floor)\n${target}: accuracy ${range(lone.u)}\n${secret}: leakage ${range(lone.v)}`);
+      explain(add(f.svg, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, fill: "var(--back)", class: "axis floor", "stroke-width": 2 }), `label-only (the floor)\n${target}: accuracy ${range(lone.u)}\n${attribute}: leakage ${range(lone.v)}`);
     }
     for (const q of points) {
       const x = f.X(q.v.value), y = f.Y(q.u.value), stroke = colour(q.i);
       for (const [x1, y1, x2, y2] of [[f.X(q.v.low), y, f.X(q.v.high), y], [x, f.Y(q.u.low), x, f.Y(q.u.high)]]) add(f.svg, "line", { x1, y1, x2, y2, style: `stroke:${stroke}`, "stroke-width": 1.5 });
       if (q.c) explain(add(f.svg, "line", { x1: f.X(q.c.bound), x2: f.X(q.c.bound), y1: y - 10, y2: y + 10, style: `stroke:${stroke}`, "stroke-width": 3, class: "bound" }), `${q.name}: certified, no attacker exceeds ${p(q.c.bound)}`);
       const dot = add(f.svg, "circle", { cx: x, cy: y, r: 6, style: `stroke:${stroke};fill:${q.beaten ? "var(--back)" : stroke}`, "stroke-width": 2, class: "release", "data-release": q.name });
-      explain(dot, `${q.name}${q.beaten ? " (dominated)" : ""}\n${target}: accuracy ${range(q.u)}, guessing ${p(q.u.guessing)}\n${secret}: leakage ${range(q.v)} by ${q.by}, guessing ${p(q.v.guessing)}\n${q.c ? "certified ≤ " + p(q.c.bound) : "audited, not certified"}`);
+      explain(dot, `${q.name}${q.beaten ? " (dominated)" : ""}\n${target}: accuracy ${range(q.u)}, guessing ${p(q.u.guessing)}\n${attribute}: leakage ${range(q.v)} by ${q.by}, guessing ${p(q.v.guessing)}\n${q.c ? "certified ≤ " + p(q.c.bound) : "audited, not certified"}`);
     }
     const legend = document.createElement("div");
     legend.className = "legend";
@@ -60,23 +60,23 @@
   }
 
   const drawers = {
-    "trade-off": (place, d) => tradeOff(place, d.secret, d.target),
+    "trade-off": (place, d) => tradeOff(place, d.attribute, d.target),
     attackers: (place, d) => {
-      const rows = reports.flatMap((r, i) => Object.entries(r.leakage[d.secret].attackers).map(([name, m]) => ({ name: reports.length > 1 ? `${r.name}: ${name}` : name, m, i, faint: name !== r.leakage[d.secret].attacker })));
-      bars(place, rows, headline(reports[0].leakage[d.secret]).guessing, "balanced accuracy; dotted: guessing");
+      const rows = reports.flatMap((r, i) => Object.entries(r.leakage[d.attribute].attackers).map(([name, m]) => ({ name: reports.length > 1 ? `${r.name}: ${name}` : name, m, i, faint: name !== r.leakage[d.attribute].attacker })));
+      bars(place, rows, headline(reports[0].leakage[d.attribute]).guessing, "balanced accuracy; dotted: guessing");
     },
     groups: (place, d) => {
-      const rows = reports.flatMap((r, i) => Object.entries(r.groups[d.secret] || {}).slice(0, 14).map(([name, m]) => ({ name: reports.length > 1 ? `${r.name}: ${name}` : name, m, i })));
-      bars(place, rows, headline(reports[0].leakage[d.secret]).guessing, "balanced accuracy; dotted: guessing");
+      const rows = reports.flatMap((r, i) => Object.entries(r.groups[d.attribute] || {}).slice(0, 14).map(([name, m]) => ({ name: reports.length > 1 ? `${r.name}: ${name}` : name, m, i })));
+      bars(place, rows, headline(reports[0].leakage[d.attribute]).guessing, "balanced accuracy; dotted: guessing");
     },
     columns: (place, d) => {
       const r = reports[d.report];
       bars(place, Object.entries(r.resemblance.columns).slice(0, 20).map(([name, m]) => ({ name, m, i: +d.report })), 0, "R²: share of the variance that can be told");
     },
     pooled: (place, d) => {
-      const lines = reports.map((r, i) => ({ i, name: r.name, points: [[1, headline(r.leakage[d.secret])], ...r.attacks.filter(a => a.kind.startsWith("pooled, ") && a.results[d.secret]).map(a => [+a.kind.slice(8), headline(a.results[d.secret])])] })).filter(l => l.points.length > 1);
+      const lines = reports.map((r, i) => ({ i, name: r.name, points: [[1, headline(r.leakage[d.attribute])], ...r.attacks.filter(a => a.kind.startsWith("pooled, ") && a.results[d.attribute]).map(a => [+a.kind.slice(8), headline(a.results[d.attribute])])] })).filter(l => l.points.length > 1);
       const most = Math.log(Math.max(...lines.flatMap(l => l.points.map(q => q[0]))));
-      const f = frame(place, [-.05 * most, most * 1.05], spread(lines.flatMap(l => l.points.flatMap(q => [q[1].low, q[1].high, q[1].guessing])), .05), "releases of the same unit read together (log scale)", `leakage of ${d.secret}`, 280);
+      const f = frame(place, [-.05 * most, most * 1.05], spread(lines.flatMap(l => l.points.flatMap(q => [q[1].low, q[1].high, q[1].guessing])), .05), "releases of the same unit read together (log scale)", `leakage of ${d.attribute}`, 280);
       for (const l of lines) {
         add(f.svg, "polyline", { points: l.points.map(q => `${f.X(Math.log(q[0]))},${f.Y(q[1].value)}`).join(" "), fill: "none", style: `stroke:${colour(l.i)}`, "stroke-width": 2 });
         for (const [m, q] of l.points) {

@@ -20,8 +20,8 @@ def write_page(reports: Sequence[Any], path: str | Path, title: str, introductio
     """Write one or several audits of the same data as one page, with the utility-leakage figure."""
     plain = [r.to_dict() for r in reports]
     beaten = dominated(reports)
-    secrets = list(reports[0].leakage)
-    why = {s: [_why(r, s, beaten) for r in reports] for s in secrets}
+    attributes = list(reports[0].leakage)
+    why = {s: [_why(r, s, beaten) for r in reports] for s in attributes}
     text = render(
         "page.html.j2",
         {"reports": plain, "dominated": why},
@@ -30,11 +30,11 @@ def write_page(reports: Sequence[Any], path: str | Path, title: str, introductio
         reports=list(reports),
         plain=plain,
         at=lambda tree, path: functools.reduce(lambda node, key: node[key], path, tree),
-        secrets=secrets,
+        attributes=attributes,
         targets=list(reports[0].utility),
         dominated=why,
-        pooled=lambda secret: any(
-            a.kind.startswith("pooled") and secret in a.results for r in reports for a in r.attacks
+        pooled=lambda attribute: any(
+            a.kind.startswith("pooled") and attribute in a.results for r in reports for a in r.attacks
         ),
         has_floor_row=any(r.name == "label-only" for r in reports),
         level=reports[0].level,
@@ -53,27 +53,27 @@ def render(template: str, data: Any, **told: Any) -> str:
     return environment.get_template(template).render(embedded=embedded, limits=DOES_NOT_PROTECT, **told)
 
 
-def _why(report: Any, secret: str, beaten: dict[tuple[str, str], str]) -> str | None:
+def _why(report: Any, attribute: str, beaten: dict[tuple[str, str], str]) -> str | None:
     """Why a release is no use: another one of the page, or the predicted label alone, is as useful and leaks less."""
-    better = beaten.get((report.name, secret))
+    better = beaten.get((report.name, attribute))
     if better is not None:
         return f"{better} is at least as useful and leaks less"
-    return report.beaten_by_label(secret)
+    return report.beaten_by_label(attribute)
 
 
 def dominated(reports: Sequence[Any]) -> dict[tuple[str, str], str]:
-    """Releases that another one beats, by name and secret."""
+    """Releases that another one beats, by name and sensitive attribute."""
     out = {}
     for r in reports:
-        for secret, v in r.leakage.items():
+        for attribute, v in r.leakage.items():
             for other in reports:
-                if other is not r and beats(other.utility, other.leakage[secret], r.utility, v):
-                    out[r.name, secret] = other.name
+                if other is not r and beats(other.utility, other.leakage[attribute], r.utility, v):
+                    out[r.name, attribute] = other.name
                     break
     return out
 
 
-def figure(reports: Sequence[Any], secret: str) -> str:
+def figure(reports: Sequence[Any], attribute: str) -> str:
     """Utility against leakage of every release, with intervals and certificates, as inline SVG."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -81,11 +81,11 @@ def figure(reports: Sequence[Any], secret: str) -> str:
     target = next(iter(reports[0].utility))
     fig = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = fig.subplots()
-    guessing = reports[0].leakage[secret].guessing
+    guessing = reports[0].leakage[attribute].guessing
     axes.axvline(guessing, color="#888888", linestyle=":", linewidth=1)
     axes.axhline(reports[0].utility[target].guessing, color="#888888", linestyle=":", linewidth=1)
     for i, report in enumerate(reports):
-        u, v = report.utility[target], report.leakage[secret]
+        u, v = report.utility[target], report.leakage[attribute]
         colour = f"C{i}"
         axes.errorbar(
             v.value,
@@ -98,10 +98,10 @@ def figure(reports: Sequence[Any], secret: str) -> str:
             linewidth=1,
             label=report.name,
         )
-        certificate = report.certificate[secret]
+        certificate = report.certificate[attribute]
         if certificate is not None:
             axes.plot([certificate.bound], [u.value], marker="|", markersize=16, color=colour, markeredgewidth=2)
-    axes.set_xlabel(f"leakage of {secret} (balanced accuracy of the best attacker; | certified bound)")
+    axes.set_xlabel(f"leakage of {attribute} (balanced accuracy of the best attacker; | certified bound)")
     axes.set_ylabel(f"utility: accuracy of {target}")
     axes.set_title("Better is up and to the left; dotted lines are guessing", fontsize=9, loc="left")
     axes.legend(fontsize=8, frameon=False)

@@ -72,7 +72,7 @@ def read_fields(kind: Any, told: Mapping[str, Any], name: str) -> Any:
 
 
 def plain_parameter(value: Any) -> Any:
-    """A parameter as JSON; what is no plain data by the name of its type."""
+    """A parameter as JSON; what is not plain data by the name of its type."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | str):

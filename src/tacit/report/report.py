@@ -80,8 +80,8 @@ class Report:
     certificate : by sensitive attribute (and "a x b" for their product), a bound on any attacker, or None
     in_sample : the same leakage on rows the filter was fitted on, where the data had such rows
     label_only, label_only_utility : leakage and utility of releasing nothing but the predicted targets (the floor)
-    limit : by secret, an estimate of the best accuracy any release could have at each leakage
-    groups : by secret, the chosen attacker's balanced accuracy within subgroups, most exposed first
+    limit : by sensitive attribute, an estimate of the best accuracy any release could have at each leakage
+    groups : by sensitive attribute, the chosen attacker's balanced accuracy within subgroups, most exposed first
     exposure : by sensitive attribute, who is named with 90 % confidence, and the most exposed group
     power : by sensitive attribute, the smallest planted leaks that these attackers would have found in these rows
     resemblance : reconstruction of the raw records, similarity, warped distance, where they apply

@@ -69,7 +69,7 @@ def read_keys(path: str | Path) -> list[dict[str, str]]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read as a keys file ({type(error).__name__})") from None
     if not sound:
-        raise InputError(f"{path} is no keys file of Tacit, or damaged; make one with: tacit keys add FILE NAME")
+        raise InputError(f"{path} is not a keys file of Tacit, or damaged; make one with: tacit keys add FILE NAME")
     return entries
 
 

@@ -184,8 +184,8 @@ class Reconstruction:
 class CountingHeads:
     """The exact reader of a finite code: z holds scores of d cells, and every cell's classes are counted.
 
-    For secrets (`balanced`) the risk is H(s|z) under equal class sizes, ln m - I(z;s), over every attacker there
-    is; for targets it is that of `tacit.solvers.exact`. Cells are soft while learning: softmax(z / temperature).
+    For sensitive attributes (`balanced`) the risk is H(s|z) under equal class sizes, ln m - I(z;s), over every attacker
+    there is; for targets it is that of `tacit.solvers.exact`. Cells are soft while learning: softmax(z / temperature).
     """
 
     def __init__(self, labels: Labels, *, balanced: bool, temperature: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-"""Where a linear filter begins: projections x -> x'G that already keep the target and hide the secret."""
+"""Where a linear filter begins: projections x -> x'G that already keep the target and hide the sensitive attribute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.solvers.inner import lbfgs
 
 SMALL = 1e-8  # ridge of the two scatters, as a share of their trace
 LITTLE_SPREAD = 1e-3
-NO_SPREAD = 1e-10  # a direction whose variance is this share of the largest is no direction
+NO_SPREAD = 1e-10  # a direction whose variance is this share of the largest is not a direction
 
 
 def linear_start(X: np.ndarray, targets: Labels, sensitive: Labels, d: int, init: Any, seed: int) -> np.ndarray:

@@ -41,7 +41,7 @@ class WithoutSideInformation(AttackKind):
 class Transfer(AttackKind):
     """Trained on raw data, tested on released data of the same format."""
 
-    knows = "raw records with their secrets, no released ones (weaker than adaptive)"
+    knows = "raw records with their sensitive attributes, no released ones (weaker than adaptive)"
 
     def applies(self, trial: Trial) -> bool:
         raw, Zt = trial.attack.X, trial.Z[1]

@@ -181,7 +181,7 @@ def _read(path: Path, kind: type, more: Mapping[str, Any] | None = None) -> Any:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8")) | dict(more or {})
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is no TOML: {error}") from None
+        raise InputError(f"{path} is not TOML: {error}") from None
     return _build(found, path, kind)
 
 

@@ -225,7 +225,7 @@ def registered_names(folder: Path) -> dict[bytes, str]:
         except (ValueError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, ec.EllipticCurvePublicKey):
-            raise InputError(f"{path} is no elliptic-curve key; make it with: tacit federated keys")
+            raise InputError(f"{path} is not an elliptic-curve key; make it with: tacit federated keys")
         told = public_key_to_bytes(key)
         if told in names:
             raise InputError(f"{path} is the key of {names[told]!r} too; every node has its own: delete one")

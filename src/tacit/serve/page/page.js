@@ -93,7 +93,7 @@ function drawing(size, low, high) {
   button("Clear", () => board.clear());
   button("Another sketch", next);
   const file = element("input", { type: "file", accept: "image/*", hidden: true });
-  file.addEventListener("change", () => { if (file.files.length) board.photo(file.files[0]).catch(() => { $("input-note").textContent = "That file is no picture."; }); file.value = ""; });
+  file.addEventListener("change", () => { if (file.files.length) board.photo(file.files[0]).catch(() => { $("input-note").textContent = "That file is not a picture."; }); file.value = ""; });
   $("input-buttons").append(file);
   button("Take a picture file", () => file.click());
   function next() { board.strokes(DRAWN[sample++ % DRAWN.length]); }
