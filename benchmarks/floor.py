@@ -21,7 +21,7 @@ from tacit.datasets import declarations
 
 # the learned code first, from open to shut; the closed rule (one target) is the last resort: at 0 it is label-only
 SETTINGS = [("learned", w) for w in (0.0, 0.3, 1.0, 3.0)] + [("closed", w) for w in (0.05, 0.02, 0.0)]
-MOST_ROWS = 6_000
+MAX_ROWS = 6_000
 
 
 def main() -> None:
@@ -55,8 +55,8 @@ def main() -> None:
 
 def parts(name: str) -> tuple[tacit.Dataset, ...]:
     data = tacit.load_dataset(name)
-    if len(data) > MOST_ROWS:
-        data = data.split((MOST_ROWS, len(data) - MOST_ROWS), random_state=0)[0]
+    if len(data) > MAX_ROWS:
+        data = data.split((MAX_ROWS, len(data) - MAX_ROWS), random_state=0)[0]
     return data.split((0.5, 0.2, 0.3), random_state=0)
 
 

@@ -30,7 +30,7 @@ from tacit.audit.looks import new_project
 from tacit.records.encoding import make_encoder
 
 LEAST, MOST = 0.83, 0.57
-FEWEST = 200  # rows in which a column must differ from its usual value
+MIN_ROWS = 200  # rows in which a column must differ from its usual value
 QUOTED = (
     "published minimax code, HAR d=20 (quoted): activity .950, subject .072 by its own logistic evaluator; the same "
     "release under a re-trained RBF-SVM: .570"
@@ -138,7 +138,7 @@ def run(name: str, rows: int) -> dict:
     encoded = {id(d): encoder.transform(d.X) for d in (train, attack, test)}
     # of a column that (nearly) always has one value LEACE leaves hardly more than its own correction, from which an
     # attacker who scales columns reads sex at .851 by logistic regression: a fair comparison drops such columns
-    varied = (encoded[id(train)] != np.median(encoded[id(train)], axis=0)).sum(axis=0) >= FEWEST
+    varied = (encoded[id(train)] != np.median(encoded[id(train)], axis=0)).sum(axis=0) >= MIN_ROWS
     encoded = {k: np.ascontiguousarray(X[:, varied]) for k, X in encoded.items()}
     y = (train.y["income"] == train.y["income"].unique()[0]).to_numpy().astype(int)
     s = (train.sensitive["sex"] == train.sensitive["sex"].unique()[0]).to_numpy().astype(int)

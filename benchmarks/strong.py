@@ -21,7 +21,7 @@ from joblib import Parallel, delayed
 
 import tacit
 from tacit.audit.attackers import ATTACKERS, PRESETS
-from tacit.audit.suite import MOST_ROWS, AttackSuite
+from tacit.audit.suite import MAX_ROWS, AttackSuite
 from tacit.audit.trial import Trial
 from tacit.datasets import declarations
 
@@ -61,7 +61,7 @@ def suite_of(preset: str, before: bool) -> AttackSuite:
     attackers: dict[str, Any] = {
         name: (PRESETS[preset] if name in ("trees", "mlp") else ATTACKERS)[name] for name in BEFORE[preset]
     }
-    return AttackSuite({**attackers, **dict.fromkeys(SHAPED_BEFORE)}, max_rows=MOST_ROWS[preset])
+    return AttackSuite({**attackers, **dict.fromkeys(SHAPED_BEFORE)}, max_rows=MAX_ROWS[preset])
 
 
 def measure(name: str, preset: str, before: bool) -> dict[str, Any]:

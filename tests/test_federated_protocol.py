@@ -10,7 +10,16 @@ import pytest
 
 from tacit.errors import InputError, TacitError
 from tacit.federated import protocol
-from tacit.federated.protocol import Message, ProtocolError, aggregate, choose_indices, follow, pack, sift, unpack
+from tacit.federated.protocol import (
+    Message,
+    ProtocolError,
+    aggregate,
+    choose_indices,
+    follow,
+    pack,
+    unpack,
+    usable_answers,
+)
 
 LIKE = {"weight": np.zeros((4, 3), dtype=np.float32), "bias": np.zeros(4, dtype=np.float32)}
 
@@ -156,14 +165,14 @@ FAULTS = {
 def test_an_answer_that_cannot_be_used_is_named_and_the_rest_go_on(name):
     changes, words = FAULTS[name]
     good, bad = answer("good", weights(1)), answer("bad", weights(2), **changes)
-    usable, rejected = sift([bad, good], LIKE, "trained", 3)
+    usable, rejected = usable_answers([bad, good], LIKE, "trained", 3)
     assert [m.node for m in usable] == ["good"]
     assert list(rejected) == ["bad"]
     assert re.search(words, rejected["bad"])
 
 
 def test_an_answer_counts_once():
-    usable, rejected = sift([answer("a", weights(1)), answer("a", weights(2))], LIKE, "trained", 3)
+    usable, rejected = usable_answers([answer("a", weights(1)), answer("a", weights(2))], LIKE, "trained", 3)
     assert len(usable) == 1
     assert rejected == {"a": "answered twice"}
 

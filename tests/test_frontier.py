@@ -308,7 +308,7 @@ def test_grids_and_layouts():
     assert [(p.value, p.seed) for p in points] == [(0.1, 7), (0.1, 8), (0.2, 7), (0.2, 8)]
     with pytest.raises(InputError, match="name it: knob="):
         lay_out({"a": PCA()}, 3, 1, None)
-    with pytest.raises(InputError, match="no usual values"):
+    with pytest.raises(InputError, match="no default values"):
         lay_out({"a": PCA()}, 3, 1, "n_components")
     assert len(lay_out({"a": StandardScaler()}, [True], 5, "with_mean")) == 1  # no seed, no repetition
 
@@ -368,7 +368,7 @@ def test_several_filters_make_one_picture(parts, tmp_path):
 
 @pytest.mark.slow  # guards a killed frontier goes on to the same table
 def test_after_kill_9_the_table_is_identical(parts, tmp_path):
-    """Killed after the second half-point written, and again later; each time it goes on where it was."""
+    """Killed after the second half-point written, and again later; each time it resumes where it was."""
     whole = trace(parts, tmp_path / "whole").table()
     for after in (2, 9):  # among the first group's points; then (all are trained again or kept) among the audits
         code = f"""

@@ -46,7 +46,7 @@ def same(a, b):
 
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
     whole, told = run()
-    with pytest.warns(TacitWarning, match="interrupted after 3 of 6 epochs.*go on"):
+    with pytest.warns(TacitWarning, match="interrupted after 3 of 6 epochs.*resume"):
         part, _ = run(tmp_path / "c", stop_after=3)
     assert not same(part, whole)
     resumed, again = run(tmp_path / "c")
@@ -191,7 +191,7 @@ def test_ctrl_c_leaves_a_usable_filter_and_its_checkpoint_goes_on(name, tmp_path
     path, data = str(tmp_path / "c"), records(DEEP[name][1])
     with monkeypatch.context() as patch:
         stop_at(patch, 2)
-        with pytest.warns(TacitWarning, match=r"interrupted after 2 of 4 epochs.*fit again with checkpoint=.*go on"):
+        with pytest.warns(TacitWarning, match=r"interrupted after 2 of 4 epochs.*fit again with checkpoint=.*resume"):
             part = fit(name, checkpoint=path)
     assert np.isfinite(part.transform(data.X)).all()
     assert len([line for line in part.history_ if line.get("stage") != "network"]) == 2

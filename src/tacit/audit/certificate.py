@@ -32,8 +32,8 @@ from tacit.errors import InputError
 from tacit.labels import MISSING, joint_codes
 from tacit.report.certificates import Certificate
 
-MOST_CELLS = 4096
-FEWEST_FOR_ODDS = 10  # odds of a cell that fewer units share are chance; `smallest_cell` tells of those
+MAX_CELLS = 4096
+MIN_FOR_ODDS = 10  # odds of a cell that fewer units share are chance; `smallest_cell` tells of those
 
 
 def certify(
@@ -200,7 +200,7 @@ def release_cells(Z: np.ndarray) -> np.ndarray | None:
         1
     ]
     n_cells = int(cells.max()) + 1
-    return cells if n_cells <= MOST_CELLS and n_cells <= max(2, len(Z) / 2) else None
+    return cells if n_cells <= MAX_CELLS and n_cells <= max(2, len(Z) / 2) else None
 
 
 def count_units(cells: np.ndarray, sensitive: np.ndarray, n_cells: int, sample: Sample) -> np.ndarray:
@@ -243,7 +243,7 @@ def _certificate(found: _Counted, sample: Sample, n: int, delta: float, candidat
     plain = float(table.max(axis=1).sum() / sample.n_units)
     seen_once = np.where(law > 0, law, 1 / counts)
     odds = np.maximum(1, law.max(axis=1) / seen_once.min(axis=1))
-    odds[found.units < FEWEST_FOR_ODDS - 1e-9] = 0
+    odds[found.units < MIN_FOR_ODDS - 1e-9] = 0
     worst = int(odds.argmax())
     named = law >= (CONFIDENT - 1e-12) * law.sum(axis=1, keepdims=True)
     return Certificate(

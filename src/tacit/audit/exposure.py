@@ -24,12 +24,12 @@ SURE = 0.9  # what "named" means: the answer is right at least this often, all c
 DOUBT = 0.25
 ALIKE = 4.0  # classes are about equally common up to this factor
 NAMING = ("trees", "forest")  # the attackers that find rare combinations best
-MOST_CLASSES = 12  # columns with more make groups too small to read
-FEWEST_ROWS = 40
-FEWEST_A_CLASS = 10
-MINIMUM_UNITS = 10  # fewer people would make a group that points at them
-MAXIMUM_SCANNED = 30  # columns of a table by which people are grouped when nobody says which
-MAXIMUM_VALUES = 50  # of a scanned column of words
+MAX_CLASSES = 12  # columns with more make groups too small to read
+MIN_ROWS = 40
+MIN_A_CLASS = 10
+MIN_UNITS = 10  # fewer people would make a group that points at them
+MAX_SCANNED = 30  # columns of a table by which people are grouped when nobody says which
+MAX_VALUES = 50  # of a scanned column of words
 Validation = tuple[np.ndarray, np.ndarray]  # an attacker's probabilities on rows it did not learn from, and the truth
 
 
@@ -220,7 +220,7 @@ def subgroups(outcome: Outcome, test: Dataset, columns: Sequence[str], level: fl
             rows = (here == group).to_numpy()
             counts = np.bincount(t.yt[rows], minlength=t.n_classes)
             units = rows.sum() if t.ut is None else len(np.unique(t.ut[rows]))
-            enough = rows.sum() >= FEWEST_ROWS and np.sum(counts >= FEWEST_A_CLASS) >= 2 and units >= MINIMUM_UNITS
+            enough = rows.sum() >= MIN_ROWS and np.sum(counts >= MIN_A_CLASS) >= 2 and units >= MIN_UNITS
             if enough and not rows.all():
                 found.append((group if isinstance(group, Range) else f"{column} = {group}", rows))
     wide = 1 - (1 - level) / max(1, len(found))
@@ -234,13 +234,13 @@ def subgroups(outcome: Outcome, test: Dataset, columns: Sequence[str], level: fl
 def _columns(test: Dataset, named: Sequence[str]) -> dict[str, pd.Series]:
     """Label columns of few classes, and the raw columns asked for (numbers as quarters)."""
     labels = {**dict(test.y.items()), **dict(test.sensitive.items())}
-    out = {str(n): v.reset_index(drop=True) for n, v in labels.items() if 2 <= v.nunique() <= MOST_CLASSES}
+    out = {str(n): v.reset_index(drop=True) for n, v in labels.items() if 2 <= v.nunique() <= MAX_CLASSES}
     raw = plain_frame(test.X) if named else None
     for name in named:
         if raw is None or name not in raw:
             raise InputError(f"groups names {name!r}, which is not a column of X")
         values = raw[name]
-        if pd.api.types.is_numeric_dtype(values) and values.nunique() > MOST_CLASSES:
+        if pd.api.types.is_numeric_dtype(values) and values.nunique() > MAX_CLASSES:
             values = _quarters(str(name), values)
         out[name] = values
     return out
@@ -262,6 +262,6 @@ def _quarters(name: str, values: pd.Series) -> pd.Series:
 
 def _everyday(X: Any) -> list[str]:
     """Columns of a table by which people can be grouped without being asked: few, with few words or with numbers."""
-    if not isinstance(X, pd.DataFrame) or len(X.columns) > MAXIMUM_SCANNED:
+    if not isinstance(X, pd.DataFrame) or len(X.columns) > MAX_SCANNED:
         return []
-    return [str(c) for c in X.columns if pd.api.types.is_numeric_dtype(X[c]) or X[c].nunique() <= MAXIMUM_VALUES]
+    return [str(c) for c in X.columns if pd.api.types.is_numeric_dtype(X[c]) or X[c].nunique() <= MAX_VALUES]

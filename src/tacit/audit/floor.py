@@ -29,8 +29,8 @@ from tacit.report.results import LimitPoint, Result
 
 SLOPES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.17, 0.22, 0.3, 0.5, 1.0)  # along the limit curve
 WIDE = 1_000_000  # numbers in the data, above which three folds must do
-MOST_FOR_RULE = 6000  # rows that place one point of the curve
-MOST_FOR_LIMIT = 20_000_000  # rows x columns x classes; above it, posteriors of the sensitive attribute take minutes
+MAX_FOR_RULE = 6000  # rows that place one point of the curve
+MAX_FOR_LIMIT = 20_000_000  # rows x columns x classes; above it, posteriors of the sensitive attribute take minutes
 
 
 class Floor(NamedTuple):
@@ -133,7 +133,7 @@ def _why_not(trial: Trial, tree: _Trees, learned: Dataset) -> str | None:
                 return f"the limit curve was not estimated: `test` has a class of {str(c)!r} that {where} does not have"
     if trial.asked.limit is None:
         classes = sum(map(len, learned.labels("sensitive").present().classes))
-        if tree.X.size * classes > MOST_FOR_LIMIT:
+        if tree.X.size * classes > MAX_FOR_LIMIT:
             return "the limit curve was not estimated: it takes minutes here; limit=True does"
     return None
 
@@ -151,7 +151,7 @@ def _curves(
     suite.callback("limit curve", None, None)
     learned = train or trial.attack
     secret = _Trees(learned, "sensitive", 3, suite.seed, like=tree)
-    some = np.random.default_rng(suite.seed).permutation(len(learned))[:MOST_FOR_RULE]
+    some = np.random.default_rng(suite.seed).permutation(len(learned))[:MAX_FOR_RULE]
     rows = [(tree.own, secret.own) if train is None else (tree.of(trial.attack.X), secret.of(trial.attack.X))]
     rows.append((tree.of(trial.test.X), secret.of(trial.test.X)))
     target = _codes(trial.test.y, 0, tree.labels.classes[0])

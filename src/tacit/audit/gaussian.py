@@ -25,7 +25,7 @@ from tacit.errors import InputError, check_number
 from tacit.report.certificates import GaussianCertificate
 
 CHUNK = 1024  # draws by centres held at once: 8 MB a table
-MOST_BIAS = 0.05
+MAX_BIAS = 0.05
 
 
 def certify_gaussian(
@@ -86,7 +86,7 @@ def certify_gaussian(
         plugin=plugin,
         accuracy_bound=min(1.0, found.accuracy + plain_slack + plain_draws),
         null_plugin=(seen * null.balanced + absent) / n_classes,
-        vacuous=null.balanced - 1 / len(null.prior) > MOST_BIAS,
+        vacuous=null.balanced - 1 / len(null.prior) > MAX_BIAS,
         exposed=found.exposed,
         draws=found.draws,
         sigma=float(sigma),

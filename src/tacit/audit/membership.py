@@ -35,9 +35,9 @@ from tacit.renamed import renamed
 from tacit.report.results import Result
 
 READERS = ("logistic", "trees", "forest")
-MAXIMUM_MEMBERS = 4000
+MAX_MEMBERS = 4000
 OTHERS = 4  # for each member: those who are no members are easy to come by
-MAXIMUM_WIDTH = 64  # numbers of one step of the graph that are read; wider steps are told by their largest, mean, ...
+MAX_WIDTH = 64  # numbers of one step of the graph that are read; wider steps are told by their largest, mean, ...
 NEAREST = 5  # distances to where trees cut that are read
 
 
@@ -68,9 +68,9 @@ def whitebox_membership(
     0.5
     """
     model, declared = _opened(release)
-    n = min(len(train), MAXIMUM_MEMBERS)
+    n = min(len(train), MAX_MEMBERS)
     rng = np.random.default_rng(random_state)
-    sizes = n, min(len(test), MAXIMUM_MEMBERS, OTHERS * n)
+    sizes = n, min(len(test), MAX_MEMBERS, OTHERS * n)
     parts = [d.take(np.sort(rng.permutation(len(d))[:size])) for d, size in zip((train, test), sizes, strict=True)]
     labels = _label_codes(parts)
     graph = _Graph(model, declared, release.name if isinstance(release, Release) else type(release).__name__)
@@ -169,7 +169,7 @@ def _rest(
     """Every step of the graph, the labels, and how near the record lies to where trees cut."""
     columns = [_one_hot(codes) for codes in labels.values()]
     for step in steps.values():
-        if step.shape[1] <= MAXIMUM_WIDTH:
+        if step.shape[1] <= MAX_WIDTH:
             columns.append(step)
         else:
             columns.append(np.column_stack([step.min(1), step.mean(1), step.std(1), step.max(1)]))
@@ -197,7 +197,7 @@ def _reading(first: int, name: str) -> Any:
 
 
 def _posteriors(steps: Mapping[str, np.ndarray], n_classes: int) -> list[np.ndarray]:
-    """Steps that look like the probabilities of so many classes."""
+    """Steps that look like the probabilities of n classes."""
     return [
         p
         for p in steps.values()

@@ -24,9 +24,9 @@ from tacit.report.results import RARE, Power
 
 WANTED = 0.9  # of the plantings at the stated size are found
 PLANTINGS = {"quick": 3, "strong": 12}
-MAXIMUM_NUMBERS = 2_000_000  # rows x columns of a part: fewer rows find less, so the statement holds
-MAXIMUM_ROWS = 15_000
-MINIMUM_ROWS = 300  # of a wide release
+MAX_NUMBERS = 2_000_000  # rows x columns of a part: fewer rows find less, so the statement holds
+MAX_ROWS = 15_000
+MIN_ROWS = 300  # of a wide release
 NOTHING = 0.005  # of balanced accuracy above guessing: a leak that cannot be larger is none
 TOO_FEW_ROWS = 20
 CHEAP = ("logistic", "trees", "neighbors", "counting")
@@ -83,7 +83,7 @@ def power(suite: AttackSuite, task: Task, plantings: int, level: float = 0.95) -
     rng = np.random.default_rng(suite.seed)
     asked = {kind: _reader(suite, task, kind) for kind in KINDS} | {RARE: _naming(suite, task)}
     cheap = all(reader is None or reader[0] in CHEAP for reader in asked.values())
-    small = _fewer_rows(task, *((suite.max_rows, MAXIMUM_ROWS) if cheap else (SLOW_ROWS, SLOW_ROWS)), rng)
+    small = _fewer_rows(task, *((suite.max_rows, MAX_ROWS) if cheap else (SLOW_ROWS, SLOW_ROWS)), rng)
     ground = planting_ground(small)
     found: dict[str, float | None] = {}
     largest: dict[str, float] = {}
@@ -106,7 +106,7 @@ def power(suite: AttackSuite, task: Task, plantings: int, level: float = 0.95) -
 
 def _fewer_rows(c: Task, learn: int, test: int, rng: np.random.Generator) -> Task:
     """What can be read in seconds."""
-    affordable = max(MINIMUM_ROWS, MAXIMUM_NUMBERS // c.Xa.shape[1])
+    affordable = max(MIN_ROWS, MAX_NUMBERS // c.Xa.shape[1])
     a, t = (np.sort(rng.permutation(n)[: min(affordable, m)]) for n, m in ((len(c.ya), learn), (len(c.yt), test)))
     ua, ut = (None if u is None else u[k] for u, k in ((c.ua, a), (c.ut, t)))
     return replace(c, Xa=c.Xa[a], ya=c.ya[a], ua=ua, Xt=c.Xt[t], yt=c.yt[t], ut=ut, rows=c.rows[t])

@@ -16,8 +16,8 @@ from tacit.errors import InputError
 from tacit.records.encoding import make_encoder
 from tacit.report.results import Resemblance
 
-MOST_ROWS = 8000  # that a reconstruction learns from, and is tested on
-MOST_PIXELS = 64  # a side of an example image in the report
+MAX_ROWS = 8000  # that a reconstruction learns from, and is tested on
+MAX_PIXELS = 64  # a side of an example image in the report
 NAMES = range(3, 101)  # numbers of classes for which a rank among "users" says something
 
 
@@ -54,7 +54,7 @@ def _reconstruct(trial: Trial) -> Resemblance:
     """Regress the raw records on their releases: R² of all and of each column, SSIM for images."""
     level, seed = trial.asked.level, trial.asked.seed
     rng = np.random.default_rng(seed)
-    rows = [np.sort(rng.permutation(len(d))[:MOST_ROWS]) for d in trial.data]
+    rows = [np.sort(rng.permutation(len(d))[:MAX_ROWS]) for d in trial.data]
     raw, out = make_encoder(plain(trial.attack.X)), make_encoder(plain(trial.Z[0]))
     x, x_test = (raw.transform(plain(d.X))[r] for d, r in zip(trial.data, rows, strict=True))
     z, z_test = (out.transform(plain(Z))[r] for Z, r in zip(trial.Z, rows, strict=True))
@@ -86,9 +86,9 @@ def _by_column(encoder: Any, x: np.ndarray, x_test: np.ndarray, guess: np.ndarra
 
 
 def _small(record: np.ndarray) -> list[Any]:
-    """A record as short lists of numbers: images are thinned to at most MOST_PIXELS a side."""
+    """A record as short lists of numbers: images are thinned to at most MAX_PIXELS a side."""
     if record.ndim == 3:
-        step = max(1, -(-max(record.shape[1:]) // MOST_PIXELS))
+        step = max(1, -(-max(record.shape[1:]) // MAX_PIXELS))
         record = record[:, ::step, ::step]
     nested: list[Any] = np.round(record.astype(float), 2).tolist()
     return nested

@@ -16,7 +16,7 @@ from sklearn.linear_model import RidgeCV
 from tacit.audit.weighing import softmax_link
 
 DEPTHS = 5  # intervals: the whole, halves, quarters, eighths, sixteenths
-SHARE = 4  # one quantile for so many samples
+SHARE = 4  # one quantile for this many samples
 MAX_QUANTILES = 3000
 KERNEL, KERNELS, GROUP = 9, 64, 8  # samples of a kernel, kernels of a dilation, kernels that compete
 CHANNELS = 4  # that one kernel reads at most

@@ -162,7 +162,7 @@ def effective_size(
     Parameters
     ----------
     influence : (n,) of each record
-    most : at most so many
+    most : at most this many
     classes : (n,) given when influences are from the mean of the record's own class: each class then loses a degree of
         freedom, and the degrees are those of the sum of variances (Satterthwaite)
     hidden : variance to add, of classes whose spread cannot be seen

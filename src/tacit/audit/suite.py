@@ -25,9 +25,9 @@ from tacit.report.results import Result
 
 FOLDS = 4  # a quarter of the attackers' own rows says which attacker is reported
 FEW_ROWS = 3000
-MOST_ROWS = {"quick": 12_000, "strong": 30_000}  # that an attacker learns from
+MAX_ROWS = {"quick": 12_000, "strong": 30_000}  # that an attacker learns from
 OTHERWISE = 20_000
-MOST_NEIGHBOURS = 2000  # released records among which each looks for its nearest
+MAX_NEIGHBORS = 2000  # released records among which each looks for its nearest
 HEADLINE = {"y": "accuracy", "sensitive": "balanced_accuracy"}
 
 
@@ -94,14 +94,14 @@ class AttackSuite:
         max_rows: int | None = None,
     ) -> None:
         named = dict(attackers) if isinstance(attackers, Mapping) else resolve(attackers)
-        preset = attackers if isinstance(attackers, str) and attackers in MOST_ROWS else ""
+        preset = attackers if isinstance(attackers, str) and attackers in MAX_ROWS else ""
         # attackers that need a record's shape are made when it is known; presets have them all
         self.attackers: dict[str, Attacker] = {name: make for name, make in named.items() if make is not None}
         own = tuple(n for n in named if n in SHAPED)
         self.shaped = {"quick": QUICK_SHAPED, "strong": tuple(SHAPED)}.get(preset, own)
         self.names = list(named)
         self.stacks = bool(preset)  # a list of attackers is taken as it is
-        self.seed, self.max_rows = seed, max_rows or MOST_ROWS.get(preset, OTHERWISE)
+        self.seed, self.max_rows = seed, max_rows or MAX_ROWS.get(preset, OTHERWISE)
         self.callback = callback
         self.interrupted = False  # by Ctrl-C
         self.finished = list(self.attackers)  # everywhere, where it was
@@ -232,7 +232,7 @@ class AttackSuite:
 
     def _nearest_neighbour(self, t: Task, level: float) -> Measure | None:
         """Misclassification by the nearest released record of another unit; None where there is no other."""
-        some = np.sort(np.random.default_rng(self.seed).permutation(len(t.yt))[:MOST_NEIGHBOURS])
+        some = np.sort(np.random.default_rng(self.seed).permutation(len(t.yt))[:MAX_NEIGHBORS])
         units = None if t.ut is None else t.ut[some]
         if len(some) < 2 or (units is not None and len(np.unique(units)) < 2):
             return None

@@ -22,8 +22,8 @@ from tacit.labels import MISSING, Labels, stacked
 from tacit.records.dataset import Dataset
 from tacit.records.encoding import make_encoder
 
-MINIMUM_FRESH = 20  # rows of a part that were not seen before, to audit with
-MINIMUM_IN_SAMPLE = 60  # seen rows needed to say anything about them
+MIN_FRESH = 20  # rows of a part that were not seen before, to audit with
+MIN_IN_SAMPLE = 60  # seen rows needed to say anything about them
 Pair = tuple[Any, ...]  # of the part that attackers learn from, and of the part they are measured on
 
 
@@ -171,7 +171,7 @@ class Trial:
         else:
             Z = stack_rows([take_rows(Z, s) for Z, s in zip(self.Z, self.seen, strict=True)])
             data = _joined([d.take(s) for d, s in zip(self.data, self.seen, strict=True) if s.any()])
-        if data is None or len(data) < MINIMUM_IN_SAMPLE:
+        if data is None or len(data) < MIN_IN_SAMPLE:
             return None
         return Trial((data, data), (Z, Z), release, asked=self.asked).take(
             *data.split_rows((0.5, 0.5), random_state=self.asked.seed)
@@ -329,7 +329,7 @@ def _enough(data: Dataset, fresh: np.ndarray) -> bool:
     if fresh.all():
         return True
     labels = pd.concat([data.y, data.sensitive], axis=1)[fresh]
-    return fresh.sum() >= MINIMUM_FRESH and all(labels[c].nunique() > 1 for c in labels)
+    return fresh.sum() >= MIN_FRESH and all(labels[c].nunique() > 1 for c in labels)
 
 
 def take_rows(Z: Any, rows: np.ndarray) -> Any:

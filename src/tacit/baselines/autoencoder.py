@@ -31,7 +31,7 @@ class Autoencoder(Filter):
     hidden : widths of the encoder's hidden layers; the decoder mirrors them
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
-    checkpoint : file that is written after every epoch; a fit that finds it goes on where it stopped
+    checkpoint : file that is written after every epoch; a fit that finds it resumes where it stopped
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.signal import resample
 
 from tacit.errors import InputError, check_number
-from tacit.filters.base import Filter, Knob, Preparation, Problem, settle
+from tacit.filters.base import Filter, Knob, Preparation, Problem, finish_fit
 from tacit.filters.mechanism import Learned
 from tacit.filters.registry import register_filter
 from tacit.labels import Labels
@@ -30,7 +30,7 @@ class CoarseWindows(Filter, auto_wrap_output_keys=None):  # type: ignore[call-ar
         intake = Intake(type(self).__name__, windows.shape[1:], None, None, as_given=True, refuse=check_windows)
         learned = Learned(self._coarsening(windows.shape[2]), int(np.prod(windows.shape[1:])))
         nobody = Labels((), (), np.empty((len(windows), 0), dtype=np.int64))
-        settle(self, Problem(windows, nobody, nobody, None, 0), learned, Preparation(intake, None))
+        finish_fit(self, Problem(windows, nobody, nobody, None, 0), learned, Preparation(intake, None))
         return self
 
     def _coarsening(self, length: int) -> Coarsening:
@@ -92,7 +92,7 @@ class Resample(CoarseWindows):
 
 @dataclass(frozen=True)
 class Resampling(Coarsening):
-    """Windows resampled to so many samples and back."""
+    """Windows resampled to n samples and back."""
 
     of = "Resample"
 

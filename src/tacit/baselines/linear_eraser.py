@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.baselines.moments import ClassMeans, Moments, moments_of, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.filters.base import Filter, Knob, Problem, check_units, prepare, settle
+from tacit.filters.base import Filter, Knob, Problem, check_units, finish_fit, prepare
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
@@ -92,7 +92,7 @@ class LinearEraser(Filter):
         flat = X_encoded.reshape(len(X_encoded), -1)
         self._moments.update(flat)
         self._means.update(flat, labels)
-        settle(self, None, self.finish(self._prepared.intake.scaling))
+        finish_fit(self, None, self.finish(self._prepared.intake.scaling))
         return self
 
     def _start(self, X: np.ndarray) -> None:

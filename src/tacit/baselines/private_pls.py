@@ -23,7 +23,7 @@ from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.filters.registry import register_filter
 
-USUAL = 10
+DEFAULT_WIDTH = 10
 WORTHLESS = 1e-12  # of the largest squared covariance: no direction is left that covaries more with the target
 
 
@@ -60,7 +60,7 @@ class PrivatePLS(Filter):
     def _learn(self, problem: Problem) -> Learned:
         check_number("lam", self.lam, 0)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
-        code, rank = private_pls(problem, self.n_components or USUAL, self.lam)
+        code, rank = private_pls(problem, self.n_components or DEFAULT_WIDTH, self.lam)
         if self.n_components is not None and self.n_components > rank:
             raise InputError(
                 f"n_components is {self.n_components}, but the records have only {rank} independent directions (of "

@@ -55,7 +55,7 @@ class VariationalObfuscator(Filter):
     hidden : widths of all hidden layers
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
-    checkpoint : file (and one beside it, ".raw") from which a killed training goes on
+    checkpoint : file (and one beside it, ".raw") from which a killed training continues
 
     Attributes
     ----------

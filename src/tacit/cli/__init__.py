@@ -153,7 +153,7 @@ def frontier(
     values: Annotated[str, typer.Option(help="How many knob values, or the values: 0,.5,2.")] = "8",
     seeds: Annotated[int, typer.Option(help="How many seeds for every value.")] = 3,
     attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
-    checkpoint: Annotated[Path | None, typer.Option(help="Folder of finished points; run again to go on.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder of finished points; run again to resume.")] = None,
     out: Annotated[Path | None, typer.Option(help="Page to write, such as curve.html.")] = None,
     choose: Annotated[
         list[str] | None, typer.Option(help="'sex<=.55' or 'income>=.84' (repeat): the best point that keeps it.")
@@ -184,7 +184,7 @@ def reproduce(
     again: Annotated[bool, typer.Option("--again", help="Forget finished parts of an earlier run.")] = False,
     out: Annotated[Path | None, typer.Option(help="With --quick: folder for its figures.")] = None,
 ) -> None:
-    """Run a paper's table or figure and set it beside the printed numbers. Interrupted full runs go on."""
+    """Run a paper's table or figure and set it beside the printed numbers. Interrupted full runs resume."""
     from tacit.cli.reproduce import command  # every command starts quickly
 
     papers = command()

@@ -52,7 +52,7 @@ def node(
 
 @federated_app.command()
 def submit(config: Annotated[Path, typer.Argument(help="The server's TOML file.")]) -> None:
-    """Start a federation on the running server, or go on with one that was stopped. Run it on the server's machine."""
+    """Start a federation on the running server, or resume one that was stopped. Run it on the server's machine."""
     _check_flower()
     from tacit.federated.flower.config import read_server  # every command starts quickly
     from tacit.federated.flower.launch import submit as start

@@ -39,11 +39,11 @@ def apply(
     key: NoiseKey = None,
     unit: Unit = None,
     trusted_key: Trusted = None,
-    on_error: Annotated[str, typer.Option(help="raise, or quarantine: set bad rows aside and go on.")] = "raise",
+    on_error: Annotated[str, typer.Option(help="raise, or quarantine: set bad rows aside and continue.")] = "raise",
     rows: Annotated[int, typer.Option(min=1, help="Rows at a time, at most.")] = 65536,
     jobs: Annotated[int, typer.Option(min=1, help="Processes; the output does not depend on it.")] = 1,
 ) -> None:
-    """Release a file or a folder of images in constant memory. A run that was killed goes on where it stopped."""
+    """Release a file or a folder of images in constant memory. A run that was killed resumes where it stopped."""
     from rich.progress import Progress
 
     from tacit.release.bulk import apply as run  # every command starts quickly
@@ -101,7 +101,7 @@ def stream(
     """Records as lines on stdin, releases as lines of JSON on stdout.
 
     One for one; or, with --windows, sensor samples in and one release for each full window out. A line that does not
-    fit gives a line {"error", "line"}, without its content, and the stream goes on.
+    fit gives a line {"error", "line"}, without its content, and the stream continues.
     """
     from tacit.release.runtime import load  # every command starts quickly
     from tacit.release.sensors import Sensors

@@ -42,7 +42,7 @@ def celeba(
     target, sensitive : "hair" (black, blond, brown, grey; only images with exactly one of them are read),
         "identity", or a name of the publisher's 40 attributes, such as "Smiling" or "Male" (yes or no)
     size : (height, width) or a square; 100,000 images of 64x64 take 4.9 GB. None leaves 218x178
-    limit : read only the first so many images of each official part (train, validation, test)
+    limit : read only the first n images of each official part (train, validation, test)
 
     For identity an image is its own unit, for every other label the person is. In the official
     split no person is in two parts.

@@ -53,7 +53,7 @@ def uci_har(features: str = "561", subjects: int | None = None) -> Dataset:
     """Phone at the waist, 30 people, 6 activities: keep the activity, hide the person.
 
     `features` is "561" (rows of published statistics, recomputed) or "windows" (9 channels x 128, float32).
-    Windows of one bout overlap, so the bout is the unit. `subjects` keeps the first so many people.
+    Windows of one bout overlap, so the bout is the unit. `subjects` keeps the first n people.
     """
     if features not in ("561", "windows"):
         raise InputError(f"uci_har: features must be '561' or 'windows'; found {features!r}")

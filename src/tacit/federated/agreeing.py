@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow, traffic, under
-from tacit.federated.schema import Misfit, admit, agree, agree_among, describe, make_common_encoder
+from tacit.federated.schema import SchemaMismatch, admit, agree, agree_among, describe, make_common_encoder
 from tacit.filters.base import Filter, Preparation
 from tacit.labels import encode_labels
 from tacit.records.dataset import unit_columns
@@ -118,7 +118,7 @@ class AgreeingCoordinator(Rounds):
         for message in messages:
             try:
                 admit(message, *self.agreed)
-            except Misfit as error:
+            except SchemaMismatch as error:
                 line["rejected"][message.node] = str(error)
             else:
                 self.members[message.node] = int(message.facts["records"])

@@ -29,7 +29,7 @@ from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolErro
 from tacit.federated.schema import make_common_encoder
 from tacit.federated.simulation import simulate
 from tacit.federated.sums import ROLES, coarsened, merged, sift_sums, sums
-from tacit.filters.base import settle
+from tacit.filters.base import finish_fit
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.renamed import renamed
@@ -92,7 +92,7 @@ class ClosedForm(BaseEstimator):
         f.nodes_ = {m.node: int(m.facts["records"]) for m in coordinator.sums}
         f.notes_ = []
         known = agreed_preparation(f, coordinator.agreed, workers)
-        settle(f, None, _solve(f, coordinator.sums, known.intake.scaling), known)
+        finish_fit(f, None, _solve(f, coordinator.sums, known.intake.scaling), known)
         for line in f.rounds_:
             for node, why in line["rejected"].items():
                 note(f, f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)

@@ -13,7 +13,7 @@ from tacit.errors import InputError
 from tacit.federated.node import Node, naming
 from tacit.federated.others import LeastSquares, WeightedSoftmax, made_samples, statistics_of, sums_of
 from tacit.federated.protocol import Arrays, Message, ProtocolError, under
-from tacit.filters.base import Filter, Preparation, settle
+from tacit.filters.base import Filter, Preparation, finish_fit
 from tacit.filters.mechanism import Learned, NetworkOutput
 from tacit.filters.minimax import MinimaxFilter, linear_net
 from tacit.labels import MISSING, encode_labels
@@ -58,7 +58,7 @@ class Contributor:
         own.encoder_module_ = linear_net(G).eval()
         memory = common.memory or Memory(np.empty(0, dtype=np.uint64))
         known = Preparation(common.schema, memory.joined(common.schema.check(self.node.X), None))
-        settle(own, None, Learned(LinearProduct(own.encoder_module_), own.n_components_), known)
+        finish_fit(own, None, Learned(LinearProduct(own.encoder_module_), own.n_components_), known)
         return own
 
     def work(self, message: Message) -> Message:

@@ -11,7 +11,17 @@ from sklearn.utils import check_random_state
 
 from tacit.federated.agreeing import AgreeingCoordinator
 from tacit.federated.local import parameters_of
-from tacit.federated.protocol import SERVER, Arrays, Message, aggregate, choose_indices, follow, pack, sift, under
+from tacit.federated.protocol import (
+    SERVER,
+    Arrays,
+    Message,
+    aggregate,
+    choose_indices,
+    follow,
+    pack,
+    under,
+    usable_answers,
+)
 from tacit.federated.schema import make_common_encoder
 from tacit.filters.eigan import one_hidden
 from tacit.training.device import choose_batch_size
@@ -23,7 +33,7 @@ DOWN = 22  # the stream of random numbers of downlinks, apart from those of the 
 class EiganCoordinator(AgreeingCoordinator):
     """The server of D-EIGAN: agrees on columns and scaling, then opens rounds and merges what comes back.
 
-    It may be killed at any time: `state` after `receive` is all it needs to go on from the last finished round.
+    It may be killed at any time: `state` after `receive` is all it needs to resume from the last finished round.
     """
 
     def __init__(self, f: Any, names: Sequence[str], min_nodes: int = 1) -> None:
@@ -66,7 +76,7 @@ class EiganCoordinator(AgreeingCoordinator):
         line = self._line(self.round, answers, failures)
         new = [m for m in answers if m.kind == "description" and m.node not in self.members]
         trained = [m for m in answers if m.kind != "description" or m.node in self.members]
-        usable, line["rejected"] = sift(trained, self.current, "trained", self.round)
+        usable, line["rejected"] = usable_answers(trained, self.current, "trained", self.round)
         line["nodes"] = sorted(m.node for m in usable)
         if len(usable) < self.min_nodes:
             self.in_step -= {*line["rejected"], *line["failed"]}

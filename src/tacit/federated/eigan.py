@@ -24,7 +24,7 @@ from tacit.federated.node import Node
 from tacit.federated.protocol import AGGREGATIONS
 from tacit.federated.simulation import simulate
 from tacit.federated.worker import EiganWorker
-from tacit.filters.base import check_units, settle
+from tacit.filters.base import check_units, finish_fit
 from tacit.filters.eigan import EIGAN, Factory, learned_encoder, warn_if_collapsed
 from tacit.filters.notes import note
 from tacit.labels import encode_labels
@@ -43,7 +43,7 @@ class DistributedEIGAN(EIGAN):
     aggregation : "unbiased" averages a parameter over the nodes that sent it; "paper" counts what was not sent as 0
     categories : words of text columns that were agreed on beforehand, by column; of other text columns each
         node tells those words that at least two of its records have
-    checkpoint : file that is written as training goes on, and read at the start if it is there
+    checkpoint : file that is written as training continues, and read at the start if it is there
     n_components, alpha, noise, ... : as of `EIGAN`; weights per head by name, of which each node uses its own
 
     Attributes
@@ -138,7 +138,7 @@ class DistributedEIGAN(EIGAN):
         set_parameters(self.encoder_module_, coordinator.current)
         self.encoder_module_ = self.encoder_module_.double().eval()
         learned = learned_encoder(self.encoder_module_, self.n_components, self.noise, [])
-        settle(self, None, learned, agreed_preparation(self, coordinator.agreed, workers))
+        finish_fit(self, None, learned, agreed_preparation(self, coordinator.agreed, workers))
         self.nodes_, self.rounds_ = dict(coordinator.members), copy.deepcopy(coordinator.log)
         self.node_history_ = {w.name: w.history for w in workers}
         self.history_ = _mean_history([(w.history, self.nodes_[w.name]) for w in workers if w.history])

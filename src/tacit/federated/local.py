@@ -31,7 +31,7 @@ def set_parameters(module: nn.Module, arrays: Arrays) -> None:
 
 
 def game_state(game: Game) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Everything a game needs to go on with the same bits: weights, optimisers, shuffles, noise, history."""
+    """Everything a game needs to resume with the same bits: weights, optimisers, shuffles, noise, history."""
     arrays: dict[str, np.ndarray] = {}
     for name, module in game.modules.items():
         arrays |= {f"{name}/{k}": v.detach().cpu().numpy().copy() for k, v in module.state_dict().items()}

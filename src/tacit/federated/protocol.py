@@ -28,7 +28,7 @@ from tacit.errors import InputError, TacitError
 Arrays = Mapping[str, np.ndarray]
 AGGREGATIONS = ("unbiased", "paper")
 INDICES, VALUES = "indices/", "values/"
-MOST_RECORDS = 10**12  # of a node
+MAX_RECORDS = 10**12  # of a node
 LARGEST = 1e6  # of a parameter: inputs are scaled, so that training comes nowhere near; averaged in, more ends in NaN
 
 
@@ -184,8 +184,10 @@ def aggregate(current: Arrays, answers: Sequence[Message], aggregation: str = "u
     return out
 
 
-def sift(answers: Sequence[Message], like: Arrays, kind: str, round_: int) -> tuple[list[Message], dict[str, str]]:
-    """The answers that can be used, and by node why each other one cannot; the round goes on with the rest."""
+def usable_answers(
+    answers: Sequence[Message], like: Arrays, kind: str, round_: int
+) -> tuple[list[Message], dict[str, str]]:
+    """The answers that can be used, and by node why each other one cannot; the round continues with the rest."""
     usable: list[Message] = []
     rejected: dict[str, str] = {}
     for message in answers:
@@ -221,8 +223,8 @@ def fault_of_head(message: Message, kind: str, round_: int) -> str | None:
     if message.kind != kind or message.round != round_:
         return f"answered {message.kind!r} of round {message.round}, expected {kind!r} of round {round_}"
     records = message.facts.get("records")
-    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= MOST_RECORDS:
-        return f"says it has {records!r} records; at least 1 is needed, at most {MOST_RECORDS:g}"
+    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= MAX_RECORDS:
+        return f"says it has {records!r} records; at least 1 is needed, at most {MAX_RECORDS:g}"
     return None
 
 

@@ -18,17 +18,17 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
-from tacit.federated.protocol import MOST_RECORDS, Arrays, Message, fault_of_head
+from tacit.federated.protocol import MAX_RECORDS, Arrays, Message, fault_of_head
 from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.records.schema import Column
 
 STATISTICS = ("count", "mean", "variance")
 # what a node on another machine may say at most: more would stop or drown the others
-MOST_WORDS = 10_000  # of a text column: the common encoder has a column for each
+MAX_WORDS = 10_000  # of a text column: the common encoder has a column for each
 LARGEST = 1e100  # of a number: its square must be one too
 
 
-class Misfit(InputError):
+class SchemaMismatch(InputError):
     """A node that does not fit in with the others; `node` says which."""
 
     def __init__(self, text: str, node: str = "") -> None:
@@ -97,7 +97,7 @@ def agree_among(
     while left:
         try:
             return (left, *agree(left), rejected)
-        except Misfit as error:
+        except SchemaMismatch as error:
             rejected[error.node] = str(error)
             left = [m for m in left if m.node != error.node]
     return [], {}, {}, rejected
@@ -105,11 +105,11 @@ def agree_among(
 
 def admit(description: Message, facts: Mapping[str, Any], arrays: Arrays) -> None:
     """Raise unless a node that came later has the agreed columns."""
-    told = Message("description", "the federation", -1, {**facts, "records": MOST_RECORDS}, arrays)
+    told = Message("description", "the federation", -1, {**facts, "records": MAX_RECORDS}, arrays)
     try:
         agree([description, told, told])
-    except Misfit as error:
-        raise Misfit(str(error), description.node) from None
+    except SchemaMismatch as error:
+        raise SchemaMismatch(str(error), description.node) from None
 
 
 def pooled(parts: Sequence[Arrays]) -> dict[str, np.ndarray]:
@@ -167,13 +167,13 @@ def _check_outline(message: Message) -> None:
                 )
             else:
                 readable &= all(isinstance(word, str) for word in c["categories"])
-                readable &= len(c["categories"]) <= MOST_WORDS
+                readable &= len(c["categories"]) <= MAX_WORDS
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         readable = False
     if not readable:
-        raise Misfit(
+        raise SchemaMismatch(
             f"node {message.node!r} sent a description of its columns that cannot be read (or numbers beyond "
-            f"{LARGEST:g}, or over {MOST_WORDS:,} words in a column); check its table, and install the same version of "
+            f"{LARGEST:g}, or over {MAX_WORDS:,} words in a column); check its table, and install the same version of "
             f"tacit there",
             message.node,
         )
@@ -182,19 +182,19 @@ def _check_outline(message: Message) -> None:
 def _check_numbers(message: Message) -> None:
     fault = fault_of_head(message, message.kind, message.round)
     if fault is not None:
-        raise Misfit(f"node {message.node!r} {fault}", message.node)
+        raise SchemaMismatch(f"node {message.node!r} {fault}", message.node)
     columns = message.facts.get("columns")
     wide = message.facts["shape"][0] if columns is None else sum(c["kind"] == "number" for c in columns)
     for word in STATISTICS:
         array = message.arrays.get(word)
         usable = array is not None and array.shape == (wide,) and array.dtype.kind in "fiu"
         if not usable or not np.isfinite(array).all():  # type: ignore[arg-type]
-            raise Misfit(
+            raise SchemaMismatch(
                 f"node {message.node!r} sent no usable {word} of its {wide} number columns; check that node's table",
                 message.node,
             )
     if (message.arrays["variance"] < 0).any() or (message.arrays["count"] < 0).any():
-        raise Misfit(f"node {message.node!r} sent a negative count or variance; check that node", message.node)
+        raise SchemaMismatch(f"node {message.node!r} sent a negative count or variance; check that node", message.node)
     _check_possible(message, message.facts["records"])
 
 
@@ -212,7 +212,7 @@ def _check_possible(message: Message, records: int) -> None:
     if not possible.all():
         odd = int(np.flatnonzero(~possible)[0])
         name = columns[odd]["name"] if columns else odd
-        raise Misfit(
+        raise SchemaMismatch(
             f"node {message.node!r}: no {records} records have this count, mean and variance within their range in "
             f"column {name!r}; check that node's table",
             message.node,
@@ -234,7 +234,7 @@ def _alike(descriptions: Sequence[Message]) -> bool:
             continue
         who = f"node {message.node!r}"
         if "array" in (mine[0], usual[0]):
-            raise Misfit(
+            raise SchemaMismatch(
                 f"{who} has {_words(mine)}, the others have {_words(usual)}; bring all nodes' records to one form",
                 message.node,
             )
@@ -242,17 +242,17 @@ def _alike(descriptions: Sequence[Message]) -> bool:
         for name in others:
             if name not in names:
                 text = f"{who} has no column {name!r}, which the others have; add it, or drop it everywhere"
-                raise Misfit(text, message.node)
+                raise SchemaMismatch(text, message.node)
         for name in names:
             if name not in others:
                 text = f"{who} has a column {name!r}, which the others do not have; drop it there"
-                raise Misfit(text, message.node)
+                raise SchemaMismatch(text, message.node)
         for (name, kind), (other, usual_kind) in zip(mine, usual, strict=True):
             if name != other:
                 text = f"{who} has column {name!r} where the others have {other!r}; use one order of columns"
-                raise Misfit(text, message.node)
+                raise SchemaMismatch(text, message.node)
             if kind != usual_kind:
-                raise Misfit(
+                raise SchemaMismatch(
                     f"{who}: column {name!r} holds {_kind(kind)}, at the others {_kind(usual_kind)}; convert it there",
                     message.node,
                 )
@@ -275,7 +275,7 @@ def _agree_column(told: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, An
         mine = set(c["categories"])
         others = {v for other, d in told if other != node for v in d["categories"]}
         if mine and others and not mine & others:
-            raise Misfit(
+            raise SchemaMismatch(
                 f"node {node!r}: column {name!r} has the categories {_few(mine)}, none of which another node has "
                 f"({_few(others)}); use the same words at all nodes, or state them beforehand: "
                 f"categories={{{name!r}: [...]}}",

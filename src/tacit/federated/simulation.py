@@ -66,7 +66,7 @@ def simulate(
         except KeyboardInterrupt:
             if done == 0:
                 raise
-            resume = f"; run again with checkpoint={str(path)!r} to go on" if path else ""
+            resume = f"; run again with checkpoint={str(path)!r} to resume" if path else ""
             warnings.warn(
                 f"interrupted after {done} of {coordinator.n_rounds} rounds: what was learned so far is used{resume}",
                 TacitWarning,

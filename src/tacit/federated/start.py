@@ -10,7 +10,7 @@ import numpy as np
 from tacit.errors import InputError
 from tacit.federated.agreeing import agreed_intake
 from tacit.federated.protocol import Arrays
-from tacit.filters.base import Preparation, settle
+from tacit.filters.base import Preparation, finish_fit
 from tacit.filters.minimax import MinimaxFilter, learned_filter, linear_net
 from tacit.records.encoding import TableEncoder
 from tacit.records.fingerprints import Memory
@@ -52,5 +52,5 @@ def start_of(facts: Mapping[str, Any], arrays: Arrays) -> MinimaxFilter:
     f.encoder_module_ = linear_net(weight.T).eval()
     f.n_components_, f.local_dp_, f.history_, f.notes_ = len(weight), None, [], []
     known = Preparation(agreed_intake(f, facts, encoder), Memory(np.empty(0, dtype=np.uint64)))
-    settle(f, None, learned_filter(f, f.encoder_module_), known)
+    finish_fit(f, None, learned_filter(f, f.encoder_module_), known)
     return f

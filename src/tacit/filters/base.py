@@ -27,7 +27,7 @@ from tacit.renamed import OldNames
 
 @dataclass(frozen=True)
 class Knob:
-    """The parameter that trades utility for privacy: its name, its direction, its usual values."""
+    """The parameter that trades utility for privacy: its name, its direction, its default values."""
 
     name: str
     utility_rises: bool
@@ -113,7 +113,7 @@ class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             a record see none of its unit
         """
         problem = prepare(self, X, y, sensitive_features, units)
-        settle(self, problem, self._learn(problem))
+        finish_fit(self, problem, self._learn(problem))
         return self
 
     def transform(self, X: Any, units: Any = None) -> np.ndarray:
@@ -158,7 +158,7 @@ class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if noise is not None and held is None:
             raise InputError(f"{type(self).__name__} was fitted without noise; fit it with noise={noise:g}")
         other = held.resized(float(noise)) if noise and held is not None else None
-        return _twin(self, self.mechanism_.with_noise(other))
+        return _copy_with(self, self.mechanism_.with_noise(other))
 
     def noiseless(self, X: Any) -> np.ndarray:
         """The code before its noise: for certificates and comparisons, never for release."""
@@ -188,9 +188,9 @@ class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def redraw(self, key: bytes | None = None) -> Self:
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
         check_is_fitted(self)
-        twin = _twin(self, self.mechanism_)
-        twin._key = key or new_key()
-        return twin
+        other = _copy_with(self, self.mechanism_)
+        other._key = key or new_key()
+        return other
 
     def seen(self, X: Any, units: Any = None) -> np.ndarray:
         """Which of these records belong to a unit of the fit; where units are not known, which equal a record of it.
@@ -247,7 +247,7 @@ class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
 
 def prepare(f: Filter, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
-    """Check and encode what a filter is to learn from; the filter remembers what was checked for `settle`."""
+    """Check and encode what a filter is to learn from; the filter remembers what was checked for `finish_fit`."""
     refuse = type(f).refuse
     checked: Any = check_records(f, X, None, refuse)
     n = len(checked)
@@ -278,7 +278,7 @@ def prepared(f: Filter, problem: Problem, preparation: Preparation) -> Problem:
     return problem
 
 
-def settle(f: Filter, problem: Problem | None, learned: Learned, preparation: Preparation | None = None) -> None:
+def finish_fit(f: Filter, problem: Problem | None, learned: Learned, preparation: Preparation | None = None) -> None:
     """End a fit: freeze what was learned. Refitted alike, the same object draws alike: fits cannot be averaged."""
     known = preparation or f._prepared
     f.__dict__.pop("report_", None)  # the audit of an earlier fit, left by `Frontier.choose`
@@ -290,12 +290,12 @@ def settle(f: Filter, problem: Problem | None, learned: Learned, preparation: Pr
 def learn_many(filters: Sequence[Filter], problems: Sequence[Problem]) -> None:
     """Fit filters of one class on problems that were prepared for them."""
     for f, problem, learned in zip(filters, problems, type(filters[0])._learn_many(filters, problems), strict=True):
-        settle(f, problem, learned)
+        finish_fit(f, problem, learned)
 
 
 def relearn(f: Filter, problem: Problem, arrays: Mapping[str, np.ndarray]) -> None:
     """Be the filter whose mechanism gave these arrays, without learning."""
-    settle(f, problem, f._relearn(problem, arrays))
+    finish_fit(f, problem, f._relearn(problem, arrays))
 
 
 def draw_seed(f: Filter) -> int:
@@ -303,10 +303,10 @@ def draw_seed(f: Filter) -> int:
     return int(check_random_state(f.random_state).randint(2**31 - 1))
 
 
-def _twin(f: Any, mechanism: Mechanism) -> Any:
-    twin = copy.copy(f)
-    twin.mechanism_ = mechanism
-    return twin
+def _copy_with(f: Any, mechanism: Mechanism) -> Any:
+    other = copy.copy(f)
+    other.mechanism_ = mechanism
+    return other
 
 
 def classes_of(labels: Labels) -> dict[str, list[Any]]:

@@ -62,7 +62,7 @@ class CodebookFilter(Filter):
     network : for raw features, a factory (n_in, n_out) -> nn.Module
     n_folds, epochs, batch_size, learning_rate : training; epochs and batch_size are for raw features
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
-    checkpoint : for raw features, a file written after every epoch; a fit that finds it goes on where it stopped
+    checkpoint : for raw features, a file written after every epoch; a fit that finds it resumes where it stopped
 
     Attributes
     ----------

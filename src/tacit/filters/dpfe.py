@@ -68,7 +68,7 @@ class DPFE(Filter):
     backbone_epochs : of training the network, where it is trained here
     batch_size, learning_rate : of both; batch_size None suits the data
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
-    checkpoint : file (and one beside it, ".backbone") from which a killed training goes on
+    checkpoint : file (and one beside it, ".backbone") from which a killed training continues
 
     Attributes
     ----------
@@ -141,9 +141,9 @@ class DPFE(Filter):
     def with_noise(self, noise_ratio: float | None) -> Self:
         """The same fitted filter at another noise ratio (0 or None: no noise); training never reads the ratio."""
         check_is_fitted(self)
-        twin = copy.copy(self)
-        twin.mechanism_ = self.mechanism_.with_noise(self._noise_at(noise_ratio))
-        return twin
+        other = copy.copy(self)
+        other.mechanism_ = self.mechanism_.with_noise(self._noise_at(noise_ratio))
+        return other
 
     def _noise_at(self, ratio: float | None) -> Noise | None:
         check_number("noise_ratio", ratio, 0, optional=True)

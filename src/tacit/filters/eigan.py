@@ -63,7 +63,7 @@ class EIGAN(Filter):
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     head_lr_factor : the heads' learning rate as a multiple of the encoder's
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
-    checkpoint : file that is written after every epoch; a fit that finds it goes on where it stopped
+    checkpoint : file that is written after every epoch; a fit that finds it resumes where it stopped
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class EIGAN(Filter):
             some, their = filters[i : i + most], problems[i : i + most]
             game = play(first, their[0], [f.alpha for f in some], [p.seed for p in their])
             learned += [
-                f._become(problem, game.encoders.module(g).double(), game.history[g])
+                f._learned(problem, game.encoders.module(g).double(), game.history[g])
                 for g, (f, problem) in enumerate(zip(some, their, strict=True))
             ]
         return learned
@@ -152,9 +152,9 @@ class EIGAN(Filter):
         heads = [f"target {n}" for n in problem.targets.names] + [f"adversary {n}" for n in problem.sensitive.names]
         names = ["epoch", "encoder", *heads]
         history = [dict(zip(names, line.tolist(), strict=True)) for line in arrays["history"]]
-        return self._become(problem, encoder.eval(), [{**line, "epoch": int(line["epoch"])} for line in history])
+        return self._learned(problem, encoder.eval(), [{**line, "epoch": int(line["epoch"])} for line in history])
 
-    def _become(self, problem: Problem, encoder: nn.Module, history: list[dict[str, float]]) -> Learned:
+    def _learned(self, problem: Problem, encoder: nn.Module, history: list[dict[str, float]]) -> Learned:
         self.encoder_module_, self.history_ = encoder, history
         warn_if_collapsed(self, problem, history[-1])
         return learned_encoder(encoder, self.n_components, self.noise, history)

@@ -41,7 +41,7 @@ from tacit.training.loop import Training, descend
 
 PREDICTOR_BATCHES = 3  # for one batch of the obfuscator (section II-B)
 NARROWED = 0.5  # the share of the epochs over which the mask closes from the whole image to K %
-HELD_OUT = 10  # one image in so many judges which state is best
+HELD_OUT = 10  # one image in this many judges which state is best
 AT_ONCE = 256  # images released at a time
 
 Factory = Callable[[Any, int], nn.Module]
@@ -70,7 +70,7 @@ class TaskMask(Filter):
         torch's generator. More kinds of images teach a mask that holds for images it has not met
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
-    checkpoint : file that is written after every epoch; a fit that finds it goes on where it stopped
+    checkpoint : file that is written after every epoch; a fit that finds it resumes where it stopped
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ from tacit.solvers.inner import LinearCode, MinimaxResult, by_autograd, lbfgs
 from tacit.solvers.kiwiel import kiwiel
 from tacit.solvers.starts import cell_start, linear_start, rank
 
-USUAL_WIDTH = 10
+DEFAULT_WIDTH = 10
 CHOICES = {
     "solver": ("kiwiel", "alternating"),
     "privacy_loss": ("multiclass", "binary"),
@@ -297,13 +297,13 @@ class MinimaxFilter(Filter):
 
     def _choose_width(self, problem: Problem) -> int:
         if self.network != "linear":
-            return self.n_components or USUAL_WIDTH
+            return self.n_components or DEFAULT_WIDTH
         flat = problem.X.reshape(len(problem.X), -1)
         most = rank(flat)
         if most == 0:
             raise InputError("every column of X is constant, so there is nothing to release; pass other records")
         if self.n_components is None:
-            return max(min(USUAL_WIDTH, most // 2), 2 if self.adversary == "exact" else 1)
+            return max(min(DEFAULT_WIDTH, most // 2), 2 if self.adversary == "exact" else 1)
         if self.n_components > most and self.adversary != "exact":
             raise InputError(
                 f"n_components is {self.n_components}, but the encoded records have {flat.shape[1]} columns and rank "

@@ -13,7 +13,7 @@ from tacit.records.dataset import cross_folds
 from tacit.records.people import Crowd
 from tacit.training.trees import boosted_trees
 
-FEWEST_ROWS = 10  # below this no model is fitted, the class frequencies are used
+MIN_ROWS = 10  # below this no model is fitted, the class frequencies are used
 
 
 class Posteriors:
@@ -88,7 +88,7 @@ def _fit_one(make: Any, X: np.ndarray, codes: np.ndarray, n_classes: int, seed: 
     X, codes = X[known], codes[known]
     prior = (np.bincount(codes, minlength=n_classes) + 1) / (len(codes) + n_classes)
     classes = np.unique(codes)
-    if len(classes) < 2 or len(codes) < FEWEST_ROWS:
+    if len(classes) < 2 or len(codes) < MIN_ROWS:
         return _FoldModel(None, classes, prior)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -17,7 +17,7 @@ from tacit.records.dataset import Dataset
 from tacit.report.plain_data import plain, read
 from tacit.report.results import LimitPoint, Result
 
-MOST_ROWS = 10_000  # that an attacker learns from
+MAX_ROWS = 10_000  # that an attacker learns from
 
 
 def audit_point(
@@ -35,7 +35,7 @@ def audit_point(
         return number
     began = time.perf_counter()
     trial = _trial(folder, number, attack, test)
-    suite = AttackSuite(attackers, seed, max_rows=MOST_ROWS) if trial.cells is None else counting(seed)
+    suite = AttackSuite(attackers, seed, max_rows=MAX_ROWS) if trial.cells is None else counting(seed)
     fresh = trial.unseen()
     rows_of = np.flatnonzero(~trial.seen[1])
     out: dict[str, Any] = {}

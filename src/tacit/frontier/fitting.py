@@ -90,9 +90,9 @@ def _prepared(template: Filter, points: Sequence[Point], train: Rows) -> tuple[l
         problem = prepare(first, train.X, train.y if len(train.y.columns) else None, train.sensitive, train.units_of())
     filters = []
     for p in points:
-        twin = copy.copy(first).set_params(**_setting(first, p))
-        twin.notes_ = list(first.notes_)
-        filters.append(twin)
+        other = copy.copy(first).set_params(**_setting(first, p))
+        other.notes_ = list(first.notes_)
+        filters.append(other)
     return filters, [dataclasses.replace(problem, seed=draw_seed(f)) for f in filters]
 
 

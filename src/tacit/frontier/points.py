@@ -71,7 +71,7 @@ def lay_out(filters: Mapping[str, Any], values: Any, seeds: Any, knob: str | Non
 
 
 def grid(f: Any, knob: str, values: Any, name: str) -> list[float]:
-    """The user's values, or so many spread over the filter's usual ones (between them, linearly)."""
+    """The user's values, or n spread over the filter's default ones (between them, linearly)."""
     if isinstance(values, str) or (not np.iterable(values) and not isinstance(values, int | np.integer)):
         raise InputError(f"values must be how many (such as 8) or a list of numbers; found {values!r}")
     if np.iterable(values):
@@ -79,7 +79,7 @@ def grid(f: Any, knob: str, values: Any, name: str) -> list[float]:
     check_number("values", values, 1, whole=True)
     usual = getattr(getattr(f, "knob", None), "values", None)
     if usual is None or f.knob.name != knob:
-        raise InputError(f"{name} has no usual values of {knob!r}; pass them: values=[...]")
+        raise InputError(f"{name} has no default values of {knob!r}; pass them: values=[...]")
     spread = np.interp(np.linspace(0, len(usual) - 1, int(values)), np.arange(len(usual)), usual)
     if all(isinstance(v, int) for v in usual):
         return list(dict.fromkeys(round(v) for v in spread))

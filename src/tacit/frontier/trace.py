@@ -19,7 +19,7 @@ from tacit.audit.looks import count_look
 from tacit.audit.trial import check_pair
 from tacit.callback import Callback, silent
 from tacit.errors import InputError, TacitWarning, check_number
-from tacit.frontier.attacking import MOST_ROWS, audit_point, read_reference, write_reference
+from tacit.frontier.attacking import MAX_ROWS, audit_point, read_reference, write_reference
 from tacit.frontier.checkpoint import Folder, Scratch, data_identity
 from tacit.frontier.curve import Frontier, Traced
 from tacit.frontier.fitting import restore, train_group
@@ -63,12 +63,12 @@ def frontier(
     train, attack, test : the filter learns from `train`; attackers learn from `attack` and are measured on `test`;
         certificates count both. For `EIGAN`, `train` may be the path of a Parquet file larger than memory, with the
         columns of `attack`; mini-batches are then read from disk
-    values : how many values, spread over the filter's usual ones, or the values themselves (a mapping from
+    values : how many values, spread over the filter's default ones, or the values themselves (a mapping from
         filter name to either, where there are several filters)
     seeds : how many, or the seeds themselves
     attackers : as for `tacit.audit`
     knob : the parameter to vary, where it is not the filter's `frontier_parameter`
-    checkpoint : folder that keeps finished points; the same call goes on after a kill. None keeps nothing
+    checkpoint : folder that keeps finished points; the same call resumes after a kill. None keeps nothing
     device : for filters that have a ``device``; "auto" leaves theirs
     n_jobs : processes; all cores by default (a GPU trains in one)
     confidence_level : of all certificates of the curve together; of all intervals of utility; of all of leakage
@@ -158,7 +158,7 @@ def _plan(
         "version": __version__,
         "filters": kinds,
         "points": [[p.filter, p.knob, p.value, p.seed] for p in points],
-        "settings": {"attackers": plain_parameter(attackers), "level": level, "limit": limit, "rows": MOST_ROWS},
+        "settings": {"attackers": plain_parameter(attackers), "level": level, "limit": limit, "rows": MAX_ROWS},
         "data": identity,
         "groups": [[p.number for p in group] for group in together],
     }

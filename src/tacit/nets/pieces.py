@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 NARROWEST = 0.05  # of a column's deviation: steeper lines would lose single precision, on a device or in a browser
-FEWEST = 20  # training rows between two cuts, and beyond the outermost: a cut must not be the mark of one record
+MIN_ROWS = 20  # training rows between two cuts, and beyond the outermost: a cut must not be the mark of one record
 DIGITS = 3  # of a cut, in deviations: quantiles are values of records, which a bundle must not tell to the last digit
 ROWS = 100_000  # that quantiles are taken from, at most
 
@@ -52,7 +52,7 @@ class Pieces(nn.Module):
 
 
 def cut_into_pieces(X: np.ndarray, most: int) -> Pieces:
-    """At most so many pieces for each column that has more than two values.
+    """At most n pieces for each column that has more than two values.
 
     A column that mostly has one value (no capital gain) is cut by the quantiles of its other values as well.
     """
@@ -68,10 +68,10 @@ def _cuts(values: np.ndarray, most: int) -> list[float]:
     usual = distinct[counts.argmax()]
     mostly = counts.max() > len(values) / 2
     others = np.sort(values[values != usual]) if mostly else np.sort(values)
-    pieces = min(most, len(others) // FEWEST - 2)
+    pieces = min(most, len(others) // MIN_ROWS - 2)
     if pieces < 1:
         return []
-    inner = others[FEWEST - 1 : len(others) - FEWEST + 1]  # the least and the largest values are single records'
+    inner = others[MIN_ROWS - 1 : len(others) - MIN_ROWS + 1]  # the least and the largest values are single records'
     at = np.quantile(inner, np.linspace(0, 1, pieces + 1))
     at = np.unique(np.round(np.append(at, usual) if mostly else at, DIGITS))
     kept = [at[0]]

@@ -22,10 +22,10 @@ from tacit.records.schema import columns_of
 
 DIGITS = (5, 3)  # significant ones, of the looks at rounded numbers
 CELLS = 2**22  # that are hashed at a time
-MAXIMUM_DROPPED = 8  # columns that are left out one at a time
+MAX_DROPPED = 8  # columns that are left out one at a time
 MERGED = 0.001  # of the different rows that a look may take for equal
 ENTRY = 5  # bytes of a sketched fingerprint: one in 10**12 strangers is taken for a member
-MAXIMUM_ENTRIES = 2**18
+MAX_ENTRIES = 2**18
 PADDING = 256  # sketches come in multiples of this many entries, so that they do not tell the number of rows
 EXACT = -1  # stands for "all digits" among the looks
 ALL = -1  # and for "no column left out"
@@ -133,7 +133,7 @@ def sketch(prints: np.ndarray, units: np.ndarray | None, key: bytes) -> bytes:
     entries = {_entry(p.tobytes(), key) for p in prints} | {
         _unit_entry(u, key) for u in ([] if units is None else units)
     }
-    entries = set(sorted(entries)[:MAXIMUM_ENTRIES])
+    entries = set(sorted(entries)[:MAX_ENTRIES])
     short = -len(entries) % PADDING
     entries |= {_entry(b"nobody" + i.to_bytes(4, "little"), key) for i in range(short)}
     return b"".join(sorted(entries))
@@ -200,7 +200,7 @@ def _many_valued(table: Sequence[np.ndarray]) -> list[int]:
             if values >= max(2, len(column) / 2):
                 found.append((-values, at))
             at += 1
-    return [column for _, column in sorted(found)[:MAXIMUM_DROPPED]] if at > 1 else []
+    return [column for _, column in sorted(found)[:MAX_DROPPED]] if at > 1 else []
 
 
 def _looked(table: Sequence[np.ndarray], kinds: Sequence[tuple[int, int]]) -> dict[tuple[int, int], np.ndarray]:
@@ -229,7 +229,7 @@ def _looked(table: Sequence[np.ndarray], kinds: Sequence[tuple[int, int]]) -> di
 
 
 def _bits(numbers: np.ndarray, digits: int) -> np.ndarray:
-    """Numbers as 64 bits each, rounded to so many significant digits; zeros are one number, and so are gaps."""
+    """Numbers as 64 bits each, rounded to n significant digits; zeros are one number, and so are gaps."""
     x = numbers.astype(np.float64)
     if digits != EXACT:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -48,9 +48,9 @@ class Analyzer:
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
         """For each release the probabilities of all classes, target after target."""
-        twin = copy.deepcopy(self.module).cpu().float().eval()
+        on_cpu = copy.deepcopy(self.module).cpu().float().eval()
         with torch.no_grad():
-            logits = twin(torch.as_tensor(np.asarray(Z), dtype=torch.float32))
+            logits = on_cpu(torch.as_tensor(np.asarray(Z), dtype=torch.float32))
             return torch.cat([p.softmax(1) for p in torch.split(logits, self.sizes, dim=1)], dim=1).double().numpy()
 
     def describe(self) -> dict[str, Any]:

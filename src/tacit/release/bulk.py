@@ -1,7 +1,7 @@
 """Release whole files in constant memory: CSV, Parquet, Arrow, npz and folders of images.
 
 Work goes part by part, in one process or several; what is finished is kept (`parts.py`), so that a run that was killed
-goes on where it stopped and gives the same bytes. The output appears whole, when all parts are done.
+resumes where it stopped and gives the same bytes. The output appears whole, when all parts are done.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tacit.errors import BundleError
 # 3: a keyed sketch instead of a fingerprint, and the resolution by which noise is named
 FORMAT = 3
 OLDEST = 1  # formats from this one on are read
-MOST_COLUMNS = 100_000
+MAX_COLUMNS = 100_000
 MEMBERS = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
 TOP = {"format", "filter", "parameters", "input", "output", "noise", "versions", "members"}
 SINCE = {1: {"fingerprint"}, 2: {"fingerprint", "analyzer"}, 3: {"analyzer", "sketch", "min_people"}}
@@ -74,7 +74,7 @@ def _input(value: Any, version: int) -> None:
                 _range(ends, "input.ranges")
         return
     _keys(value, {"kind", "columns"}, "input")
-    _need(isinstance(value["columns"], list) and 0 < len(value["columns"]) <= MOST_COLUMNS, "input.columns", "is empty")
+    _need(isinstance(value["columns"], list) and 0 < len(value["columns"]) <= MAX_COLUMNS, "input.columns", "is empty")
     for i, column in enumerate(value["columns"]):
         where = f"input.columns[{i}]"
         _need(isinstance(column, dict) and column.get("kind") in ("number", "category"), where, "has no known kind")
@@ -162,7 +162,7 @@ def _analyzer(value: Any) -> None:
         where = f"analyzer.targets[{i}]"
         _keys(target, {"name", "classes", "accuracy", "guessing", "rows"}, where)
         classes = target["classes"]
-        _need(isinstance(classes, list) and 1 < len(classes) <= MOST_COLUMNS, where, "has no classes")
+        _need(isinstance(classes, list) and 1 < len(classes) <= MAX_COLUMNS, where, "has no classes")
         for c in classes:
             _need(isinstance(c, str | int | float | bool), where, "has a class that is not a value")
         for share in ("accuracy", "guessing"):
@@ -198,7 +198,7 @@ def _text(value: Any, where: str, most: int) -> None:
 
 
 def _names(value: Any, where: str) -> None:
-    _need(isinstance(value, list) and len(value) <= MOST_COLUMNS, where, "is not a list, or too long")
+    _need(isinstance(value, list) and len(value) <= MAX_COLUMNS, where, "is not a list, or too long")
     for name in value:
         _text(name, where, 10_000)
         try:

@@ -164,14 +164,14 @@ class GraphBuilder:
         import torch
 
         kind = torch.float64 if exact else torch.float32
-        twin = copy.deepcopy(module).cpu().to(kind).eval()
+        on_cpu = copy.deepcopy(module).cpu().to(kind).eval()
         self.weights |= {f"{name}.{k}": v.detach().cpu().numpy() for k, v in module.state_dict().items()}
         example = torch.zeros((2, *self.shapes[x]), dtype=kind)
-        made = _torch_graph(twin, example)
+        made = _torch_graph(on_cpu, example)
         inside = self.op("Cast", x, to=TensorProto.DOUBLE if exact else TensorProto.FLOAT)
         out = self.op("Cast", self._splice(made, inside, name), to=TensorProto.DOUBLE)
         with torch.no_grad():
-            self.shapes[out] = tuple(twin(example).shape[1:])
+            self.shapes[out] = tuple(on_cpu(example).shape[1:])
         return out
 
     # -- preprocessing ----------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The journal of a bulk run: finished parts in a folder beside the output, and what they are parts of.
 
-A run that was killed finds them there, goes on, and gives the same bytes; parts of another input are thrown away.
+A run that was killed finds them there, resumes, and gives the same bytes; parts of another input are thrown away.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class Release:
             feeds = {k: v[good] for k, v in feeds.items()}
         kept = None if units is None else [u for u, g in zip(units, good, strict=True) if g]
         self._note_unusual(feeds)
-        out = self._dress(self._run(feeds, kept, file), X)
+        out = self._with_names(self._run(feeds, kept, file), X)
         if on_error == "raise":
             return out
         return Quarantined(out, np.flatnonzero(good), sorted(problems, key=lambda p: (p.row, p.column)))
@@ -254,9 +254,9 @@ class Release:
 
     def with_key(self, noise_key: bytes | str | Path) -> Release:
         """The same release under another key."""
-        twin = copy.copy(self)
-        twin._key = read_key(noise_key)
-        return twin
+        other = copy.copy(self)
+        other._key = read_key(noise_key)
+        return other
 
     def redraw(self) -> Release:
         """The same under a fresh key: other noise for every record. Releasing both lets noise be averaged."""
@@ -329,7 +329,7 @@ class Release:
             self._key = new_key()
         return self._key
 
-    def _dress(self, out: np.ndarray, X: Any) -> Any:
+    def _with_names(self, out: np.ndarray, X: Any) -> Any:
         """Cells as rows of the bundle's table, where it has one."""
         output = self.manifest["output"]
         if output["table"] is None:

@@ -35,7 +35,7 @@ from tacit.report.plain_data import plain_parameter
 CLOSE = 1e-5  # of the output's scale
 AGREE = 0.999  # of codes
 MADE_ROWS = 2000
-USUAL_REACH = 3.0  # standard deviations to each side of the mean
+DEFAULT_REACH = 3.0  # standard deviations to each side of the mean
 LIBRARIES = ("numpy", "torch", "scikit-learn", "lightgbm", "onnx", "onnxruntime", "pandas")
 NO_AUDIT = (
     "# {name}\n\nThis filter was saved without an audit: nothing is known about what its releases give away. "
@@ -206,7 +206,7 @@ def describe_input(schema: Intake) -> dict[str, Any]:
         return TableSchema(encoder.columns).to_dict()
     ends: Any = schema.ranges
     if ends is None and encoder is not None:  # fitted across nodes, which keep their extremes: where the middle lies
-        mean, reach = encoder.mean.ravel(), USUAL_REACH * encoder.scale.ravel()
+        mean, reach = encoder.mean.ravel(), DEFAULT_REACH * encoder.scale.ravel()
         ends = zip((mean - reach).tolist(), (mean + reach).tolist(), strict=True)
     return ArraySchema(schema.shape, list(ends or [])).to_dict()
 

@@ -18,7 +18,7 @@ from tacit.errors import InputError, TacitError, check_number
 from tacit.release.runtime import Release
 from tacit.release.stream import number, records, released
 
-USUAL = 1.5  # times the usual step is a gap
+GAP = 1.5  # times the usual step is a gap
 
 
 @dataclass
@@ -130,7 +130,7 @@ class Sensors:
     def _full(self, who: Any, buffer: _Buffer) -> dict[str, Any] | None:
         if buffer.times:
             steps = np.diff([t for t, _ in buffer.times])
-            buffer.gap = self.max_gap if self.max_gap is not None else USUAL * float(np.median(steps))
+            buffer.gap = self.max_gap if self.max_gap is not None else GAP * float(np.median(steps))
             wide = np.flatnonzero(steps > buffer.gap)
             if len(wide):
                 self.counts["gaps"] += len(wide)

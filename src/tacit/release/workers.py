@@ -59,7 +59,7 @@ class Workers:
 
 
 DIED = (
-    "a working process died (killed, or out of memory). What is finished is kept: run again to go on, with fewer jobs "
+    "a working process died (killed, or out of memory). What is finished is kept: run again to resume, with fewer jobs "
     'if memory was short. In a script, several jobs need an `if __name__ == "__main__":` around the call'
 )
 _release: Release

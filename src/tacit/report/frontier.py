@@ -14,13 +14,13 @@ from tacit.files import write_whole
 from tacit.report.page import render
 from tacit.report.results import interval, percent, shown
 
-MOST_SHOWN = 24  # points in a terminal
+MAX_SHOWN = 24  # points in a terminal
 
 
 def rich_frontier(front: Any) -> Any:
     """The points that no other beats, then the curve in numbers; fits 80 columns."""
     best = front.pareto()
-    step = max(1, -(-len(best) // MOST_SHOWN))
+    step = max(1, -(-len(best) // MAX_SHOWN))
     listed = best[::step]
     table = Table(box=None, pad_edge=False, title_justify="left")
     table.title = f"{len(front.traced)} points, {len(best)} of them beaten by none"

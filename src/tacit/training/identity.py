@@ -26,12 +26,12 @@ def training_settings(f: Any, problem: Any, unread: tuple[str, ...] = ()) -> dic
     """What `Training` needs to know of a filter with `epochs`, `checkpoint` and `verbose`, on this problem.
 
     A fold of the problem is kept in a file of its own, beside the checkpoint. `unread` are parameters that training
-    does not read: a training goes on where they have changed.
+    does not read: a training resumes where they have changed.
     """
     checkpoint = f.checkpoint
     if checkpoint is not None and f.random_state is None:
         raise InputError(
-            "checkpoint needs random_state: a training that goes on must draw what the one that stopped would "
+            "checkpoint needs random_state: a training that resumes must draw what the one that stopped would "
             "have drawn; pass a number, such as random_state=0"
         )
     if checkpoint is not None and problem.fold is not None:

@@ -124,7 +124,7 @@ class Training:
         survived = kind is KeyboardInterrupt and self._done > 0 and self._keeps and not _WHOLE.get()
         if survived:
             self.interrupted = True
-            resume = f"; fit again with checkpoint={str(self.path)!r} to go on" if self.path else ""
+            resume = f"; fit again with checkpoint={str(self.path)!r} to resume" if self.path else ""
             warnings.warn(
                 f"interrupted after {self._done} of {self.n_epochs} epochs: the best state so far is used{resume}",
                 TacitWarning,

@@ -20,7 +20,7 @@ def replayed(
     """A function that draws (on the CPU) and steps (on the device), through a CUDA graph where there is one.
 
     Every call is a true step: the first few run eagerly, then the step is captured (which runs nothing) and replayed.
-    What it returns is overwritten by the next call. Where capturing fails, training goes on eagerly, with a warning.
+    What it returns is overwritten by the next call. Where capturing fails, training continues eagerly, with a warning.
 
     Examples
     --------
@@ -71,6 +71,6 @@ class Replay:
             self.eager = True
             torch.cuda.synchronize(self.device)
             reason = str(error).splitlines()[0]
-            warnings.warn(f"the step cannot be a CUDA graph ({reason}); training goes on without", TacitWarning, 2)
+            warnings.warn(f"the step cannot be a CUDA graph ({reason}); training continues without", TacitWarning, 2)
         else:
             self.graph = graph

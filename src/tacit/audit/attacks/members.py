@@ -18,7 +18,7 @@ from tacit.records.dataset import Dataset
 from tacit.release.runtime import Release
 from tacit.report.results import Result
 
-MAXIMUM_MEMBERS = 4000
+MAX_MEMBERS = 4000
 
 
 @register_attack("membership", place=80)
@@ -32,7 +32,7 @@ class Membership(AttackKind):
 
     def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
         train: Any = trial.asked.train
-        n = min(len(train), len(trial.test), MAXIMUM_MEMBERS)
+        n = min(len(train), len(trial.test), MAX_MEMBERS)
         rng = np.random.default_rng(suite.seed)
         sides = [d.take(np.sort(rng.permutation(len(d))[:n])) for d in (train, trial.test)]
         Z = [plain_frame(trial.release.transform(d.X)).assign(**_words(d)) for d in sides]

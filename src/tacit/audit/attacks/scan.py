@@ -15,7 +15,7 @@ from tacit.labels import looks_continuous
 from tacit.report.results import Result
 
 SCAN_CLASSES = 4  # a number is scanned as quarters
-MINIMUM_COUNT, MAXIMUM_VALUES = 20, 20  # of a value; rarer ones, and further ones, cannot be measured
+MIN_COUNT, MAX_VALUES = 20, 20  # of a value; rarer ones, and further ones, cannot be measured
 
 
 @register_attack("scan", place=100)
@@ -52,4 +52,4 @@ def _classes(values: pd.Series) -> pd.Series:
     if number and (looks_continuous(values) or values.nunique() > SCAN_CLASSES):
         values = pd.qcut(values, SCAN_CLASSES, duplicates="drop").astype(str).where(values.notna())
     common = values.value_counts()
-    return values.where(values.isin(common.index[common >= MINIMUM_COUNT][:MAXIMUM_VALUES]))
+    return values.where(values.isin(common.index[common >= MIN_COUNT][:MAX_VALUES]))

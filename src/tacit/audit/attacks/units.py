@@ -14,7 +14,7 @@ from tacit.audit.trial import Trial
 from tacit.errors import InputError
 from tacit.report.results import Result
 
-MINIMUM_UNITS = 30  # a class, for a pooled figure that is more than a range
+MIN_UNITS = 30  # a class, for a pooled figure that is more than a range
 
 
 @register_attack("pooled", place=40)
@@ -40,7 +40,7 @@ class Pooled(AttackKind):
             truth, p = _pool(t.yt, np.log(np.maximum(outcome.best, 1e-6)), t.ut, outcome.prior, self.m, suite.seed)
             if len(truth) == 0 or len(truth) == len(t.yt):
                 continue
-            few = np.bincount(truth)[np.unique(truth)].min() < MINIMUM_UNITS
+            few = np.bincount(truth)[np.unique(truth)].min() < MIN_UNITS
             results[t.attribute] = Result(
                 t.attribute,
                 "balanced_accuracy",

@@ -82,7 +82,7 @@ class ServerConfig:
 
     @functools.cached_property
     def identity(self) -> str:
-        """What a federation that goes on after a restart must have in common with the one that was stopped."""
+        """What a federation that resumes after a restart must have in common with the one that was stopped."""
         told: dict[str, Any] = {"training": dict(self.training)}
         if self.public is not None:
             told["public"] = {k: str(v) for k, v in vars(self.public).items()}

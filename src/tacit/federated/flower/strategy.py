@@ -33,7 +33,7 @@ LAST = "last.safetensors"  # the state of the federation that was finished last
 class CoordinatorStrategy(Strategy):
     """Runs a coordinator of `tacit.federated.protocol` between machines.
 
-    State is written after every finished round; a server that was killed goes on from there. Nodes are known by the
+    State is written after every finished round; a server that was killed resumes from there. Nodes are known by the
     names under which their keys were registered, whatever they call themselves.
     """
 

@@ -4,7 +4,7 @@ import { Drawing, bars, element, leakMeter, picture, share, short, waves } from 
 const $ = id => document.getElementById(id), product = shape => shape.reduce((a, b) => a * b, 1);
 const DRAWN = [[[[.28, .22], [.72, .22], [.45, .8]]], [[[.38, .3], [.52, .18], [.52, .82]]], [[[.6, .18], [.3, .55], [.72, .55]], [[.6, .4], [.6, .84]]],
   [Array.from({ length: 17 }, (_, i) => [.5 + .2 * Math.sin(i * Math.PI / 8), .5 - .3 * Math.cos(i * Math.PI / 8)])]];
-const MOST_TEXT = 100_000;
+const MAX_TEXT = 100_000;
 const GAP = "\ue000gap"; // the choice "unknown"
 let about, filter, reader, body = null, version = 0, sample = 0;
 
@@ -131,7 +131,7 @@ async function changed() {
     const values = await filter.release(reader.read());
     if (now !== version) return; // the record has changed meanwhile
     body = JSON.stringify({ release: [nest(Array.from(values), about.output.shape)] });
-    if (body.length > MOST_TEXT) body = values; // as doubles: shorter
+    if (body.length > MAX_TEXT) body = values; // as doubles: shorter
     showRelease(Array.from(values));
     $("send").disabled = false;
   } catch (error) {
