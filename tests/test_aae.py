@@ -17,7 +17,7 @@ from papers.common.window_figures import latent_figure, spectrogram_figure, wave
 from tacit.errors import InputError
 from tacit.filters.aae_game import Heads
 from tacit.labels import encode_labels
-from tacit.nets.windows import CLASSIFIERS, Decoder, Encoder
+from tacit.nets.window_nets import CLASSIFIERS, Decoder, Encoder
 
 AAE = tacit.AnonymizingAutoencoder
 TINY = {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.datasets import declarations
-from tacit.datasets.people import join_adult
-from tacit.datasets.signals import read_idx
+from tacit.datasets.people_tables import join_adult
+from tacit.datasets.signals_and_images import read_idx
 from tacit.records.dataset import Dataset, allot
 
 

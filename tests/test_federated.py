@@ -17,8 +17,8 @@ from torch import nn
 import tacit
 from tacit.errors import InputError, InputTypeError, TacitWarning
 from tacit.federated import DistributedEIGAN, Node, ProtocolError, simulate
+from tacit.federated.common_schema import agree, describe, make_common_encoder
 from tacit.federated.protocol import Message
-from tacit.federated.schema import agree, describe, make_common_encoder
 from tacit.records.encoding import make_encoder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*collapsed")  # two epochs learn little

@@ -32,15 +32,15 @@ from cryptography import x509
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from tacit.federated.flower.algorithms import algorithm_of
-from tacit.federated.flower.bundle import app_bundle, bundle_hash
 from tacit.federated.flower.client_app import answer_request
 from tacit.federated.flower.config import read_node, read_server
-from tacit.federated.flower.keys import make_keys
 from tacit.federated.flower.launch import free_port
 from tacit.federated.flower.link import allowed
+from tacit.federated.flower.node_app import app_bundle, bundle_hash
 from tacit.federated.flower.own_app import ForeignApp, only
 from tacit.federated.flower.records import from_records, to_records
 from tacit.federated.flower.strategy import registered_names
+from tacit.federated.flower.trust import make_keys
 from tacit.federated.protocol import Message, ProtocolError
 
 MARK = 1234.567890123  # one record has it: it must never travel

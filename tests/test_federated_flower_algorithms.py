@@ -24,9 +24,9 @@ import tacit
 from tacit.baselines import LinearARL, LinearEraser
 from tacit.errors import InputError, TacitWarning
 from tacit.federated import Node, PersonalMinimax, ProtocolError, fit_closed_form, simulate
-from tacit.federated.schema import make_common_encoder
+from tacit.federated.common_schema import make_common_encoder
+from tacit.federated.common_start import tell_start
 from tacit.federated.simulation import read_state
-from tacit.federated.start import tell_start
 from tacit.federated.sums import sums
 
 pytest.importorskip("flwr")
@@ -552,7 +552,7 @@ def test_a_common_filter_that_can_be_undone_is_refused_by_the_nodes(tmp_path):
     write_files(tmp_path, PERSONAL)
     text = (tmp_path / "server.toml").read_text()
     (tmp_path / "server.toml").write_text(text.replace("n_components = 3", "n_components = 5"))
-    from tacit.federated.start import start_of, tell_start
+    from tacit.federated.common_start import start_of, tell_start
 
     facts, arrays = tell_start(read_server(tmp_path / "server.toml").public.start())
     wide = facts["columns"][-1]["categories"], arrays["weight"].shape

@@ -130,6 +130,11 @@ def test_every_room_has_its_place() -> None:
     assert {room(m) for m in modules() if m != "tacit"} <= set(HEIGHT)
 
 
+def test_a_module_has_a_name_of_its_own() -> None:
+    names = [path.name for path in ROOT.rglob("*.py") if path.name != "__init__.py"]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_imports_go_downward() -> None:
     upward = [a for a in arrows() if room(a.of) != room(a.to) and HEIGHT[room(a.of)] <= HEIGHT[room(a.to)]]
     assert not upward, "\n".join(map(str, upward))

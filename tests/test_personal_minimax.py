@@ -14,8 +14,8 @@ from sklearn.metrics import balanced_accuracy_score
 import tacit
 from tacit.errors import InputError
 from tacit.federated import Node, PersonalMinimax, simulate
-from tacit.federated.others import WeightedSoftmax, made_samples, statistics_of
 from tacit.federated.protocol import Message
+from tacit.federated.samples_of_others import WeightedSoftmax, made_samples, statistics_of
 
 
 def crowd(n_people=4, n=80, seed=0, strange=2.0):

@@ -12,9 +12,9 @@ from planted import WORLDS, parts_of
 from tacit.audit.attackers import PRESETS
 from tacit.audit.attacks.row_order import RowOrder
 from tacit.audit.attacks.units import Joined
-from tacit.audit.columns import Columns
 from tacit.audit.lookup import Lookup
 from tacit.audit.probes import QUICK, STRONG, find_probes
+from tacit.audit.received_columns import Columns
 from tacit.audit.series import IntervalQuantiles, RandomConvolutions
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Trial

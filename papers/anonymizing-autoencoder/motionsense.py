@@ -44,7 +44,7 @@ import tacit
 from tacit.audit.certificate import certify, look_delta, release_cells, units_needed
 from tacit.audit.floor import labels_alone
 from tacit.nets.classifier import NetworkClassifier
-from tacit.nets.windows import deep_classifier, wide_classifier
+from tacit.nets.window_nets import deep_classifier, wide_classifier
 
 # row: what the paper prints (identity by transfer, activity F1 on the Subject split)
 PRINTED = {

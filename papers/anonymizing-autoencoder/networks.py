@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import tacit
 from papers.common.run import Run
 from papers.common.window_figures import latent_figure, spectrogram_figure, waveform_figure
-from tacit.nets.windows import wide_classifier
+from tacit.nets.window_nets import wide_classifier
 
 from .protocol import GUESSED_F1, RATE, measured, network, some_windows
 

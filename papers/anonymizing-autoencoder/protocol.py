@@ -10,7 +10,7 @@ import numpy as np
 import tacit
 from tacit.audit.stats import Measure, accuracy
 from tacit.nets.classifier import NetworkClassifier
-from tacit.nets.windows import wide_classifier
+from tacit.nets.window_nets import wide_classifier
 from tacit.records.dataset import Dataset
 
 RATE = 50  # samples a second

@@ -40,7 +40,7 @@ from tacit.nets.backbone import backbone
 from tacit.nets.cut import cost_of_cuts
 from tacit.nets.forward import forward
 from tacit.records.dataset import Dataset, allot
-from tacit.report.profile import profile_figure
+from tacit.report.profile_figure import profile_figure
 
 WINDOW, STRIDE = 128, 10
 # By --tune on parts of the training rows: MotionSense (6,000 rows) gained most over Simple with these, +.018 log-rank

@@ -26,7 +26,7 @@ from tacit.nets.backbone import backbone
 from tacit.nets.cut import cost_of_cuts, cut_network
 from tacit.nets.forward import forward
 from tacit.records.dataset import Dataset, allot
-from tacit.report.profile import profile_figure
+from tacit.report.profile_figure import profile_figure
 
 from . import protocol
 

@@ -14,7 +14,7 @@ import tacit
 from tacit.audit.certificate import certify
 from tacit.audit.certification import Terms, certify_trial
 from tacit.audit.gaussian import certify_gaussian
-from tacit.audit.local_privacy import local_dp_bound
+from tacit.audit.local_privacy_certificate import local_dp_bound
 from tacit.audit.received import received_pair
 from tacit.audit.trial import Trial
 

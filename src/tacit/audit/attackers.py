@@ -25,7 +25,7 @@ from sklearn.svm import SVC
 from tacit.audit.ensemble import Ensemble
 from tacit.audit.lookup import Lookup
 from tacit.audit.probes import QUICK, STRONG, Probing
-from tacit.audit.signals import SHAPED
+from tacit.audit.shaped_attackers import SHAPED
 from tacit.audit.weighing import softmax_link
 from tacit.errors import InputError
 from tacit.renamed import warn_renamed

@@ -11,7 +11,7 @@ all classes is at most the same over the seen ones plus sum_z P(z|s) = 1 for eac
 was there to tell of counts as fully exposed. The bound holds for one release of a fresh record of the same
 population (`tacit.audit.population` says which: the average unit's or the average record's), and an attacker who
 knows nothing else about the person. A known channel after the code (randomised response) changes the laws, not the
-argument. Gaussian noise is in `tacit.audit.gaussian`, local privacy in `tacit.audit.local_privacy`.
+argument. Gaussian noise is in `tacit.audit.gaussian`, local privacy in `tacit.audit.local_privacy_certificate`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.audit.local_privacy import CONFIDENT
-from tacit.audit.local_privacy import certify_local_privacy as certify_local_privacy
-from tacit.audit.local_privacy import local_dp_bound as local_dp_bound
+from tacit.audit.local_privacy_certificate import CONFIDENT
+from tacit.audit.local_privacy_certificate import certify_local_privacy as certify_local_privacy
+from tacit.audit.local_privacy_certificate import local_dp_bound as local_dp_bound
 from tacit.audit.population import Sample, check_records, independent_units, share_delta, whole_numbers
 from tacit.audit.population import joint_units as joint_units
 from tacit.audit.population import look_delta as look_delta

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.audit.certificate import slacks
-from tacit.audit.local_privacy import CONFIDENT
+from tacit.audit.local_privacy_certificate import CONFIDENT
 from tacit.audit.population import check_records, independent_units, share_delta
 from tacit.errors import InputError, check_number
 from tacit.report.certificates import GaussianCertificate

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
-from tacit.audit.columns import Columns, as_columns
+from tacit.audit.received_columns import Columns, as_columns
 from tacit.audit.weighing import MAX_ROWS, weigh
 
 WHOLE = -1  # the key that is the whole release

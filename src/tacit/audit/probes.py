@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audit.columns import Columns, Source, as_columns
 from tacit.audit.probes_numbers import Family, pair_families, single_families
 from tacit.audit.probes_waves import (
     PHASES,
@@ -29,6 +28,7 @@ from tacit.audit.probes_waves import (
     phase,
 )
 from tacit.audit.probes_words import word_probes
+from tacit.audit.received_columns import Columns, Source, as_columns
 from tacit.audit.screening import LEVEL_BINS, contrasts, evidence, quantile_codes, threshold
 from tacit.training.trees import boosted_trees
 

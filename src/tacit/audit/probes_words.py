@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from tacit.audit.columns import FEW_WORDS, WIDTH, Columns
+from tacit.audit.received_columns import FEW_WORDS, WIDTH, Columns
 
 BUCKETS = 61  # for hashes of pieces
 POSITIONS, THOROUGH_POSITIONS = 8, 20

@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from tacit.audit.attackers import Attacker, Counting, resolve
-from tacit.audit.columns import Columns
 from tacit.audit.likeness import nearest_neighbour
 from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
-from tacit.audit.signals import QUICK_SHAPED, SHAPED
+from tacit.audit.received_columns import Columns
+from tacit.audit.shaped_attackers import QUICK_SHAPED, SHAPED
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
 from tacit.audit.trial import Task, Trial
 from tacit.audit.weighing import clearly_better, stack

@@ -121,7 +121,7 @@ def audit(
 ) -> None:
     """Attack a released table: what it keeps, what it gives away. Usable as a gate in a pipeline."""
     options = dict(locals())
-    from tacit.cli.audit import run  # every command starts quickly
+    from tacit.cli.audit_command import run  # every command starts quickly
 
     run(console, **options)
 
@@ -134,7 +134,7 @@ def profile(
     repeats: Annotated[int, typer.Option(min=1, help="Passes, of which the median time is taken.")] = 20,
 ) -> None:
     """What a filter costs on a device, and what each possible cut of it would send: time, memory, work, bytes."""
-    from tacit.cli.profile import run  # every command starts quickly
+    from tacit.cli.profile_command import run  # every command starts quickly
 
     run(console, model, figure, as_json, repeats)
 
@@ -166,7 +166,7 @@ def frontier(
 ) -> None:
     """Trace utility against leakage for a table, and choose a point by what you can accept. Exit 3: no point does."""
     options = dict(locals())
-    from tacit.cli.frontier import run  # every command starts quickly
+    from tacit.cli.frontier_command import run  # every command starts quickly
 
     run(console, **options)
 

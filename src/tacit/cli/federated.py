@@ -20,7 +20,7 @@ def keys(
 ) -> None:
     """Make the authority, the server's certificate and a key for every node. Nodes can be added later."""
     _check_flower()
-    from tacit.federated.flower.keys import make_keys  # every command starts quickly
+    from tacit.federated.flower.trust import make_keys  # every command starts quickly
 
     make_keys(folder, node, host or [])
     typer.echo(f"{folder}/server goes to the server, each {folder}/nodes/NAME to its node and nowhere else.")

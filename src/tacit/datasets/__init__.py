@@ -40,6 +40,16 @@ def load_dataset(name: str, **options: Any) -> Dataset:
 def declarations() -> dict[str, Declaration]:
     """Every declared data set, by name."""
     # late, so that `import tacit.datasets` stays quick
-    from tacit.datasets import celebrities, embedded, faces, hospital, motion, people, signals, speech, synthetic  # noqa: F401  (each registers its sets)
+    from tacit.datasets import (  # noqa: F401  (each registers its sets)
+        celebrities,
+        embedded,
+        faces,
+        hospital,
+        motion,
+        people_tables,
+        signals_and_images,
+        speech,
+        synthetic,
+    )
 
     return REGISTRY

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.datasets.declaration import declare
-from tacit.datasets.people import choose_columns
+from tacit.datasets.people_tables import choose_columns
 from tacit.datasets.store import require
 from tacit.records.dataset import Dataset
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from tacit.lazy import import_name
 
 _HOME = {
-    "DistributedEIGAN": "tacit.federated.eigan",
+    "DistributedEIGAN": "tacit.federated.distributed_eigan",
     "Node": "tacit.federated.node",
     "PersonalMinimax": "tacit.federated.personal",
     "ProtocolError": "tacit.federated.protocol",
-    "FederatedReport": "tacit.federated.audit",
-    "audit_nodes": "tacit.federated.audit",
+    "FederatedReport": "tacit.federated.node_audit",
+    "audit_nodes": "tacit.federated.node_audit",
     "fit_closed_form": "tacit.federated.closed_form",
     "simulate": "tacit.federated.simulation",
 }
@@ -21,11 +21,11 @@ __all__ = sorted(_HOME)
 
 
 if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
-    from tacit.federated.audit import FederatedReport as FederatedReport
-    from tacit.federated.audit import audit_nodes as audit_nodes
     from tacit.federated.closed_form import fit_closed_form as fit_closed_form
-    from tacit.federated.eigan import DistributedEIGAN as DistributedEIGAN
+    from tacit.federated.distributed_eigan import DistributedEIGAN as DistributedEIGAN
     from tacit.federated.node import Node as Node
+    from tacit.federated.node_audit import FederatedReport as FederatedReport
+    from tacit.federated.node_audit import audit_nodes as audit_nodes
     from tacit.federated.personal import PersonalMinimax as PersonalMinimax
     from tacit.federated.protocol import ProtocolError as ProtocolError
     from tacit.federated.simulation import simulate as simulate

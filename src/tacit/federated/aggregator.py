@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.federated.agreeing import Rounds
+from tacit.federated.agreement import Rounds
 from tacit.federated.protocol import SERVER, Arrays, Message, ProtocolError, follow
 from tacit.labels import MISSING
 

@@ -18,15 +18,15 @@ from sklearn.base import BaseEstimator, clone
 from tacit.baselines.linear_arl import LinearARL, solve_moments
 from tacit.baselines.linear_eraser import LinearEraser
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
-from tacit.federated.agreeing import (
+from tacit.federated.agreement import (
     SCALING,
     AgreeingCoordinator,
     AgreeingWorker,
     agreed_preparation,
 )
+from tacit.federated.common_schema import make_common_encoder
 from tacit.federated.node import Node
 from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow, under
-from tacit.federated.schema import make_common_encoder
 from tacit.federated.simulation import simulate
 from tacit.federated.sums import ROLES, coarsened, merged, sift_sums, sums
 from tacit.filters.base import finish_fit

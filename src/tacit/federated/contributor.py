@@ -11,8 +11,8 @@ import torch
 
 from tacit.errors import InputError
 from tacit.federated.node import Node, naming
-from tacit.federated.others import LeastSquares, WeightedSoftmax, made_samples, statistics_of, sums_of
 from tacit.federated.protocol import Arrays, Message, ProtocolError, under
+from tacit.federated.samples_of_others import LeastSquares, WeightedSoftmax, made_samples, statistics_of, sums_of
 from tacit.filters.base import Filter, Preparation, finish_fit
 from tacit.filters.mechanism import Learned, NetworkOutput
 from tacit.filters.minimax import MinimaxFilter, linear_net

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from tacit.federated.agreeing import AgreeingCoordinator
-from tacit.federated.local import parameters_of
+from tacit.federated.agreement import AgreeingCoordinator
+from tacit.federated.common_schema import make_common_encoder
+from tacit.federated.node_state import parameters_of
 from tacit.federated.protocol import (
     SERVER,
     Arrays,
@@ -22,7 +23,6 @@ from tacit.federated.protocol import (
     under,
     usable_answers,
 )
-from tacit.federated.schema import make_common_encoder
 from tacit.filters.eigan import one_hidden
 from tacit.training.device import choose_batch_size
 from tacit.training.stack import Stack

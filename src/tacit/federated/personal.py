@@ -41,7 +41,7 @@ class PersonalMinimax(BaseEstimator):
     exchange : what travels: "samples" (filtered samples and target labels), or "statistics" of them: number, mean
         and covariance in every class of the target
     loss : "logistic" (the paper's) or "squared". With the squared loss statistics give the very same filters as
-        samples; with the logistic loss they are an approximation (see `tacit.federated.others`)
+        samples; with the logistic loss they are an approximation (see `tacit.federated.samples_of_others`)
     ridge : of the heads
     checkpoint, verbose : as of `tacit.federated.simulate`
 

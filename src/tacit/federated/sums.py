@@ -16,9 +16,9 @@ import numpy as np
 
 from tacit.baselines.moments import ClassMeans, Moments, moments_of
 from tacit.errors import InputError
+from tacit.federated.common_schema import LARGEST
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import Message, fault_of_head
-from tacit.federated.schema import LARGEST
 from tacit.labels import encode_labels
 from tacit.records.encoding import ArrayEncoder, TableEncoder
 

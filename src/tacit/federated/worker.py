@@ -10,11 +10,11 @@ import numpy as np
 from sklearn.base import clone
 
 from tacit.errors import InputError
-from tacit.federated.agreeing import SCALING, AgreeingWorker
-from tacit.federated.local import encoder_of, game_state, parameters_of, restore_game, set_parameters
+from tacit.federated.agreement import SCALING, AgreeingWorker
+from tacit.federated.common_schema import make_common_encoder
 from tacit.federated.node import Node, naming
+from tacit.federated.node_state import encoder_of, game_state, parameters_of, restore_game, set_parameters
 from tacit.federated.protocol import NODE, Arrays, Message, ProtocolError, choose_indices, follow, pack, under, unpack
-from tacit.federated.schema import make_common_encoder
 from tacit.filters.base import Problem
 from tacit.filters.eigan import Game
 from tacit.filters.notes import note_copies, note_dependence

@@ -31,7 +31,7 @@ from tacit.filters.notes import note
 from tacit.filters.out_of_fold import FEW_FOLDS, Release, release_by_folds, ridge
 from tacit.filters.registry import register_filter
 from tacit.nets.forward import forward
-from tacit.nets.windows import CLASSIFIERS, SHORTEST, Factory, code_classifier
+from tacit.nets.window_nets import CLASSIFIERS, SHORTEST, Factory, code_classifier
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.support import Finite
 from tacit.records.windows import check_windows

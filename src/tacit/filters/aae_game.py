@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tacit.filters.base import Problem
 from tacit.labels import MISSING, Labels, joint_codes
 from tacit.nets.classifier import NetworkClassifier
-from tacit.nets.windows import Decoder, Encoder, Factory, deep_classifier, wide_classifier
+from tacit.nets.window_nets import Decoder, Encoder, Factory, deep_classifier, wide_classifier
 from tacit.records.dataset import allot
 from tacit.training.device import choose_batch_size
 from tacit.training.label_heads import class_weights

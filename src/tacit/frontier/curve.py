@@ -312,13 +312,13 @@ class Frontier:
         return as_text(self, 80)
 
     def __rich__(self) -> Any:
-        from tacit.report.frontier import rich_frontier  # rich and jinja2 are slow to import
+        from tacit.report.frontier_page import rich_frontier  # rich and jinja2 are slow to import
 
         return rich_frontier(self)
 
     def to_html(self, path: str | Path) -> Path:
         """Write the curve as one self-contained page with an interactive figure."""
-        from tacit.report.frontier import write_frontier  # rich and jinja2 are slow to import
+        from tacit.report.frontier_page import write_frontier  # rich and jinja2 are slow to import
 
         return write_frontier(self, path)
 

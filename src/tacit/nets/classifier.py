@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.nets.windows import Factory
+from tacit.nets.window_nets import Factory
 
 
 class NetworkClassifier:
@@ -22,7 +22,7 @@ class NetworkClassifier:
 
     Examples
     --------
-    >>> from tacit.nets.windows import wide_classifier
+    >>> from tacit.nets.window_nets import wide_classifier
     >>> X = np.random.default_rng(0).standard_normal((40, 2, 32))
     >>> NetworkClassifier(wide_classifier, epochs=1).fit(X, np.arange(40) % 2, 2).predict_proba(X).shape
     (40, 2)

@@ -11,7 +11,7 @@ _HOME = {
     "Release": "tacit.release.runtime",
     "Quarantined": "tacit.release.runtime",
     "apply": "tacit.release.bulk",
-    "arrow_udf": "tacit.release.columns",
+    "arrow_udf": "tacit.release.arrow_columns",
     "sign": "tacit.release.signing",
 }
 
@@ -20,8 +20,8 @@ __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.noise.keyed import Occurrences as Occurrences
+    from tacit.release.arrow_columns import arrow_udf as arrow_udf
     from tacit.release.bulk import apply as apply
-    from tacit.release.columns import arrow_udf as arrow_udf
     from tacit.release.runtime import Quarantined as Quarantined
     from tacit.release.runtime import Release as Release
     from tacit.release.signing import sign as sign

@@ -19,9 +19,9 @@ from typing import Any
 from tacit.callback import Callback, silent
 from tacit.errors import InputError, check_number
 from tacit.noise.keyed import Numbers, Occurrences
-from tacit.release.files import FORMATS, Reader, open_reader, open_writer
 from tacit.release.parts import PICTURES, Journal, describe, release_part
 from tacit.release.pictures import Pictures, check_pictures_out, pictures_in
+from tacit.release.record_files import FORMATS, Reader, open_reader, open_writer
 from tacit.release.runtime import Release, load, read_key
 from tacit.release.workers import Workers, ahead
 from tacit.renamed import renamed

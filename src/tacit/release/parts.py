@@ -20,9 +20,9 @@ import pyarrow as pa
 from tacit.errors import InputError, TacitWarning
 from tacit.files import replacing, write_whole
 from tacit.noise.keyed import Numbers, new_key
-from tacit.release.columns import as_columns
-from tacit.release.files import FILE
+from tacit.release.arrow_columns import as_columns
 from tacit.release.pictures import Pictures, write_pictures
+from tacit.release.record_files import FILE
 from tacit.release.runtime import NO_KEY, Release
 
 PICTURES = "pictures"

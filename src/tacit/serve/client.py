@@ -137,7 +137,7 @@ def answer_file(
     import pyarrow as pa
 
     from tacit.noise.keyed import Occurrences  # a client that answers single records needs none of these
-    from tacit.release.files import open_reader, write_parts
+    from tacit.release.record_files import open_reader, write_parts
 
     suffixes = (".csv", ".parquet", ".arrow")
     if out.suffix not in suffixes:

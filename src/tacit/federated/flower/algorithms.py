@@ -50,7 +50,7 @@ def algorithm_of(settings: Mapping[str, Any], start: Any = None) -> Any:
     f: Any
     # every message starts a new Python at a node: import what it needs
     if name == "DistributedEIGAN":
-        from tacit.federated.eigan import DistributedEIGAN  # every message starts a new Python at a node
+        from tacit.federated.distributed_eigan import DistributedEIGAN  # every message starts a new Python at a node
 
         f = DistributedEIGAN(**own)
     elif name == "PersonalMinimax":
@@ -74,7 +74,7 @@ def pack_algorithm(settings: Mapping[str, Any], start: Any = None) -> tuple[dict
     """Facts and arrays that go along with every message, from which a node builds the algorithm."""
     if start is None:
         return {"settings": dict(settings)}, {}
-    from tacit.federated.start import tell_start  # every message starts a new Python at a node
+    from tacit.federated.common_start import tell_start  # every message starts a new Python at a node
 
     told, arrays = tell_start(start)
     return {"settings": dict(settings), "start": told}, {START + k: v for k, v in arrays.items()}
@@ -84,7 +84,7 @@ def unpack_algorithm(facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
     """The algorithm that `pack_algorithm` told of."""
     if "start" not in facts:
         return algorithm_of(facts["settings"])
-    from tacit.federated.start import start_of  # every message starts a new Python at a node
+    from tacit.federated.common_start import start_of  # every message starts a new Python at a node
 
     mine = {k.removeprefix(START): v for k, v in arrays.items() if k.startswith(START)}
     return algorithm_of(facts["settings"], start_of(facts["start"], mine))

@@ -124,7 +124,7 @@ def _kept_start(config: NodeConfig, request: Message) -> Mapping[str, np.ndarray
 
 
 def _audit(config: NodeConfig, request: Message, release: Any, attack: Dataset | None, test: Dataset | None) -> Message:
-    from tacit.federated.audit import audit_here  # every message starts a new Python at a node
+    from tacit.federated.node_audit import audit_here  # every message starts a new Python at a node
 
     if attack is None or test is None:
         raise ProtocolError("hold_out is 0: there are no rows to audit on")

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, TacitError
-from tacit.federated.flower.bundle import app_bundle
 from tacit.federated.flower.config import NodeConfig, ServerConfig
-from tacit.federated.flower.keys import flower_environment
 from tacit.federated.flower.link import READY
+from tacit.federated.flower.node_app import app_bundle
+from tacit.federated.flower.trust import flower_environment
 
 STARTUP = 60.0
 

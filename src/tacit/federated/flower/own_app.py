@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from tacit.errors import TacitError
-from tacit.federated.flower.bundle import bundle_hash
+from tacit.federated.flower.node_app import bundle_hash
 
 PATIENCE = 75.0  # seconds; Flower forgets a node a minute after its last heartbeat
 PAUSE = 5.0

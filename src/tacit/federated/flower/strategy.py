@@ -104,7 +104,7 @@ class CoordinatorStrategy(Strategy):
         return [self._wrap(m) for m in self._asked]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[FlowerMessage]) -> MetricRecord | None:
-        from tacit.federated.audit import FederatedReport, readable_figures  # slow, needed once
+        from tacit.federated.node_audit import FederatedReport, readable_figures  # slow, needed once
 
         answers, failures = self._unwrap(replies, self._asked)
         figures = {}

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tacit.errors import InputError
 from tacit.files import replacing
 from tacit.records.csv_files import CsvFile, as_floats, cells_of, spelled_numbers
-from tacit.release.columns import Columns
+from tacit.release.arrow_columns import Columns
 from tacit.release.runtime import Release
 
 FORMATS = ".csv, .parquet, .arrow, .npz"

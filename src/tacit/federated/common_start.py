@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError
-from tacit.federated.agreeing import agreed_intake
+from tacit.federated.agreement import agreed_intake
 from tacit.federated.protocol import Arrays
 from tacit.filters.base import Preparation, finish_fit
 from tacit.filters.minimax import MinimaxFilter, learned_filter, linear_net

@@ -17,10 +17,10 @@ import numpy as np
 from sklearn.base import clone
 
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.federated.agreeing import agreed_preparation
+from tacit.federated.agreement import agreed_preparation
 from tacit.federated.coordinator import EiganCoordinator
-from tacit.federated.local import set_parameters
 from tacit.federated.node import Node
+from tacit.federated.node_state import set_parameters
 from tacit.federated.protocol import AGGREGATIONS
 from tacit.federated.simulation import simulate
 from tacit.federated.worker import EiganWorker

@@ -25,7 +25,7 @@ def run(console: Console, model: Path, figure: Path | None, as_json: bool, repea
         raise InputError(f"{figure.name}: a figure ends in .svg, .png or .pdf")
     costs = profile(model, repeats=repeats)
     if figure is not None:
-        from tacit.report.profile import profile_figure  # every command starts quickly
+        from tacit.report.profile_figure import profile_figure  # every command starts quickly
 
         profile_figure(costs, f"Cuts of {model.name}").savefig(figure)
     if as_json:

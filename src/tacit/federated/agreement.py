@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tacit.federated.common_schema import SchemaMismatch, admit, agree, agree_among, describe, make_common_encoder
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow, traffic, under
-from tacit.federated.schema import SchemaMismatch, admit, agree, agree_among, describe, make_common_encoder
 from tacit.filters.base import Filter, Preparation
 from tacit.labels import encode_labels
 from tacit.records.dataset import unit_columns
