@@ -10,7 +10,7 @@ plug-in is biased upward (Jensen); (ii) one unit moves it by at most 1/n_s (McDi
 all classes is at most the same over the seen ones plus sum_z P(z|s) = 1 for each absent one: a class that nobody
 was there to tell of counts as fully exposed. The bound holds for one release of a fresh record of the same
 population (`tacit.audit.population` says which: the average unit's or the average record's), and an attacker who
-knows nothing else about the person. A known channel after the code (randomised response) changes the laws, not the
+knows nothing else about the person. A known channel after the code (randomized response) changes the laws, not the
 argument. Gaussian noise is in `tacit.audit.gaussian`, local privacy in `tacit.audit.local_privacy_certificate`.
 """
 
@@ -87,7 +87,7 @@ def certify_channel(
     per: str = "unit",
     max_unit_size: int | None = None,
 ) -> Certificate:
-    """Bound any attacker on a code that passes a known random channel, such as randomised response.
+    """Bound any attacker on a code that passes a known random channel, such as randomized response.
 
     Parameters
     ----------

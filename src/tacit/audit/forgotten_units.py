@@ -11,7 +11,7 @@ MIN_VALUES = 10  # of a column that could name people
 MIN_SIZE = 3.0  # records a value, on average
 PURE = 0.98  # share of values whose records have one class
 BY_CHANCE = 0.5  # share that would have, if classes had nothing to do with the column: above it purity says nothing
-ALIKE = 0.5  # neighbours in the file this much nearer than others are windows of one recording
+ALIKE = 0.5  # neighbors in the file this much nearer than others are windows of one recording
 
 
 def forgotten_units(data: Dataset) -> str | None:

@@ -65,7 +65,7 @@ def certify_gaussian(
     points = np.asarray(codes, dtype=float).reshape(len(sensitive), -1)
     if not np.isfinite(points).all():
         raise InputError("codes hold NaN or infinite values; pass the clipped codes as numbers")
-    # Centred and in units of sigma: the squared distances below then lose no digits to a common offset.
+    # Centered and in units of sigma: the squared distances below then lose no digits to a common offset.
     points = (points - points.mean(axis=0)) / sigma
     sample = independent_units(sensitive, n_classes, units, per, max_unit_size)
     balanced_slack, plain_slack = slacks(sample, delta, candidates)

@@ -1,4 +1,4 @@
-"""How much the release itself is like its records: neighbours, embeddings, and reconstruction of the raw input."""
+"""How much the release itself is like its records: neighbors, embeddings, and reconstruction of the raw input."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def nearest_neighbour(
 ) -> Measure:
     """Misclassification of the nearest other record (1-NN, leave-one-out); guessing names the commonest class.
 
-    Neighbours equally near share the vote, so that the order of rows does not matter for a release of few codes.
+    Neighbors equally near share the vote, so that the order of rows does not matter for a release of few codes.
 
     Parameters
     ----------
     released : (n, ...) what was released
-    units : (n,) neighbours of the record's own unit do not count. If `truth` is who the person is, a unit must be
-        something smaller (a recording), or no neighbour could be right
+    units : (n,) neighbors of the record's own unit do not count. If `truth` is who the person is, a unit must be
+        something smaller (a recording), or no neighbor could be right
 
     Examples
     --------
@@ -63,9 +63,9 @@ def nearest_neighbour(
         asked += (1 / ties[part]) @ nearest
         misled += (1 / ties[part]) @ other
     value = float(wrong.mean())
-    # a record matters as the one classified and as the neighbour asked (two that are each other's nearest err
+    # a record matters as the one classified and as the neighbor asked (two that are each other's nearest err
     # together), so sum both over units; every pair was then counted at both of its ends: take it off once
-    # (mutual pairs among tied neighbours are left in, which only widens the interval)
+    # (mutual pairs among tied neighbors are left in, which only widens the interval)
     touched = np.bincount(who, wrong - value + misled - value * asked)
     pairs = float(((wrong * (1 - value) ** 2 + (1 - wrong) * value**2) / ties).sum())
     mutual = (first[first] == np.arange(n)) & (ties == 1) & (ties[first] == 1)
@@ -91,7 +91,7 @@ def similarity(
 
     Parameters
     ----------
-    embed : images -> (n, d), for instance a face recogniser without its last layer
+    embed : images -> (n, d), for instance a face recognizer without its last layer
     original, released : (n, ...) what `embed` takes, row by row of the same record
 
     Examples

@@ -1,6 +1,6 @@
 """Released columns as a receiver sees them: numbers with all their bits, words with all their letters.
 
-Encoders standardise numbers and one-hot words, and so hide bits, digits, endings and the sign of zero. Attackers that
+Encoders standardize numbers and one-hot words, and so hide bits, digits, endings and the sign of zero. Attackers that
 read these are given `Columns` instead of a matrix.
 """
 

@@ -11,7 +11,7 @@ MAX_CONTRASTS = 4
 
 
 def contrasts(y: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
-    """Labels as a few centred columns of numbers: each class against the rest, or random halves of many classes."""
+    """Labels as a few centered columns of numbers: each class against the rest, or random halves of many classes."""
     if n_classes <= MAX_CONTRASTS:
         columns = np.eye(n_classes)[y][:, : n_classes - 1]
     else:

@@ -105,7 +105,7 @@ def _privacy_at(points: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def _below(at: np.ndarray, gain: np.ndarray) -> tuple[tuple[float, float], ...]:
-    """Ranges where the gain is negative; between neighbours it is linear, so each end is where it crosses zero."""
+    """Ranges where the gain is negative; between neighbors it is linear, so each end is where it crosses zero."""
     negative = gain < -1e-12
     edges = np.flatnonzero(np.diff(np.r_[False, negative, False].astype(int)))
     ranges = []

@@ -202,7 +202,7 @@ class Trial:
 
     @cached_property
     def encoded(self) -> tuple[np.ndarray, ...]:
-        """Both releases as standardised numbers, learned on the attackers' part."""
+        """Both releases as standardized numbers, learned on the attackers' part."""
         encoder = make_encoder(plain(self.Z[0]))
         return tuple(encoder.transform(plain(Z)).reshape(len(Z), -1) for Z in self.Z)
 

@@ -36,7 +36,7 @@ class Autoencoder(Filter):
     Attributes
     ----------
     encoder_module_ : the trained encoder
-    history_ : list of dicts: epoch and mean squared error (of standardised columns)
+    history_ : list of dicts: epoch and mean squared error (of standardized columns)
 
     Examples
     --------

@@ -6,7 +6,7 @@ Fisher criterion, in closed form for two classes,
 
     D(m) = d' M (M S M + ridge I)^-1 M d,       d = difference of class means, S = within-class covariance,
 
-and the mask maximises  ln D_target(m) - privacy_weight ln D_secret(m) - fidelity mean (1 - m)^2.
+and the mask maximizes  ln D_target(m) - privacy_weight ln D_secret(m) - fidelity mean (1 - m)^2.
 The ridge stands for an eye that cannot see below some contrast. A classifier can: a mask that is not zero can be
 divided out, so against a re-trained attacker only the inputs that reach (nearly) zero are withheld.
 """

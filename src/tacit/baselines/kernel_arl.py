@@ -30,7 +30,7 @@ class KernelARL(LinearARL):
     ----------
     n_components : columns of the code; None takes the useful rank, as in `LinearARL`
     lam : the knob, 0..1: the weight of the sensitive attributes; the targets weigh 1 - lam
-    sigma : width of the kernel, on standardised numbers and one-hot categories; None takes the spread of the
+    sigma : width of the kernel, on standardized numbers and one-hot categories; None takes the spread of the
         records, the root of their total variance
     n_features : random Fourier features; more come closer to the kernel
     features : another approximation instead: a scikit-learn transformer such as ``Nystroem(...)``, fitted on at

@@ -1,6 +1,6 @@
 """LaplaceMechanism: clip every record, then add Laplace noise of the size that the clipping calls for.
 
-The comparison in print adds Laplace(1/epsilon) to standardised data that are not clipped, which guarantees nothing.
+The comparison in print adds Laplace(1/epsilon) to standardized data that are not clipped, which guarantees nothing.
 Here a record is first shrunk into an L1 ball of radius R, so that any two records are at most 2R apart, and gets
 noise of scale 2R / epsilon in every column: then P(z|x) <= e^epsilon P(z|x') for all records and releases
 (local differential privacy), and no attacker on a sensitive attribute of m classes exceeds balanced accuracy
@@ -33,7 +33,7 @@ class LaplaceMechanism(Filter):
     ----------
     epsilon : the knob: no release is more than e^epsilon times as likely for one record as for another
     clip : radius of the L1 ball that records are shrunk into, for each encoded column: 1 is the size of a
-        typical standardised record. Chosen without looking at the data
+        typical standardized record. Chosen without looking at the data
 
     Attributes
     ----------

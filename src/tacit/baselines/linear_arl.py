@@ -1,7 +1,7 @@
 """LinearARL: the linear code that keeps the targets and withholds the sensitive attributes, in closed form.
 
-Sadeghi & Boddeti, "Imparting fairness to pre-trained biased representations" (2020). With centred records
-X = U S V', one-hot targets Y and sensitive attributes S (centred), the code is X V S^-1 G, G the eigenvectors of
+Sadeghi & Boddeti, "Imparting fairness to pre-trained biased representations" (2020). With centered records
+X = U S V', one-hot targets Y and sensitive attributes S (centered), the code is X V S^-1 G, G the eigenvectors of
 
     lam U' S S' U - (1 - lam) U' Y Y' U
 

@@ -1,6 +1,6 @@
 """Running statistics that the closed-form filters are solved from: chunk by chunk, in memory that rows do not enter.
 
-Chunks are centred on their own means and merged (Chan, Golub & LeVeque), so that a large offset or many
+Chunks are centered on their own means and merged (Chan, Golub & LeVeque), so that a large offset or many
 chunks cost no precision.
 """
 
@@ -151,7 +151,7 @@ def whitening(moments: Moments, without: np.ndarray | None = None, ridge: float 
     covariance, width = moments.covariance, len(moments.mean)
     spread = np.sqrt(np.diag(covariance))
     # Constant columns are left out by hand: an eigenvector has 1e-17 there, not 0, and an attacker who
-    # standardises columns would read what that rounding carries.
+    # standardizes columns would read what that rounding carries.
     varies = np.flatnonzero((spread > 1e-12 * (1 + np.abs(moments.mean))) & ~(False if without is None else without))
     scale = spread[varies]
     values, vectors = np.linalg.eigh(covariance[np.ix_(varies, varies)] / np.outer(scale, scale))

@@ -1,4 +1,4 @@
-"""PrivatePLS: partial least squares that maximises covariance with the target less that with the sensitive attribute.
+"""PrivatePLS: partial least squares that maximizes covariance with the target less that with the sensitive attribute.
 
 Enev et al., "SensorSift", Algorithm 1 as the minimax-filter paper compares with it (PPLS). With C the covariance
 of the records, A and B their covariances with the one-hot targets and sensitive attributes, and S = A at first:

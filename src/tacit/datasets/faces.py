@@ -33,7 +33,7 @@ def fer_plus(emotions: Sequence[str] = ("neutral", "happiness", "surprise"), agr
     The task-mask paper has 15,616 / 1,943 / 1,930 images by "majority vote". No rule tried gives these: the
     strict majority gives 17,320 / 2,288 / 2,149, more than .6 (seven votes) 14,971 / 2,036 / 1,908, the plurality
     without ties 20,153 / 2,563 / 2,496. Persons are not named: there is no sensitive column, so measure
-    identity by a face recogniser, or name one yourself. The official parts are train, validation and test.
+    identity by a face recognizer, or name one yourself. The official parts are train, validation and test.
     """
     check_number("agreement", agreement, 0, 1)
     file = np.load(require("fer2013_ferplus/fer2013_ferplus.npz", "FER2013 with the FER+ votes, packed as npz"))
@@ -83,7 +83,7 @@ def cmu_faces(target: str | Sequence[str] = "sunglasses", sensitive: str | Seque
 
 @declare("400", "image", "none", "person", "free with credit (AT&T Cambridge)", ("orl_faces/orl_faces_112x92.npz",))
 def orl_faces() -> Dataset:
-    """Faces, 112x92, ten each of 40 people: to check a recogniser of persons. There is no target."""
+    """Faces, 112x92, ten each of 40 people: to check a recognizer of persons. There is no target."""
     file = np.load(require("orl_faces/orl_faces_112x92.npz", "the ORL (Olivetti) faces of AT&T Cambridge, as npz"))
     return Dataset(_grey(file["images"]), None, pd.DataFrame({"person": file["subject"]}), name="orl_faces")
 

@@ -38,7 +38,7 @@ class Knob:
 class Problem:
     """What a filter learns from: encoded records, what to keep, what to withhold.
 
-    `scaling` is how records were standardised, for filters that release in the records' own units.
+    `scaling` is how records were standardized, for filters that release in the records' own units.
     """
 
     X: np.ndarray

@@ -1,7 +1,7 @@
 """DPFE: a classifier cut in two, whose small code between the halves keeps attributes and loses identity.
 
 Implements "Deep Private-Feature Extraction" (Osia et al.): layer separation (section 4.1), a linear autoencoder
-started from PCA with a batch-normalised code (4.2), fine-tuning by eq. 7 in the form of the authors' public networks
+started from PCA with a batch-normalized code (4.2), fine-tuning by eq. 7 in the form of the authors' public networks
 (a hinge), and noise of covariance r·C on the code (4.3). Simple, the paper's control, is the same without the
 contrastive term: here it gets the same batches, steps and rates. Several targets, several sensitive attributes.
 """
@@ -54,12 +54,12 @@ class DPFE(Filter):
     network : a trained classifier (an `nn.Sequential`, or one that `torch.fx` can trace) with one output per class,
         target after target in the order of y's columns. It is given arrays as they are, tables as encoded numbers,
         and is copied before it is changed. None, or a factory ``(n_in, n_out) -> nn.Module``: trained here first, on
-        standardised records
+        standardized records
     cut : name of the layer after which to cut (`tacit.nets.cut.cut_names`); None takes the deepest hidden one
     n_components : size of the code
     beta : weight of the contrastive term (.01 in the authors' networks)
     margin : records of the same person should lie this far apart; those of different people, together. A
-        normalised code of k numbers has a typical distance of sqrt(2k); beyond that (10 in the authors' networks) every
+        normalized code of k numbers has a typical distance of sqrt(2k); beyond that (10 in the authors' networks) every
         pair of the same person pays. Which is best differs between data: try some on validation rows
     noise_ratio : the knob, r: the code is released with noise of covariance r times its own (0: none). May be
         changed after the fit (`set_params`): one model has many operating points

@@ -1,7 +1,7 @@
 """EIGAN: an encoder that keeps several targets and withholds several sensitive attributes.
 
 Implements eq. 3 of "Can we Generalize and Distribute Private Representation Learning?" (the
-normalised weights per head; eq. 4 is its script form) with Algorithm A1's alternating updates,
+normalized weights per head; eq. 4 is its script form) with Algorithm A1's alternating updates,
 on logits end to end. Beyond the paper: several adversary steps for every encoder step (an adversary
 that lags protects nobody), a class-balanced adversary loss, noise on the bounded code, and numbers cut into pieces.
 """
@@ -53,7 +53,7 @@ class EIGAN(Filter):
     n_components : size of the code; fewer leak less
     alpha : the knob, 0..1. Targets weigh alpha/n each, sensitive attributes (1-alpha)/m each
     target_weights, sensitive_weights : weights per head (a list or a mapping by column name). Both given,
-        they replace alpha and are normalised to sum to 1 (eq. 3); one given alone shares out its part of alpha
+        they replace alpha and are normalized to sum to 1 (eq. 3); one given alone shares out its part of alpha
     noise : standard deviation of Gaussian noise on the code (which lies in -1..1), added in training
         *and* at release; without noise a stronger attacker than the trained one usually sees more
     n_bins : for tables: the encoder also sees in which of n_bins pieces a number lies, as trees do; 12 is plenty

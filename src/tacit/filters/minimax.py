@@ -56,7 +56,7 @@ DECAY = 1e-4  # ridge on a network while it is fitted to the target
     ],
 )
 class MinimaxFilter(Filter):
-    """Minimise over the filter: the worst adversary's gain plus rho times the best ally's loss (eq. 9).
+    """Minimize over the filter: the worst adversary's gain plus rho times the best ally's loss (eq. 9).
 
     Parameters
     ----------

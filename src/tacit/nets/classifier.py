@@ -18,7 +18,7 @@ class NetworkClassifier:
     ----------
     make : factory (shape of a record, n_out) -> nn.Module
     epochs, batch_size, learning_rate : training with AdamW, the rate falling along a cosine
-    balanced : weigh classes equally, so that the best answer maximises balanced accuracy
+    balanced : weigh classes equally, so that the best answer maximizes balanced accuracy
 
     Examples
     --------
@@ -42,7 +42,7 @@ class NetworkClassifier:
         self.balanced, self.seed, self.device = balanced, seed, torch.device(device)
 
     def fit(self, X: Any, codes: np.ndarray, n_classes: int) -> NetworkClassifier:
-        """X is an array or a tensor of records; they are standardised channel by channel."""
+        """X is an array or a tensor of records; they are standardized channel by channel."""
         rows = self._tensor(X)
         axes = [0, *range(2, rows.ndim)]
         self.mean, self.scale = rows.mean(axes, keepdim=True), rows.std(axes, keepdim=True).clamp_min(1e-6)

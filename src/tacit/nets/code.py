@@ -1,4 +1,4 @@
-"""A linear autoencoder to put between the halves of a network: started from PCA, its code batch-normalised."""
+"""A linear autoencoder to put between the halves of a network: started from PCA, its code batch-normalized."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PCA_ROWS = 8192
 
 
 class LinearCode(nn.Module):
-    """``decoder(encoder(h))``: the cut layer's output, of any shape, through a code of few normalised numbers.
+    """``decoder(encoder(h))``: the cut layer's output, of any shape, through a code of few normalized numbers.
 
-    Normalising fixes the code's total spread, without which the contrastive loss would shrink or blow it up
+    Normalizing fixes the code's total spread, without which the contrastive loss would shrink or blow it up
     (DPFE, theorem 8).
     """
 

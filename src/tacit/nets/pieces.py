@@ -1,6 +1,6 @@
 """Numbers cut into pieces, so that a network sees thresholds as a tree does.
 
-A network reads a standardised number through straight lines: that a capital gain over some 7,000 all but settles the
+A network reads a standardized number through straight lines: that a capital gain over some 7,000 all but settles the
 income is one bend among many, which training finds late. Beside the number itself it is given the number's place in
 each of its pieces (Gorishniy et al. 2022, piecewise linear encoding), cut where the training rows have quantiles.
 """

@@ -17,7 +17,7 @@ SHORTEST = 16  # samples; a shorter window leaves fewer than 4 points after two 
 class Encoder(nn.Module):
     """Windows to a code a quarter as long: (n, channels, length) -> (n, channels, ceil(length / 4)).
 
-    Four convolutions of width 3 with SELU and normalisation, halved after the second and the third, then one
+    Four convolutions of width 3 with SELU and normalization, halved after the second and the third, then one
     linear map per channel (Figure 4 of the anonymizing autoencoder's paper). Theirs are 1x3 over a
     channels x length picture, which never lets the sensors meet; here the first layer reads them together.
     And theirs see half a second: here what the whole window tells (mean, maximum and spread over time) is added to
@@ -67,7 +67,7 @@ class Decoder(nn.Module):
 
 
 def _block(layer: nn.Module, n_maps: int) -> list[nn.Module]:
-    # Normalised window by window, not over the batch as in the paper: in a game the batch's statistics never settle,
+    # Normalized window by window, not over the batch as in the paper: in a game the batch's statistics never settle,
     # and what is released (by running means) is then not what the regularizers played against
     return [layer, nn.SELU(), nn.GroupNorm(1, n_maps)]
 

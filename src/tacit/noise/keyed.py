@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 GRID = 2.0**-12
-# Of encoded (standardised) values: records closer than this are one record to the noise. Coarse enough that numbers
+# Of encoded (standardized) values: records closer than this are one record to the noise. Coarse enough that numbers
 # sent as single precision, or through text with six decimals, keep their draw; fine enough to tell people apart.
 RESOLUTION = 2.0**-10
 WHOLE = re.compile(r"[+-]?[0-9]{1,40}(\.0*)?")

@@ -146,7 +146,7 @@ class Dataset:
 
         Parameters
         ----------
-        parts : fractions, one per part (they are normalised), or ``"official"``
+        parts : fractions, one per part (they are normalized), or ``"official"``
         random_state : same seed, same parts
         by : where units differ per attribute, the attribute whose units decide (the first by default)
         """

@@ -17,7 +17,7 @@ RARE = 2
 
 
 class TableEncoder:
-    """Standardises numbers and one-hot encodes categories; learned once, then fixed.
+    """Standardizes numbers and one-hot encodes categories; learned once, then fixed.
 
     Numbers that are missing take the column's mean, with an indicator column where training had
     gaps. A category that training did not have (or had once) becomes "other". With a `Crowd`, as filters
@@ -46,7 +46,7 @@ class TableEncoder:
 
 
 class ArrayEncoder:
-    """The same for numeric arrays: standardises each column, or each channel of windows and images."""
+    """The same for numeric arrays: standardizes each column, or each channel of windows and images."""
 
     mean: np.ndarray
     scale: np.ndarray

@@ -28,7 +28,7 @@ class Intake:
     owner : the filter's name, for messages
     shape : of one record, as it comes
     names : of the columns, where all of them have one
-    scaling : standardises numbers and encodes words, as the fit learned it
+    scaling : standardizes numbers and encodes words, as the fit learned it
     as_given : records go in as they come, not encoded
     ranges : of each column or channel of arrays; None where nobody told
     refuse : refuses what is not a window or an image, where the filter takes nothing else

@@ -86,7 +86,7 @@ class Crowd:
 
 
 def middle_and_scale(values: np.ndarray, crowd: Crowd) -> tuple[float, float]:
-    """A mean and a scale for standardising that one person cannot move visibly.
+    """A mean and a scale for standardizing that one person cannot move visibly.
 
     Values are clipped to where the crowd lies and every person weighs the same. Both numbers are then rounded to a step
     that is sixteen times what a person far from the middle moves them by, a quarter of the scale at most.

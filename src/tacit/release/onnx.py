@@ -177,7 +177,7 @@ class GraphBuilder:
     # -- preprocessing ----------------------------------------------------------------------------
 
     def array(self, encoder: Any, shape: tuple[int, ...]) -> str:
-        """`ArrayEncoder`: standardised columns, or channels; None takes records as they are."""
+        """`ArrayEncoder`: standardized columns, or channels; None takes records as they are."""
         x = self.input("X", TensorProto.DOUBLE, shape)
         if encoder is None:
             return x
@@ -185,7 +185,7 @@ class GraphBuilder:
         return self.op("Div", centred, self.constant("encoder.scale", encoder.scale))
 
     def table(self, columns: Sequence[Column]) -> str:
-        """`TableEncoder`: standardised numbers with flags for gaps, one-hot categories."""
+        """`TableEncoder`: standardized numbers with flags for gaps, one-hot categories."""
         numbers, texts = ([c for c in columns if c.kind == k] for k in ("number", "category"))
         blocks: dict[str, list[int]] = {}  # per column name, its places among the parts joined below
         parts: list[str] = []

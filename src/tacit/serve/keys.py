@@ -20,7 +20,7 @@ from typing import Any
 from tacit.errors import InputError
 from tacit.files import write_whole
 
-PREFIX = "tacit_"  # so that a key that was published by mistake is recognised
+PREFIX = "tacit_"  # so that a key that was published by mistake is recognized
 SCHEMA = 1
 
 

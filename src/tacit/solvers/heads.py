@@ -144,7 +144,7 @@ class MlpHeads:
 
 
 class FourierFeatures:
-    """The code, standardised, and random Fourier features of it: a linear head on these is a kernel machine.
+    """The code, standardized, and random Fourier features of it: a linear head on these is a kernel machine.
 
     Half of the features are of the usual bandwidth (gamma = 1/d), half four times as sharp.
     """

@@ -80,10 +80,10 @@ class InnerGame:
 
     Parameters
     ----------
-    f : (z, v) -> scalar, maximised over v. Where it has a method ``at(z, dz)``, that gives value and gradient over v
+    f : (z, v) -> scalar, maximized over v. Where it has a method ``at(z, dz)``, that gives value and gradient over v
         at fixed z (plus the slope along dz, unless None) as a quick function of a flat array
     code : u -> z; the identity makes f a plain function of (u, v)
-    ally : (z, w) -> scalar, minimised over w; optional (eq. 9's utility)
+    ally : (z, w) -> scalar, minimized over w; optional (eq. 9's utility)
     tolerance : the inner solve stops when f changes by less than this (relative to max(|f|, 1))
     max_iter : most L-BFGS iterations of one inner solve
     """
@@ -120,9 +120,9 @@ class InnerGame:
         return torch.autograd.grad(value, u)[0], float(value.detach())
 
     def linear_maximum(self, point: Point, q: Tensor) -> tuple[Tensor, float]:
-        """The v that maximises the linear model f(u, v) + <grad_u f(u, v), q> (eq. 13-14), and the model's value.
+        """The v that maximizes the linear model f(u, v) + <grad_u f(u, v), q> (eq. 13-14), and the model's value.
 
-        The ally's part has a unique minimiser w and its gradient there is exact, so it stays at w.
+        The ally's part has a unique minimizer w and its gradient there is exact, so it stays at w.
         """
         dz = directional(self.code, point.u, q)
         v, model = self._best(self.f, point.z, point.v, -1.0, dz)
@@ -131,7 +131,7 @@ class InnerGame:
         return v, model
 
     def _best(self, loss: Loss, z: Tensor, head: Tensor, sign: float, dz: Tensor | None = None) -> tuple[Tensor, float]:
-        """Minimise sign * loss (plus its slope along dz) over the head; returns it with the loss."""
+        """Minimize sign * loss (plus its slope along dz) over the head; returns it with the loss."""
 
         def plain(h: Tensor) -> Tensor:
             return loss(z, h) if dz is None else self._along(loss, z, h, dz)
@@ -171,7 +171,7 @@ def by_autograd(function: Callable[[Tensor], Tensor], like: Tensor) -> Evaluatio
 
 
 def lbfgs(evaluate: Evaluation, start: Tensor, tolerance: float, max_iter: int) -> tuple[Tensor, float]:
-    """Minimise by L-BFGS, to a relative change of `tolerance`; never returns a point worse than the start."""
+    """Minimize by L-BFGS, to a relative change of `tolerance`; never returns a point worse than the start."""
     flat = start.detach().double().numpy().ravel().copy()
     found = minimize(
         evaluate,

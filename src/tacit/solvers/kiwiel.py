@@ -1,6 +1,6 @@
 """Kiwiel's algorithm for ``min_u max_v f(u, v)`` (Algorithm 1 of the minimax filter paper).
 
-The descent direction minimises the linear model of the max function, eq. 14, by mixing gradients of f at
+The descent direction minimizes the linear model of the max function, eq. 14, by mixing gradients of f at
 several adversaries v, so that a step that fools one adversary does not feed the next. Every accepted
 step lowers Phi(u) = max_v f(u, v). Without auxiliary steps it is alternation: with heads refitted to the best, the
 gradient of f at them is that of Phi (Danskin), so each step is one of steepest descent on Phi.
@@ -35,14 +35,14 @@ def kiwiel(
     inner_max_iter: int = 100,
     callback: Callback = silent,
 ) -> MinimaxResult:
-    """Minimise ``Phi(u) = max_v f(u, v)``, or ``max_v f + min_w ally``.
+    """Minimize ``Phi(u) = max_v f(u, v)``, or ``max_v f + min_w ally``.
 
     Parameters
     ----------
-    f : (z, v) -> scalar tensor, maximised over v; z = code(u)
+    f : (z, v) -> scalar tensor, maximized over v; z = code(u)
     u, v : starts, in the precision to work in
     code : u -> z; the identity by default, so that f is a function of (u, v)
-    ally, w : (z, w) -> scalar tensor, minimised over w, and its start
+    ally, w : (z, w) -> scalar tensor, minimized over w, and its start
     max_iter : most steps in u
     tolerance : stop when the predicted fall of Phi is below this (the paper's xi)
     auxiliary_steps : most adversaries mixed into one direction (the paper's T_aux); 0: refit, then a gradient step
@@ -75,9 +75,9 @@ def kiwiel(
 def find_direction(
     game: InnerGame, point: Point, gradient: Tensor, step: float, tolerance: float, auxiliary_steps: int
 ) -> tuple[Tensor, float]:
-    """The auxiliary routine: (q, predicted fall Psi) that minimises the linear model plus |q|^2 / (2 step).
+    """The auxiliary routine: (q, predicted fall Psi) that minimizes the linear model plus |q|^2 / (2 step).
 
-    p and theta are the mixed gradient and value; mu minimises
+    p and theta are the mixed gradient and value; mu minimizes
     step/2 |(1-mu)p + mu g|^2 - (1-mu) theta - mu f, clipped to 0..1.
     """
     p, theta = gradient, point.phi

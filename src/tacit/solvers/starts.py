@@ -21,7 +21,7 @@ NO_SPREAD = 1e-10  # a direction whose variance is this share of the largest is 
 def linear_start(X: np.ndarray, targets: Labels, sensitive: Labels, d: int, init: Any, seed: int) -> np.ndarray:
     """A (D, d) projection whose code is white.
 
-    "eigen": the top generalised eigenvectors of the targets' between-class scatter against the sensitive
+    "eigen": the top generalized eigenvectors of the targets' between-class scatter against the sensitive
     attributes' (without targets: of the total scatter); "pca": principal directions; "random": a random
     subspace; or the user's own (D, d) array. The code's coordinates mean nothing, so they are rotated at
     random, except for the user's own.

@@ -25,7 +25,7 @@ class RowOrder(AttackKind):
     each part.
     """
 
-    knows = "where the record stands in the file, and its neighbours"
+    knows = "where the record stands in the file, and its neighbors"
 
     def applies(self, trial: Trial) -> bool:
         return isinstance(trial.release, tuple | list)
