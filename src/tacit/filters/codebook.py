@@ -144,7 +144,7 @@ class CodebookFilter(Filter):
                 code.adopt(posteriors.get(problem.seed))
                 code.fit(problem, secrets)
                 posteriors[problem.seed] = code.posteriors
-            learned.append(f._become(problem, code))
+            learned.append(f._learned(problem, code))
         return learned
 
     def _learn(self, problem: Problem) -> Learned:
@@ -177,9 +177,9 @@ class CodebookFilter(Filter):
         code.net.load_state_dict({k: torch.as_tensor(v) for k, v in arrays.items() if k != "history"})
         lines = [{"epoch": int(e), "loss": loss, "score": score} for e, loss, score in arrays["history"].tolist()]
         code.history = [{k: v for k, v in line.items() if v == v} for line in lines]
-        return self._become(problem, code)
+        return self._learned(problem, code)
 
-    def _become(self, problem: Problem, code: PosteriorCode | NetworkCode) -> Learned:
+    def _learned(self, problem: Problem, code: PosteriorCode | NetworkCode) -> Learned:
         self.n_codes_ = code.n_codes
         self.start_, self.history_ = code.start, code.history
         cells = code.training_cells()

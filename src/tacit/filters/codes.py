@@ -35,7 +35,7 @@ from tacit.training.device import choose_device
 from tacit.training.stack import can_stack
 
 VALIDATION = 0.2  # of the training rows, to choose between candidates
-MOST_ROWS = 16_000  # a linear code has few parameters: more rows than this add time, not quality
+MAX_ROWS = 16_000  # a linear code has few parameters: more rows than this add time, not quality
 SLOPES = (0.0, 0.03, 0.06, 0.1, 0.15)  # of the closed rule, when it serves as a start
 CONFIDENCE = (0.6, 0.995)  # the least and the most sure cell of a class at the start
 
@@ -232,7 +232,7 @@ class PosteriorCode:
         losses = [hard_loss(_place(self.features[some][inside], r), p, keep, hide, self.weight) for r in rules]
         return rules[int(np.argmin(losses))]
 
-    def _some_rows(self, most: int = MOST_ROWS) -> np.ndarray:
+    def _some_rows(self, most: int = MAX_ROWS) -> np.ndarray:
         n = len(self.features)
         return np.arange(n) if n <= most else np.sort(np.random.default_rng(self.seed).permutation(n)[:most])
 
