@@ -29,7 +29,7 @@ from tacit.records.encoding import ArrayEncoder
 from tacit.records.people import Crowd, supported
 from tacit.training.identity import check_training, training_settings
 
-GRID = (0.0, 0.3, 1.0, 3.0, 10.0, 28.0, 65.0, 140.0, 300.0, 620.0, 1200.0, 2000.0)
+GRID = (0.0, 0.4, 0.7, 1.1, 1.8, 3.0, 9.0, 26.0, 77.0, 230.0, 680.0, 2000.0)
 WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's typical record
 
 

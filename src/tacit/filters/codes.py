@@ -25,11 +25,13 @@ from tacit.solvers.exact import (
     Quieted,
     closed_code,
     hard_loss,
+    hard_terms,
     label_floor,
     label_mass,
     learn_linear_codes,
     quiet_code,
     take_in,
+    worth,
 )
 from tacit.training.device import choose_device
 from tacit.training.stack import can_stack
@@ -104,9 +106,9 @@ class PosteriorCode:
         scores = self._train([self.start], np.ones((1, len(problem.X))))[0]
         self.rule = self._plain_rule(scores, problem.crowd.n_people)
         self.quieted = self._quiet(scores, np.ones(len(problem.X), dtype=bool))
-        if self.quieted.into is not None:
+        if self.quieted is not None:
             # as many records as it was out of fold, by the posteriors that new ones will have
-            rule = take_in(np.concatenate(self.shown, axis=1), self.rule, self.quieted.into, self.quieted.share)
+            rule = take_in(np.concatenate(self.shown, axis=1), self.rule, *self.quieted)
             self.rule = supported(rule, problem.crowd.n_people)
 
     def cells(self, X: np.ndarray) -> np.ndarray:
@@ -132,8 +134,9 @@ class PosteriorCode:
         learners = self._train([self.start] * n_folds, np.array([folds != f for f in range(n_folds)], dtype=float))
         cells = np.empty(len(folds), dtype=np.int64)
         for f, scores in enumerate(learners):
-            if self.quieted.into is not None:
-                scores = self._quietly(scores, self._quiet(scores, folds != f, self.quieted.into))
+            if self.quieted is not None:
+                alike = self._quiet(scores, folds != f, self.quieted.into)
+                scores = scores if alike is None else take_in(self.features, scores, *alike)
             cells[folds == f] = _place(self.features[folds == f], scores)
         return cells
 
@@ -155,11 +158,10 @@ class PosteriorCode:
         names = self._candidates()
         rows = np.tile((part == 0).astype(float), (len(names), 1))
         codes = self._train(names, rows)
-        found = [self._quiet(scores, part == 0) for scores in codes]
         # beyond what any of them is worth, codes are compared at the weight where the game ended
-        weight = min(self.weight, max(quieted.worth for quieted in found))
-        for name, scores, quieted in zip(names, codes, found, strict=True):
-            cells = _place(self.features[validation], self._quietly(scores, quieted))
+        weight = min(self.weight, max(self._worth(scores, part == 0) for scores in codes))
+        for name, scores in zip(names, codes, strict=True):
+            cells = _place(self.features[validation], scores)
             loss = hard_loss(cells, self.n_codes, keep, hide, weight)
             used = int(np.unique(cells).size)
             self.history.append({"candidate": name, "validation_loss": loss, "cells_used": used})
@@ -167,22 +169,26 @@ class PosteriorCode:
                 print(f"{name}: validation loss {loss:.4f}, {used} cells used")
         return min(self.history, key=lambda h: h["validation_loss"])["candidate"]
 
-    def _quiet(self, scores: np.ndarray, rows: np.ndarray, into: int | None = None) -> Quieted:
+    def _worth(self, scores: np.ndarray, rows: np.ndarray) -> float:
+        keep, hide = ([m[rows] for m in side] for side in (self.keep, self.hide))
+        return float(worth(*hard_terms(_place(self.features[rows], scores), self.n_codes, keep, hide), self.floor))
+
+    def _quiet(self, scores: np.ndarray, rows: np.ndarray, into: int | None = None) -> Quieted | None:
         """How to quiet this code, by these rows."""
-        if self.solver == "closed" or self.weight == 0 or not self.hide:
-            return Quieted(np.inf)
+        if self.solver == "closed" or not self._game():
+            return None
         some = self._some_rows()
         some = some[rows[some]]
         keep, hide = ([m[some] for m in side] for side in (self.keep, self.hide))
         return quiet_code(self.features[some], scores, keep, hide, self.weight, self.floor, into)
 
-    def _quietly(self, scores: np.ndarray, quieted: Quieted) -> np.ndarray:
-        return scores if quieted.into is None else take_in(self.features, scores, quieted.into, quieted.share)
+    def _game(self) -> bool:
+        return self.weight > 0 and bool(self.hide)
 
     def _candidates(self) -> list[str]:
         if int(np.prod(self.widths)) > self.n_codes:
             return ["clusters"]
-        if self.weight == 0 or not self.hide:
+        if not self._game():
             return ["label-only", "label-only, as it is"]
         closed = ["closed", "closed, as it is"] if len(self.widths) == 1 else []
         return ["label-only", "label-only, as it is", *closed]
@@ -194,10 +200,13 @@ class PosteriorCode:
         if learn:
             some = self._some_rows()
             keep, hide = ([m[some] for m in side] for side in (self.keep, self.hide))
-            steps = 600 if hide and self.weight > 0 else 200  # without a game there is nothing to ease into
+            steps = 600 if self._game() else 200  # without a game there is nothing to ease into
             weights, used = np.full(len(learn), self.weight), rows[learn][:, some]
+            features = self.features[some]
+            if not self._game():
+                features[:, sum(self.widths) :] = 0  # what tells of the secrets would only be told for nothing
             scores[learn] = learn_linear_codes(
-                self.features[some], keep, hide, scores[learn], weights, used, self.floor, steps=steps
+                features, keep, hide, scores[learn], weights, used, self.floor, steps=steps
             )
         return scores
 

@@ -17,9 +17,9 @@ cell is linear in its posteriors.
 
 By itself this loss has a cliff. Where every code that tells y tells of s too, the best code hardly changes until the
 weight reaches its *worth*, what it gains over a constant by the nat of I(z;s) that it costs; there a constant becomes
-better, and no weight gives anything between. So the weight of the game stops at the worth, and from there on the code
-is *quieted*: one cell takes in more and more of its neighbours' records, so that the leak falls evenly with the
-logarithm of the weight, to a constant at `NOTHING_LEFT`.
+better, and no weight gives anything between. So the weight of the game stops at the worth, where all heavier weights
+have one and the same code; and from an eighth of it on the code is *quieted*: one cell takes in more and more of its
+neighbours' records, so that the leak falls evenly with the logarithm of the weight, to a constant at `NOTHING_LEFT`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from tacit.labels import MISSING
 TINY = 1e-9
 ERROR_WEIGHT = 0.5
 NOTHING_LEFT = 2000.0  # the weight at which a code that is not worth it has become a constant
-LEAST_WORTH = 0.01  # where a code is worth less it counts as this, so that a light weight does not silence it at once
+QUIET_FROM = 1 / 8  # of its worth: the weight from which a code is quieted
+LIKE_CHANCE = 1.5  # times what chance makes of a code that tells nothing: a code that leaks less is left as it is
+LEAST_QUIET_FROM = 0.3  # and no lighter weight, however little the code is worth
 RESERVE = 0.25  # of what the label alone gains: a code is worth its leak while so much is left after paying for it
 STOPS = 65  # shares of its neighbours' records that a cell may take in when a code is quieted
 
@@ -114,21 +116,27 @@ def worth(utility: Tensor, information: Tensor, floor: Floor) -> Tensor:
     return (floor.constant - utility - RESERVE * floor.gain).clamp_min(0) / information.clamp_min(TINY)
 
 
+def hard_terms(
+    cells: np.ndarray, n_codes: int, keep: Sequence[np.ndarray], hide: Sequence[np.ndarray]
+) -> tuple[Tensor, Tensor]:
+    """The two terms of a hard code, counted."""
+    q = torch.nn.functional.one_hot(torch.from_numpy(cells), n_codes).double().T[None]
+    return code_terms(q, *([torch.from_numpy(m) for m in masses] for masses in (keep, hide)))
+
+
 def hard_loss(
     cells: np.ndarray, n_codes: int, keep: Sequence[np.ndarray], hide: Sequence[np.ndarray], weight: float
 ) -> float:
     """The same loss of a hard code, counted."""
-    q = torch.nn.functional.one_hot(torch.from_numpy(cells), n_codes).double()[None]
-    kept, hidden = ([torch.from_numpy(m) for m in masses] for masses in (keep, hide))
-    return float(code_loss(q, kept, hidden, torch.tensor([float(weight)], dtype=torch.float64)))
+    utility, information = hard_terms(cells, n_codes, keep, hide)
+    return float(utility + weight * information)
 
 
 class Quieted(NamedTuple):
-    """The weight a code is worth; beyond it, the cell that takes others in and the share of records it then has."""
+    """The cell that takes others in and the share of records it then has."""
 
-    worth: float
-    into: int | None = None
-    share: float = 0.0
+    into: int
+    share: float
 
 
 def quiet_code(
@@ -139,32 +147,40 @@ def quiet_code(
     weight: float,
     floor: Floor,
     into: int | None = None,
-) -> Quieted:
-    """How to quiet a linear code (p + 1, k) as far as `weight` lies beyond its worth.
+) -> Quieted | None:
+    """How to quiet a linear code (p + 1, k) as far as `weight` asks; None: it stays as it is.
 
     The leak is the exact attacker's advantage over guessing, counted, summed over the secrets. Of the cells that may
-    take the others in, the one that leaves the smallest loss does, unless `into` names it.
+    take the others in, the one that keeps the most at half the leak does, whatever the weight, unless `into` names
+    it: the codes of heavier weights are then quieter versions of one another.
     """
     every = features @ scores[:-1] + scores[-1]
-    cells, masses = every.argmax(axis=1), (*keep, *hide)
-    best, found = np.inf, Quieted(np.inf)
+    cells, k = every.argmax(axis=1), scores.shape[1]
+    left = share_left(weight, float(worth(*hard_terms(cells, k, keep, hide), floor)))
+    best, found = np.inf, None
     for cell in np.unique(cells) if into is None else (into,):
-        lead = every.max(axis=1) - every[:, cell]
         outside = cells != cell
-        raises = np.quantile(lead[outside], np.linspace(0, 1, STOPS)) if outside.any() else np.zeros(1)
+        if left == 1 or not outside.any():
+            return None
+        lead = every.max(axis=1) - every[:, cell]
+        raises = np.quantile(lead[outside], np.linspace(0, 1, STOPS))
         joins = np.where(outside, 1 + np.searchsorted(raises, lead), 0)
-        tables = [_tables_of_raises(cells, joins, len(raises), cell, scores.shape[1], mass) for mass in masses]
-        utility, information = table_terms(tables[: len(keep)], tables[len(keep) :])
-        own = float(worth(utility[:1], information[:1], floor))
-        if weight <= own:
-            return Quieted(own)
-        leak = _advantage(tables[len(keep) :])
-        ratio = NOTHING_LEFT / np.array([weight, max(own, LEAST_WORTH)])
-        left = float(np.divide(*np.log(ratio))) if ratio[0] > 1 else 0.0
-        at = int((leak <= left * leak[0] + TINY).int().argmax())
-        if (loss := float(utility[at] + own * information[at])) < best:
-            best, found = loss, Quieted(own, int(cell), float((joins <= at).mean()))
+        tables = [_tables_of_raises(cells, joins, STOPS, cell, k, mass) for mass in (*keep, *hide)]
+        leak = _advantage(tables[len(keep) :]).numpy()
+        if left > 0 and leak[0] <= LIKE_CHANCE * _chance(cells, hide):
+            return None  # who joins first would undo the balance that hides the secret
+        leak = np.maximum.accumulate(leak[::-1])[::-1]  # it may rise again: count what is still to come
+        half, at = (int((leak <= part * leak[0] + TINY).argmax()) for part in (0.5, left))
+        utility, _ = table_terms([table[half : half + 1] for table in tables[: len(keep)]], [])
+        if float(utility) < best:
+            best, found = float(utility), Quieted(int(cell), float((joins <= at).mean()))
     return found
+
+
+def share_left(weight: float, worth: float) -> float:
+    """The share of its leak that a code of this worth has left under a weight."""
+    start = min(max(QUIET_FROM * worth, LEAST_QUIET_FROM), NOTHING_LEFT / 2)
+    return float(np.clip(np.log(NOTHING_LEFT / max(weight, TINY)) / np.log(NOTHING_LEFT / start), 0, 1))
 
 
 def take_in(features: np.ndarray, scores: np.ndarray, into: int, share: float) -> np.ndarray:
@@ -184,6 +200,14 @@ def take_in(features: np.ndarray, scores: np.ndarray, into: int, share: float) -
 def _advantage(tables: Sequence[Tensor]) -> Tensor:
     told = [(_balanced(t).max(-1).values.sum(-1), t.shape[-1]) for t in tables]
     return torch.stack([(m * best - 1) / (m - 1) for best, m in told]).sum(0)
+
+
+def _chance(cells: np.ndarray, hide: Sequence[np.ndarray]) -> float:
+    """The advantage to be expected on these records of cells that tell nothing (.4: the mean of a normal's upper half)."""
+    share = np.bincount(cells) / len(cells)
+    counts = [np.count_nonzero(mass, axis=0) for mass in hide]
+    each = [np.sqrt((1 / n[n > 0]).sum()) / (len(n) - 1) for n in counts]
+    return float(0.4 * np.sqrt(share * (1 - share)).sum() * sum(each))
 
 
 def _tables_of_raises(
@@ -241,9 +265,8 @@ def learn_linear_codes(
             group["lr"] = rate * min(1.0, 2 * (1 - done) + 0.02)
         q = torch.softmax((x @ scores) / temperature, dim=-1)
         utility, information = code_terms(q.transpose(-1, -2), *tensors)
-        now = aim * (min(1.0, (done + 1 / steps) / ramp))
-        if floor is not None:
-            now = torch.minimum(now, worth(utility, information, floor).detach())
+        now = aim if floor is None else torch.minimum(aim, worth(utility, information, floor).detach())
+        now = now * min(1.0, (done + 1 / steps) / ramp)
         adam.zero_grad()
         (utility + now * information).sum().backward()
         adam.step()
