@@ -38,7 +38,8 @@ ERROR_WEIGHT = 0.5
 NOTHING_LEFT = 2000.0  # the weight at which a code that is not worth it has become a constant
 QUIET_FROM = 1 / 8  # of its worth: the weight from which a code is quieted
 LIKE_CHANCE = 1.5  # times what chance makes of a code that tells nothing: a code that leaks less is left as it is
-LEAST_QUIET_FROM = 0.3  # and no lighter weight, however little the code is worth
+HUMP = 1.02  # a leak that rises by more on the way down has a hump
+LEAST_QUIET_FROM = 0.7  # and no lighter weight, however little the code is worth
 RESERVE = 0.25  # of what the label alone gains: a code is worth its leak while so much is left after paying for it
 STOPS = 65  # shares of its neighbours' records that a cell may take in when a code is quieted
 
@@ -156,7 +157,8 @@ def quiet_code(
     """
     every = features @ scores[:-1] + scores[-1]
     cells, k = every.argmax(axis=1), scores.shape[1]
-    left = share_left(weight, float(worth(*hard_terms(cells, k, keep, hide), floor)))
+    own = float(worth(*hard_terms(cells, k, keep, hide), floor))
+    left = share_left(weight, own)
     best, found = np.inf, None
     for cell in np.unique(cells) if into is None else (into,):
         outside = cells != cell
@@ -168,9 +170,11 @@ def quiet_code(
         tables = [_tables_of_raises(cells, joins, STOPS, cell, k, mass) for mass in (*keep, *hide)]
         leak = _advantage(tables[len(keep) :]).numpy()
         if left > 0 and leak[0] <= LIKE_CHANCE * _chance(cells, hide):
-            return None  # who joins first would undo the balance that hides the secret
-        leak = np.maximum.accumulate(leak[::-1])[::-1]  # it may rise again: count what is still to come
-        half, at = (int((leak <= part * leak[0] + TINY).argmax()) for part in (0.5, left))
+            return None
+        if weight < own and leak.max() > HUMP * leak[0]:
+            continue  # a code that hides by balance, which those who join first would undo
+        to_come = np.maximum.accumulate(leak[::-1])[::-1]
+        half, at = (int((to_come <= part * leak[0] + TINY).argmax()) for part in (0.5, left))
         utility, _ = table_terms([table[half : half + 1] for table in tables[: len(keep)]], [])
         if float(utility) < best:
             best, found = float(utility), Quieted(int(cell), float((joins <= at).mean()))
@@ -203,7 +207,7 @@ def _advantage(tables: Sequence[Tensor]) -> Tensor:
 
 
 def _chance(cells: np.ndarray, hide: Sequence[np.ndarray]) -> float:
-    """The advantage to be expected on these records of cells that tell nothing (.4: the mean of a normal's upper half)."""
+    """The advantage to be expected on these records of cells that tell nothing (.4: a normal's mean upper half)."""
     share = np.bincount(cells) / len(cells)
     counts = [np.count_nonzero(mass, axis=0) for mass in hide]
     each = [np.sqrt((1 / n[n > 0]).sum()) / (len(n) - 1) for n in counts]
