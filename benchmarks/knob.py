@@ -6,7 +6,7 @@ Each set with its own target, and again with two more made of its columns (wheth
 besides them the two cases in which the knob once was dead: Adult with five targets, and a table whose label
 and secret go together. Of every grid three things are asked: neighbours' bounds do not rise (within what chance
 does to a bound), the last is within .02 of what a constant is certified at, and no step down is wider than a
-fifth of the range, chance or not. Writes benchmarks/knob.json.
+fifth of the range, chance or not; where one is not met, why. Writes benchmarks/knob.json.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def main() -> None:
         print(
             f"{name:26s} {' '.join(f'{b:.3f}'[1:] for b in found['bounds'])} | constant {found['constant']:.3f}, "
             f"chance {found['chance']:.3f}, widest step {found['widest_step']:.2f} of the range, "
-            f"rise {found['rise']:.3f}: {'felt' if found['felt'] else 'NOT FELT'} ({found['seconds']:.0f} s)",
+            f"rise {found['rise']:.3f}: {'felt' if found['felt'] else '; '.join(found['why_not'])} "
+            f"({found['seconds']:.0f} s)",
             flush=True,
         )
         results = json.loads(out.read_text()) if out.exists() else {}  # another process may have written
@@ -151,7 +152,15 @@ def judge(bounds: Sequence[float], nothing: Iterable[Certificate]) -> dict[str, 
     widest, rise = max(steps), max(0.0, -min(steps))
     like_constant = abs(bounds[-1] - constant) <= LIKE_A_CONSTANT
     felt = rise <= chance and like_constant and widest <= WIDEST_STEP * span
-    return {"constant": constant, "chance": chance, "rise": rise, "widest_step": widest / max(span, 1e-9), "felt": felt}
+    why = {
+        "it rises by more than chance": rise > chance,
+        "it does not end like a constant": not like_constant,
+        "the range is within chance: there is nothing to take away": span <= chance,
+        "a step is wider than a fifth, by less than chance": 0 < widest - WIDEST_STEP * span <= chance < span,
+        "a step is wider than a fifth, by more than chance": widest - WIDEST_STEP * span > chance,
+    }
+    found = {"constant": constant, "chance": chance, "rise": rise, "widest_step": widest / max(span, 1e-9)}
+    return {**found, "felt": felt, "why_not": [] if felt else [reason for reason, holds in why.items() if holds]}
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The codebook's knob is felt all along: for one target and several, down to a constant, without a cliff."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import tacit
 from tacit.audit.certificate import certify
 from tacit.errors import CollapseWarning
+from tacit.filters import codes
 from tacit.filters.base import learn_many, prepare
 from tacit.labels import encode_labels
 from tacit.solvers.exact import QUIET_FROM, hard_terms, label_floor, label_mass, quiet_code, take_in, worth
@@ -16,12 +18,23 @@ from tacit.solvers.exact import QUIET_FROM, hard_terms, label_floor, label_mass,
 GRID = tacit.CodebookFilter.knob.values
 
 
+@pytest.fixture
+def briefly(monkeypatch):
+    """Codes learn in 60 steps: they are quieted the same way, however good they are."""
+
+    def learn(*given, steps, run=codes.learn_linear_codes):
+        return run(*given, steps=min(steps, 60))
+
+    monkeypatch.setattr(codes, "learn_linear_codes", learn)
+    monkeypatch.setattr(codes, "closed_code", partial(codes.closed_code, steps=30))
+
+
 def together(n: int, n_targets: int = 1) -> tacit.Dataset:
     """All that X tells of the secret it tells through the labels, so that the game has a cliff."""
     rng = np.random.default_rng(0)
     s = rng.random(n) < 0.5
     y = rng.random((n_targets, n)) < np.where(s, 0.65, 0.35)
-    X = 1.5 * (2 * y.T - 1) + rng.standard_normal((n, n_targets))
+    X = np.repeat(2 * y.T - 1, 3, axis=1) + rng.standard_normal((n, 3 * n_targets))
     targets = pd.DataFrame({f"y{i}": column for i, column in enumerate(y)})
     return tacit.Dataset(X, targets, pd.DataFrame({"s": s}), modality="table")
 
@@ -48,23 +61,23 @@ def bounds_of(data: tacit.Dataset, weights: tuple[float, ...], n_codes: int) -> 
 @pytest.mark.parametrize(
     ("data", "n_codes"),
     [
-        (together(4000), 4),
-        (together(4000, n_targets=3), 8),  # the classes fill the cells
+        (together(3000), 4),
+        (together(3000, n_targets=3), 8),  # the classes fill the cells
     ],
     ids=["one target", "three targets"],
 )
-def test_the_knob_is_felt_all_along(data, n_codes):
-    """A step of the grid may take a fifth of the range; every other weight is tried here, hence two fifths.
+def test_the_knob_is_felt_all_along(data, n_codes, briefly):
+    """From the default weight on: no rise, a constant at the end, no step wider than a fifth of the range.
 
-    False alarms: of the five steps one is off by more than two standard errors in a fifth of all draws at most, and
-    would have to come on top of a step that is wide already; the draw here is fixed.
+    Each within chance: two standard errors of a bound. False alarms: the draw here is fixed; over fresh draws a step
+    that is even would have to be off by more than two standard errors, and neighbours share their records.
     """
-    bounds, constant, chance = bounds_of(data, (*GRID[1::2][:-1], GRID[-1]), n_codes)
+    bounds, constant, chance = bounds_of(data, GRID[GRID.index(3.0) :], n_codes)
     span = bounds[0] - constant
-    assert span > 0.04  # the control: there is something to take away
+    assert span > 0.04 + chance  # the control: there is something to take away
     steps = [a - b for a, b in pairwise(bounds)]
     assert min(steps) > -chance
-    assert max(steps) <= 0.4 * span + chance
+    assert max(steps) <= 0.2 * span + chance
     assert abs(bounds[-1] - constant) <= 0.02
 
 
@@ -72,7 +85,7 @@ def test_a_quieted_code_leaks_evenly_less():
     """Counted on the rows it was quieted on, so that chance has no part."""
     data = together(4000)
     y, s = (frame.iloc[:, 0].to_numpy().astype(int) for frame in (data.y, data.sensitive))
-    p = 1 / (1 + np.exp(-3 * data.X[:, 0]))
+    p = 1 / (1 + np.exp(-2 * data.X.sum(axis=1)))
     posterior = np.column_stack([1 - p, p])
     keep, hide = [label_mass(y, 2, False)], [label_mass(s, 2, True)]
     floor = label_floor([posterior], keep)
@@ -96,7 +109,7 @@ def test_a_quieted_code_leaks_evenly_less():
 
 
 @pytest.mark.filterwarnings("ignore", category=CollapseWarning)
-def test_heavier_weights_quiet_one_and_the_same_code():
+def test_heavier_weights_quiet_one_and_the_same_code(briefly):
     """Beyond its worth (about 10 here) a record changes its cell only to join the one cell that takes all in."""
     data = together(2000)
     light, *heavy = (f.codes(data.X) for f in learned(data, (0.4, 60.0, 300.0, 2000.0), 4))
@@ -109,7 +122,7 @@ def test_heavier_weights_quiet_one_and_the_same_code():
     assert len(np.unique(light)) > 1
 
 
-def test_a_code_that_tells_nothing_of_the_secret_stays_useful():
+def test_a_code_that_tells_nothing_of_the_secret_stays_useful(briefly):
     """A weight takes nothing away where nothing leaks; together, where label and secret go together, it does."""
     rng = np.random.default_rng(1)  # not the seed of `together`
     alone = together(2000)
@@ -122,7 +135,7 @@ def test_a_code_that_tells_nothing_of_the_secret_stays_useful():
     assert kept[1] < 0.75
 
 
-def test_without_a_weight_nothing_is_learned_of_the_secret():
+def test_without_a_weight_nothing_is_learned_of_the_secret(briefly):
     """The scores of p(s|x) stay 0; with a weight they do not."""
     data = together(600)
     rules = [f.mechanism_.learned.code.cells_of.rule[2:-1] for f in learned(data, (0.0, 1.0), 4)]
