@@ -71,7 +71,7 @@ def cases():
 
 
 def few_rows(data: tacit.Dataset) -> tacit.Dataset:
-    return data if len(data) <= MOST_ROWS else data.split((MOST_ROWS, len(data) - MOST_ROWS), seed=0)[0]
+    return data if len(data) <= MOST_ROWS else data.split((MOST_ROWS, len(data) - MOST_ROWS), random_state=0)[0]
 
 
 def more_targets(name: str) -> tacit.Dataset | None:
@@ -107,12 +107,12 @@ def together(n: int = 6_000, seed: int = 0) -> tacit.Dataset:
 
 
 def curve(data: tacit.Dataset, n_codes: int, weights: Sequence[float] = WEIGHTS, seed: int = 0) -> dict[str, Any]:
-    """The highest bound of any secret and the mean utility at every weight, on rows that the codes have not seen.
+    """The highest bound of any sensitive label and the mean utility at every weight, on rows that the codes have not seen.
 
     Posteriors do not depend on the weight, so the codes of all weights are learned together. The utility is how
     often the commonest label of a cell is right, counted on the fresh rows themselves.
     """
-    train, fresh = data.split((0.5, 0.5), seed=seed)
+    train, fresh = data.split((0.5, 0.5), random_state=seed)
     filters = [tacit.CodebookFilter(n_codes, weight, random_state=seed) for weight in weights]
     given = train.X, train.y, train.sensitive, train.units_of()
     began = time.process_time()
@@ -133,9 +133,9 @@ def curve(data: tacit.Dataset, n_codes: int, weights: Sequence[float] = WEIGHTS,
 
 def certificates(cells: np.ndarray, fresh: tacit.Dataset) -> list[Certificate]:
     """Each by itself: all releases are fixed beforehand."""
-    secrets = encode_labels(fresh.sensitive, "sensitive", len(fresh))
+    hidden = encode_labels(fresh.sensitive, "sensitive", len(fresh))
     units = fresh.units_of()
-    return [certify(cells, s, len(c), units=units) for s, c in zip(secrets.codes.T, secrets.classes, strict=True)]
+    return [certify(cells, s, len(c), units=units) for s, c in zip(hidden.codes.T, hidden.classes, strict=True)]
 
 
 def right(cells: np.ndarray, labels: np.ndarray) -> float:

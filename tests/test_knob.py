@@ -48,7 +48,7 @@ def learned(train: tacit.Dataset, weights: tuple[float, ...], n_codes: int) -> l
 
 def bounds_of(data: tacit.Dataset, weights: tuple[float, ...], n_codes: int) -> tuple[list[float], float, float]:
     """Certified bounds on fresh rows, that of a constant, and two standard errors of a bound."""
-    train, fresh = data.split((0.5, 0.5), seed=0)
+    train, fresh = data.split((0.5, 0.5), random_state=0)
     secret = encode_labels(fresh.sensitive, "sensitive", len(fresh))
     s, m = secret.codes[:, 0], len(secret.classes[0])
     filters = learned(train, weights, n_codes)
@@ -122,8 +122,8 @@ def test_heavier_weights_quiet_one_and_the_same_code(briefly):
     assert len(np.unique(light)) > 1
 
 
-def test_a_code_that_tells_nothing_of_the_secret_stays_useful(briefly):
-    """A weight takes nothing away where nothing leaks; together, where label and secret go together, it does."""
+def test_a_code_that_tells_nothing_sensitive_stays_useful(briefly):
+    """A weight takes nothing away where nothing leaks; together, where target and sensitive label go together, it does."""
     rng = np.random.default_rng(1)  # not the seed of `together`
     alone = together(2000)
     alone = tacit.Dataset(alone.X, alone.y, pd.DataFrame({"s": rng.random(2000) < 0.5}), modality="table")
@@ -135,7 +135,7 @@ def test_a_code_that_tells_nothing_of_the_secret_stays_useful(briefly):
     assert kept[1] < 0.75
 
 
-def test_without_a_weight_nothing_is_learned_of_the_secret(briefly):
+def test_without_a_weight_nothing_sensitive_is_learned(briefly):
     """The scores of p(s|x) stay 0; with a weight they do not."""
     data = together(600)
     rules = [f.mechanism_.learned.code.cells_of.rule[2:-1] for f in learned(data, (0.0, 1.0), 4)]

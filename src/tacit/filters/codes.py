@@ -204,7 +204,7 @@ class PosteriorCode:
             weights, used = np.full(len(learn), self.weight), rows[learn][:, some]
             features = self.features[some]
             if not self._game():
-                features[:, sum(self.widths) :] = 0  # what tells of the secrets would only be told for nothing
+                features[:, sum(self.widths) :] = 0  # what tells of the sensitive labels would only be told for nothing
             scores[learn] = learn_linear_codes(
                 features, keep, hide, scores[learn], weights, used, self.floor, steps=steps
             )

@@ -18,7 +18,7 @@ cell is linear in its posteriors.
 By itself this loss has a cliff. Where every code that tells y tells of s too, the best code hardly changes until the
 weight reaches its *worth*, what it gains over a constant by the nat of I(z;s) that it costs; there a constant becomes
 better, and no weight gives anything between. So the weight of the game stops at the worth, where all heavier weights
-have one and the same code; and from an eighth of it on the code is *quieted*: one cell takes in more and more of its
+have one and the same code; and from an eighth of it on (never below 3, the default) the code is *quieted*: one cell takes in more and more of its
 neighbours' records, so that the leak falls evenly with the logarithm of the weight, to a constant at `NOTHING_LEFT`.
 """
 
@@ -39,7 +39,7 @@ NOTHING_LEFT = 2000.0  # the weight at which a code that is not worth it has bec
 QUIET_FROM = 1 / 8  # of its worth: the weight from which a code is quieted
 LIKE_CHANCE = 1.5  # times what chance makes of a code that tells nothing: a code that leaks less is left as it is
 HUMP = 1.02  # a leak that rises by more on the way down has a hump
-LEAST_QUIET_FROM = 0.7  # and no lighter weight, however little the code is worth
+LEAST_QUIET_FROM = 3.0  # and no lighter weight: up to the default, a code is as the game left it
 RESERVE = 0.25  # of what the label alone gains: a code is worth its leak while so much is left after paying for it
 STOPS = 65  # shares of its neighbours' records that a cell may take in when a code is quieted
 
