@@ -107,7 +107,7 @@ def together(n: int = 6_000, seed: int = 0) -> tacit.Dataset:
 
 
 def curve(data: tacit.Dataset, n_codes: int, weights: Sequence[float] = WEIGHTS, seed: int = 0) -> dict[str, Any]:
-    """The highest bound of any sensitive label and the mean utility at every weight, on rows that the codes have not seen.
+    """The highest bound of any sensitive label and the mean utility at every weight, on fresh rows.
 
     Posteriors do not depend on the weight, so the codes of all weights are learned together. The utility is how
     often the commonest label of a cell is right, counted on the fresh rows themselves.

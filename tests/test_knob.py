@@ -123,7 +123,7 @@ def test_heavier_weights_quiet_one_and_the_same_code(briefly):
 
 
 def test_a_code_that_tells_nothing_sensitive_stays_useful(briefly):
-    """A weight takes nothing away where nothing leaks; together, where target and sensitive label go together, it does."""
+    """A weight takes nothing away where nothing leaks; where the labels go together it does."""
     rng = np.random.default_rng(1)  # not the seed of `together`
     alone = together(2000)
     alone = tacit.Dataset(alone.X, alone.y, pd.DataFrame({"s": rng.random(2000) < 0.5}), modality="table")

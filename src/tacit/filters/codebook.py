@@ -50,9 +50,9 @@ class CodebookFilter(Filter):
     Parameters
     ----------
     n_codes : number of cells; cells may end up unused
-    leakage_weight : the knob. For "learned" the weight on I(z;s) in nats; from an eighth of what a code is worth (but not below 3)
-        its leak falls evenly with the logarithm of the weight, to a constant release at 2000. For "closed" the slope
-        of the threshold rule (useful values are near .1)
+    leakage_weight : the knob. For "learned" the weight on I(z;s) in nats; from an eighth of what a code is worth,
+        but not below 3, its leak falls evenly with the logarithm of the weight, to a constant release at 2000. For
+        "closed" the slope of the threshold rule (useful values are near .1)
     features : what the code looks at. "posterior": cross-fitted boosted-tree posteriors (best on tables);
         "raw": a network on the records; "auto": posterior for rows, raw for windows and images
     solver : "learned", or "closed" (one cell per class of the one target; the best release for accuracy)

@@ -18,8 +18,9 @@ cell is linear in its posteriors.
 By itself this loss has a cliff. Where every code that tells y tells of s too, the best code hardly changes until the
 weight reaches its *worth*, what it gains over a constant by the nat of I(z;s) that it costs; there a constant becomes
 better, and no weight gives anything between. So the weight of the game stops at the worth, where all heavier weights
-have one and the same code; and from an eighth of it on (never below 3, the default) the code is *quieted*: one cell takes in more and more of its
-neighbours' records, so that the leak falls evenly with the logarithm of the weight, to a constant at `NOTHING_LEFT`.
+have one and the same code; and from an eighth of it on (not below 3, the default) the code is *quieted*: one cell takes
+in more and more of its neighbours' records, so that the leak falls evenly with the logarithm of the weight, to a
+constant at `NOTHING_LEFT`.
 """
 
 from __future__ import annotations
