@@ -57,7 +57,7 @@ class Noise:
 
     Attributes
     ----------
-    distribution : "normal" (of this standard deviation) or "laplace" (of this scale)
+    distribution : "normal" (of this standard deviation), "laplace" (of this scale) or "uniform" (from 0 to the scale)
     scale : of the noise in every column
     columns : how many numbers are drawn for a record
     added : added to the code; else given to the filter beside the record
@@ -181,19 +181,17 @@ def _hash(rows: np.ndarray) -> np.ndarray:
 
 def keyed_normal(key: bytes, names: Sequence[bytes], n_columns: int) -> np.ndarray:
     """Standard normal numbers, (n, n_columns): a function of the key and each name."""
-    return normal_quantile(_keyed_uniform(key, names, n_columns))
+    return normal_quantile(keyed_uniform(key, names, n_columns))
 
 
 def keyed_laplace(key: bytes, names: Sequence[bytes], n_columns: int) -> np.ndarray:
     """Laplace numbers of scale 1, (n, n_columns): a function of the key and each name."""
-    u = _keyed_uniform(key, names, n_columns)
+    u = keyed_uniform(key, names, n_columns)
     return np.where(u < 0.5, np.log(2 * u), -np.log(2 * (1 - u)))
 
 
-DRAWS = {"normal": keyed_normal, "laplace": keyed_laplace}
-
-
-def _keyed_uniform(key: bytes, names: Sequence[bytes], n_columns: int) -> np.ndarray:
+def keyed_uniform(key: bytes, names: Sequence[bytes], n_columns: int) -> np.ndarray:
+    """Numbers between 0 and 1, neither of them included, (n, n_columns): a function of the key and each name."""
     blocks = -(-n_columns // 8)  # a 64-byte digest gives eight numbers
     digests = b"".join(
         hashlib.blake2b(name, key=key, salt=block.to_bytes(8, "little")).digest()
@@ -203,6 +201,9 @@ def _keyed_uniform(key: bytes, names: Sequence[bytes], n_columns: int) -> np.nda
     # 52 bits, shifted by a half so that neither 0 nor 1 occurs (with 53 the largest would be rounded to 1)
     words = np.frombuffer(digests, dtype="<u8").reshape(len(names), blocks * 8)[:, :n_columns]
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
+
+
+DRAWS = {"normal": keyed_normal, "laplace": keyed_laplace, "uniform": keyed_uniform}
 
 
 def normal_quantile(p: np.ndarray) -> np.ndarray:
