@@ -8,6 +8,7 @@ fewer than `min_people` people of the fit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import pandas as pd
 
 from tacit.errors import InputError
 from tacit.records.cells import is_gap, numbers
+from tacit.records.fingerprints import fingerprints
 from tacit.records.people import Crowd
 
 NONE = -1  # the number of what is none of a column's values: an unseen word, a gap where the fit had none
@@ -53,7 +55,7 @@ class FiniteColumn:
     def codes(self, column: pd.Series) -> np.ndarray:
         """The number of each cell's value, (n,); -1 for what is none of them."""
         if self.kind == "word":
-            known = {**self.words, None: self.gap}
+            known: dict[str | None, int] = {**self.words, None: self.gap}
             return np.array([known.get(spelled(v), self.other) for v in column.to_numpy(dtype=object)], dtype=np.int64)
         x = _as_numbers(self.name, self.kind, self.unit, column)
         if len(self.values) == 1 and self.gap == 0:  # the fit knew gaps alone
@@ -157,18 +159,15 @@ def _roundest(x: np.ndarray) -> float:
     return middle
 
 
-def _as_numbers(name: str, kind: str, unit: str, column: pd.Series) -> np.ndarray:
+def _as_numbers(name: str, kind: str, unit: Any, column: pd.Series) -> np.ndarray:
     if kind == "number":
         read, problems = numbers(name, column.to_numpy(dtype=object) if column.dtype == object else _floats(column))
         if problems:
             raise InputError(f"column {problems[0]}")
         return read
     try:
-        if kind == "date":
-            times = pd.to_datetime(column)
-            times = times - pd.Timestamp(0, tz=times.dt.tz)
-        else:
-            times = pd.to_timedelta(column)
+        times: Any = pd.to_datetime(column) if kind == "date" else pd.to_timedelta(column)
+        times = times - pd.Timestamp(0, tz=times.dt.tz) if kind == "date" else times
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(f"column {name!r} held a {kind} in the fit, and now something else: {error}") from None
     return (times / pd.Timedelta(1, unit)).to_numpy(dtype=np.float64, na_value=np.nan)
@@ -178,12 +177,12 @@ def _floats(column: pd.Series) -> np.ndarray:
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _as_column(middles: list[float], has_gap: bool, kind: str, unit: str, like: pd.Series) -> pd.Series:
+def _as_column(middles: list[float], has_gap: bool, kind: str, unit: Any, like: pd.Series) -> pd.Series:
     """Numbers, and a gap after them, as a column of this type."""
     x = pd.Series([*middles, *([np.nan] if has_gap else [])], dtype=np.float64)
     if kind == "number":
         return x.astype(like.dtype)
-    ticks = pd.to_timedelta(x, unit=unit)  # type: ignore[arg-type]
+    ticks = pd.to_timedelta(x, unit=unit)
     if kind == "duration":
         return ticks.astype(like.dtype)
     return (pd.Timestamp(0, tz=like.dt.tz) + ticks).astype(like.dtype)
@@ -228,3 +227,33 @@ def _typed(values: list[Any], like: pd.Series) -> pd.Series:
         more = [v for v in values if not is_gap(v) and v not in kind.categories]
         kind = pd.CategoricalDtype([*kind.categories, *more], kind.ordered) if more else kind
     return pd.Series(values, dtype=kind)
+
+
+# -- the name of a record ---------------------------------------------------------------------------
+
+
+def record_names(columns: Sequence[FiniteColumn], table: pd.DataFrame) -> np.ndarray:
+    """Two whole numbers that name each record by its cells, numbers at five digits, whatever values were learned.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"x": [0.1, 0.1000001, 0.2]})
+    >>> a, b, c = record_names([learn_values("x", table["x"], 2, Crowd(3))], table).tolist()
+    >>> a == b, a == c
+    (True, False)
+    """
+    cells = {}
+    for c in columns:
+        if c.kind == "word":
+            cells[c.name] = np.array([spelled(v) for v in table[c.name].to_numpy(dtype=object)], dtype=object)
+        else:
+            x = _as_numbers(c.name, c.kind, "s", table[c.name])
+            cells[c.name] = _significant(x) if c.kind == "number" else x
+    prints = fingerprints(pd.DataFrame(cells, index=table.index))
+    return np.column_stack([prints >> np.uint64(32), prints & np.uint64(2**32 - 1)]).astype(np.float64)
+
+
+def _significant(x: np.ndarray, digits: int = 5) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(x))))
+        return np.where((x == 0) | np.isnan(x), x, np.rint(x * scale) / scale)
