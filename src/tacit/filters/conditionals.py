@@ -19,10 +19,11 @@ from tacit.records.dataset import allot
 from tacit.training.loop import Training, descend
 
 HIDDEN = 64
-EPOCHS = 24
+EPOCHS = 12
 BATCH = 256
 RATE = 4e-3
 DECAY = 1e-2
+DROPOUT = 0.25
 HELD_OUT = 0.15  # of the rows, by which the best epoch is chosen
 PRIOR = 20.0  # rows' worth of P(value) under the counts of every class
 FLOOR = 1e-4  # of every law, spread like P(value): nothing is held for impossible
@@ -88,7 +89,7 @@ class Conditional(nn.Module):
     def of(self, before: Tensor, classes: Tensor) -> Tensor:
         """Logits of the values in each row's class, (n, values)."""
         cells = torch.cat([before, classes[:, None]], dim=1) + self.starts
-        inside = torch.relu(self.cells(cells))
+        inside = nn.functional.dropout(torch.relu(self.cells(cells)), DROPOUT, self.training)
         return self.logits[classes] + self.out(inside + torch.relu(self.hidden(inside)))
 
     def forward(self, before: Tensor) -> Tensor:
@@ -119,9 +120,11 @@ def learn_conditional(column: Column, seed: int) -> Conditional:
     falling = torch.optim.lr_scheduler.OneCycleLR(adam, RATE, total_steps=steps + 1, pct_start=0.1)
     with Training({"net": net}, {"adam": adam}, EPOCHS, seed, keeps=False) as training:
         for _ in training.epochs():
+            net.train()
             for rows in torch.randperm(n).split(BATCH):
                 descend(adam, _loss(net, *(t[rows] for t in rest)))
                 falling.step()
+            net.eval()
             with torch.no_grad():
                 training.record(score=-float(_loss(net, *check)))
     return net

@@ -111,7 +111,7 @@ def _pool(labels: Labels, crowd: Crowd) -> tuple[dict[tuple[int, ...], int], int
     sparse: list[tuple[int, ...]] = []
     while len(order) - len(sparse) > 1 and people[order[len(sparse)]] < need:
         sparse.append(order[len(sparse)])
-    if sparse and sum(people[row] for row in sparse) < need and len(order) - len(sparse) > 1:
+    if sparse and sum(people[row] for row in sparse) < crowd.enough and len(order) - len(sparse) > 1:
         sparse.append(order[len(sparse)])  # together still too few: the next joins them
     if len(sparse) < 2:
         return {row: i for i, row in enumerate(found)}, None, ""

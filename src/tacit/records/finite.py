@@ -55,7 +55,7 @@ class FiniteColumn:
     def codes(self, column: pd.Series) -> np.ndarray:
         """The number of each cell's value, (n,); -1 for what is none of them."""
         if self.kind == "word":
-            known: dict[str | None, int] = {**self.words, None: self.gap}
+            known: dict[Any, int] = {**self.words, None: self.gap}
             return np.array([known.get(spelled(v), self.other) for v in column.to_numpy(dtype=object)], dtype=np.int64)
         x = _as_numbers(self.name, self.kind, self.unit, column)
         if len(self.values) == 1 and self.gap == 0:  # the fit knew gaps alone
