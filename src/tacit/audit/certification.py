@@ -147,14 +147,15 @@ class _Evidence:
         noise: Noise | None = None if mechanism is None else mechanism.noise
         if noise is None:
             return None if trial.cells is None else cls(cells=trial.cells)
+        gaussian = noise.added and noise.distribution == "normal"
+        if mechanism.epsilon is None and not gaussian:
+            return None
         names = [n for d in trial.data for n in mechanism.draw_names(d.X, d.units_of())]
         draws = pd.factorize(np.array(names, dtype=object))[0]
         if mechanism.epsilon is not None:
             return cls(noise=noise, epsilon=mechanism.epsilon, draws=draws)
-        if noise.added and noise.distribution == "normal":
-            codes = np.concatenate([mechanism.noiseless(d.X) for d in trial.data])
-            return cls(noise=noise, codes=codes, draws=draws)
-        return None
+        codes = np.concatenate([mechanism.noiseless(d.X) for d in trial.data])
+        return cls(noise=noise, codes=codes, draws=draws)
 
     def shared_noise(self, who: _Who) -> str | None:
         """Why a certificate by noise would not hold: two people have the same draw, and a release can be looked up."""

@@ -81,7 +81,9 @@ def plain_frame(Z: Any) -> pd.DataFrame:
 def plain(Z: Any, what: str = "the release", remedy: str = "repair the filter") -> Any:
     """The same as what an encoder takes: a table, or an array of finite numbers."""
     if isinstance(Z, pd.DataFrame):
-        return Z.reset_index(drop=True).set_axis([str(c) for c in Z.columns], axis=1)
+        named = Z.reset_index(drop=True).set_axis([str(c) for c in Z.columns], axis=1)
+        times = named.select_dtypes(["datetime", "datetimetz", "timedelta"])
+        return named.assign(**{str(c): _days(times[c]) for c in times}) if times.shape[1] else named
     array = np.asarray(Z.toarray() if hasattr(Z, "toarray") else Z)
     if array.dtype.kind in "OUS":
         return plain_frame(array)
@@ -89,6 +91,12 @@ def plain(Z: Any, what: str = "the release", remedy: str = "repair the filter") 
     if not np.isfinite(array).all():
         raise InputError(f"{what} has NaN or infinity in row {int(np.argwhere(~np.isfinite(array))[0][0])}; {remedy}")
     return array[:, None] if array.ndim == 1 else array
+
+
+def _days(times: pd.Series) -> pd.Series:
+    """Dates and durations as numbers, which is how an attacker reads them."""
+    since: Any = times if pd.api.types.is_timedelta64_dtype(times) else times - pd.Timestamp(0, tz=times.dt.tz)
+    return since / pd.Timedelta(days=1)
 
 
 def read_cells(path: Path, table: pd.DataFrame) -> pd.DataFrame:

@@ -166,7 +166,7 @@ class Trial:
         if train is not None:
             if not hasattr(release, "transform"):
                 raise InputError("train= needs a filter to release the rows; a pair of released arrays has none")
-            Z = with_side_columns(release.transform(train.X), train, self.asked.alongside)
+            Z = with_side_columns(transformed(release, train), train, self.asked.alongside)
             data: Dataset | None = train
         else:
             Z = stack_rows([take_rows(Z, s) for Z, s in zip(self.Z, self.seen, strict=True)])
@@ -274,8 +274,16 @@ def _released(release: Any, data: tuple[Dataset, ...]) -> Pair:
             f"{release!r} has no transform; pass a filter, a pair of released arrays, or None for raw data"
         )
     if mechanism_of(release) is not None:  # noise is drawn for a person: say whose records these are
-        return tuple(release.transform(d.X, d.units_of()) for d in data)
+        return tuple(transformed(release, d, d.units_of()) for d in data)
     return release.transform(data[0].X), release.transform(data[1].X)
+
+
+def transformed(release: Any, data: Dataset, units: Any = None) -> Any:
+    """What a release makes of records; one that looks at the sensitive columns is given them, and the targets."""
+    whose = () if units is None else (units,)
+    if getattr(mechanism_of(release), "sees_sensitive", False):
+        return release.transform(data.X, *whose, sensitive_features=data.sensitive, y=data.y)
+    return release.transform(data.X, *whose)
 
 
 def with_side_columns(Z: Any, data: Dataset, alongside: Sequence[str]) -> Any:

@@ -11,7 +11,7 @@ import pandas as pd
 from tacit.audit.attacks import AttackKind, register_attack
 from tacit.audit.received import plain_frame
 from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial
+from tacit.audit.trial import Trial, transformed
 from tacit.errors import InputError
 from tacit.filters.base import Filter
 from tacit.records.dataset import Dataset
@@ -35,7 +35,7 @@ class Membership(AttackKind):
         n = min(len(train), len(trial.test), MAX_MEMBERS)
         rng = np.random.default_rng(suite.seed)
         sides = [d.take(np.sort(rng.permutation(len(d))[:n])) for d in (train, trial.test)]
-        Z = [plain_frame(trial.release.transform(d.X)).assign(**_words(d)) for d in sides]
+        Z = [plain_frame(transformed(trial.release, d)).assign(**_words(d)) for d in sides]
         member = pd.DataFrame({"membership": np.repeat(["in", "out"], n)})
         both = Dataset(pd.concat(Z, ignore_index=True), None, member)
         halves = both.split((0.5, 0.5), random_state=suite.seed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,9 @@ import pandas as pd
 from tacit.audit.attacks import AttackKind, register_attack
 from tacit.audit.received import plain_frame
 from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial, has_noise
+from tacit.audit.trial import Trial, has_noise, transformed
+from tacit.filters.mechanism import mechanism_of
+from tacit.records.dataset import Dataset
 from tacit.report.results import Result
 
 DRAWS = 10  # of the noise, for the averaging attack
@@ -66,7 +67,8 @@ class Averaging(AttackKind):
     knows = f"{DRAWS} releases of each record under different keys (the same key gives the same noise, and no average)"
 
     def applies(self, trial: Trial) -> bool:
-        return has_noise(trial.release) and hasattr(trial.release, "redraw")
+        numbers = not getattr(mechanism_of(trial.release), "sees_sensitive", False)  # a table has no average
+        return numbers and has_noise(trial.release) and hasattr(trial.release, "redraw")
 
     def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
         copies = [trial.release.redraw() for _ in range(DRAWS)]
@@ -89,11 +91,11 @@ class SeveralViews(AttackKind):
         return bool(trial.asked.views)
 
     def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
-        def beside(frame: pd.DataFrame, X: Any) -> pd.DataFrame:
-            all_of = pd.concat([frame, *(plain_frame(v.transform(X)) for v in trial.asked.views)], axis=1)
+        def beside(frame: pd.DataFrame, data: Dataset) -> pd.DataFrame:
+            all_of = pd.concat([frame, *(plain_frame(transformed(v, data)) for v in trial.asked.views)], axis=1)
             return all_of.set_axis(range(all_of.shape[1]), axis=1)
 
-        both = [beside(frame, d.X) for frame, d in zip(trial.frames, trial.data, strict=True)]
+        both = [beside(frame, d) for frame, d in zip(trial.frames, trial.data, strict=True)]
         return suite.measure(trial.showing(both), "sensitive")
 
 
