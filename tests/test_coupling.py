@@ -12,6 +12,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import Pipeline
 
 import tacit
+from tacit.audit.breadth import breadth
 from tacit.errors import InputError
 from tacit.filters.coupling import CouplingFilter
 from tacit.records.finite import NONE, learn_values
@@ -466,3 +467,26 @@ def test_a_release_that_looks_at_the_sensitive_column_is_audited_with_it(fitted)
 def _training() -> tuple:
     X, s = people()
     return X, X["smokes"].rename("smoke"), s
+
+
+# -- breadth ----------------------------------------------------------------------------------------
+
+
+def test_breadth_is_one_of_raw_tables_and_none_of_constants():
+    raw = tuple(people(600, seed=seed)[0] for seed in (1, 2))
+    whole = breadth(raw, raw)
+    assert set(whole.columns) == set(raw[0].columns)
+    assert min(whole.columns.values()) > 0.9
+    assert breadth(tuple(pd.DataFrame({"z": np.zeros(600)}) for _ in raw), raw).mean < 0.02
+    some = breadth(tuple(d[["job", "smokes"]] for d in raw), raw)
+    assert min(some.columns[c] for c in ("job", "smokes")) > 0.9
+    assert some.columns["children"] < 0.2
+    assert 0.3 < some.mean < 0.6
+
+
+def test_a_coupling_is_broad(fitted):
+    """Beside the label that most releases are, of which nothing but the label can be told."""
+    parts = [people(900, seed=seed) for seed in (3, 4)]
+    raw = tuple(X for X, _ in parts)
+    Z = tuple(fitted.transform(X, sensitive_features=s) for X, s in parts)
+    assert breadth(Z, raw).mean > breadth(tuple(d[["smokes"]] for d in raw), raw).mean + 0.4
