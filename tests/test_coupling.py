@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 import tacit
 from tacit.audit.breadth import breadth
 from tacit.errors import InputError
+from tacit.filters.base import learn_many, prepare
 from tacit.filters.coupling import CouplingFilter
 from tacit.records.finite import NONE, learn_values
 from tacit.records.people import Crowd
@@ -277,6 +278,18 @@ def test_strength_is_the_knob():
     assert kept[0] == 1.0  # but for the resolution nothing is changed
     assert kept[0] > kept[1] > kept[2] > 0.7
     assert read[0] > read[1] > read[2]
+
+
+def test_strengths_share_their_models_and_end_as_each_would_alone():
+    X, s = people(400)
+    twins = [CouplingFilter(strength, random_state=0) for strength in (0.5, 1.0)]
+    learn_many(twins, [prepare(f, X, None, s, None) for f in twins])
+    assert twins[0].mechanism_.learned.code.models is twins[1].mechanism_.learned.code.models
+    for twin in twins:
+        alone = CouplingFilter(twin.strength, random_state=0).fit(X, sensitive_features=s)
+        one, two = (f.redraw(b"k" * 32) for f in (twin, alone))
+        pd.testing.assert_frame_equal(one.transform(X, sensitive_features=s), two.transform(X, sensitive_features=s))
+        pd.testing.assert_frame_equal(one.release_training_rows(), two.release_training_rows())
 
 
 def _quantised(column, X: pd.DataFrame) -> pd.Series:

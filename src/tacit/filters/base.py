@@ -92,6 +92,7 @@ class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     min_people: int = MIN_PEOPLE
     streams: ClassVar[bool] = False  # True: `_learn` reads its records batch by batch, so they may lie in a file
     grouping: ClassVar[str] = "alone"  # which points of a frontier learn together: all of a "seed", any as a "stack"
+    mechanism_type: ClassVar[type[Mechanism]] = Mechanism  # what a fit leaves
     refuse: ClassVar[Any] = None  # refuses records that are not windows, or not images
     mechanism_: Mechanism  # set by fit: all that is released, and all that is claimed of it
     random_state: Any
@@ -220,6 +221,10 @@ class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     # -- what subclasses write ------------------------------------------------------------------
 
+    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+        """Check and encode what is to be learned from."""
+        return encode_problem(self, X, y, sensitive_features, units)
+
     def _learn(self, problem: Problem) -> Learned:
         """Learn the code that is released, its noise and its support."""
         raise NotImplementedError
@@ -248,6 +253,11 @@ class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
 def prepare(f: Filter, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
     """Check and encode what a filter is to learn from; the filter remembers what was checked for `finish_fit`."""
+    return f._prepare(X, y, sensitive_features, units)
+
+
+def encode_problem(f: Filter, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+    """The problem of most filters: records as numbers, labels as codes."""
     refuse = type(f).refuse
     checked: Any = check_records(f, X, None, refuse)
     n = len(checked)
@@ -284,7 +294,7 @@ def finish_fit(f: Filter, problem: Problem | None, learned: Learned, preparation
     f.__dict__.pop("report_", None)  # the audit of an earlier fit, left by `Frontier.choose`
     f._problem, f._key, f._owner = problem, f._key or new_key(), f._owner or new_key()
     f.encoder_, f.sensitive_classes_ = known.intake.scaling, dict(known.classes)
-    f.mechanism_ = Mechanism(type(f).__name__, known.intake, learned, known.memory, known.classes)
+    f.mechanism_ = f.mechanism_type(type(f).__name__, known.intake, learned, known.memory, known.classes)
 
 
 def learn_many(filters: Sequence[Filter], problems: Sequence[Problem]) -> None:
