@@ -89,13 +89,17 @@ class Conditional(nn.Module):
     def of(self, before: Tensor, classes: Tensor) -> Tensor:
         """Logits of the values in each row's class, (n, values)."""
         cells = torch.cat([before, classes[:, None]], dim=1) + self.starts
-        inside = nn.functional.dropout(torch.relu(self.cells(cells)), DROPOUT, self.training)
-        return self.logits[classes] + self.out(inside + torch.relu(self.hidden(inside)))
+        return self.logits[classes] + self._added(self.cells(cells))
 
     def forward(self, before: Tensor) -> Tensor:
         """The laws in every class, (n, classes, values)."""
-        every = [torch.full((len(before),), s) for s in range(len(self.logits))]
-        return torch.stack([self.of(before, s) for s in every], dim=1).softmax(dim=2)
+        own = self.cells.weight[self.starts[-1] :]  # of the classes; the sum over columns is shared by them
+        columns = self.cells(before + self.starts[:-1]) if self.sizes else own.new_zeros(len(before), HIDDEN)
+        return (self.logits + self._added(columns[:, None] + own)).softmax(dim=2)
+
+    def _added(self, cells: Tensor) -> Tensor:
+        inside = nn.functional.dropout(torch.relu(cells), DROPOUT, self.training)
+        return self.out(inside + torch.relu(self.hidden(inside)))
 
     def laws(self, before: np.ndarray) -> np.ndarray:
         """The same of arrays, none of them quite zero."""

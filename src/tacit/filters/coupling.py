@@ -27,7 +27,8 @@ from tacit.noise.keyed import Noise
 from tacit.records.dataset import cross_folds
 from tacit.solvers.couple import common_target, couple
 
-CHUNK = 8192  # records that are coupled at a time
+MAXIMUM_ROWS = 60_000  # that models learn from; more are sampled
+CHUNK = 2048  # records that are coupled at a time
 # One name for every fit: two releases of a record under one key share their draws, so that they cannot be averaged.
 DRAWS = hashlib.blake2b(b"coupling", digest_size=32).digest()
 
@@ -141,7 +142,8 @@ class CouplingFilter(Filter):
         labels = np.column_stack([s[known], codes[known][:, intake.first]])
         self._folds = np.full(len(s), MISSING)
         self._folds[known] = cross_folds(labels, self.n_folds, problem.seed, _of(problem.units, known))
-        data = Rows(codes[known], s[known], self._folds[known], _of(problem.units, known))
+        some = np.sort(np.random.default_rng(problem.seed).permutation(np.flatnonzero(known))[:MAXIMUM_ROWS])
+        data = Rows(codes[some], s[some], self._folds[some], _of(problem.units, some))
         coupling = learn_coupling(data, intake, float(self.strength), problem.seed)
         noise = Noise("uniform", 1.0, codes.shape[1] + 1, added=False, mechanism=DRAWS, resolution=1.0)
         return Learned(coupling, len(intake.released), noise)

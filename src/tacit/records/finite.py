@@ -56,7 +56,8 @@ class FiniteColumn:
         """The number of each cell's value, (n,); -1 for what is none of them."""
         if self.kind == "word":
             known: dict[Any, int] = {**self.words, None: self.gap}
-            return np.array([known.get(spelled(v), self.other) for v in column.to_numpy(dtype=object)], dtype=np.int64)
+            found, which = _spellings(column)
+            return np.array([known.get(w, self.other) for w in found], dtype=np.int64)[which]
         x = _as_numbers(self.name, self.kind, self.unit, column)
         if len(self.values) == 1 and self.gap == 0:  # the fit knew gaps alone
             return np.where(np.isnan(x), 0, NONE)
@@ -83,6 +84,15 @@ def learn_values(name: str, column: pd.Series, resolution: int, crowd: Crowd) ->
 def spelled(value: Any) -> str | None:
     """A word as it is compared; None for a gap."""
     return None if is_gap(value) else str(value)
+
+
+def _spellings(column: pd.Series) -> tuple[list[str | None], np.ndarray]:
+    """The different words of a column and a gap after them, and which of these each cell is."""
+    raw = column.to_numpy(dtype=object)
+    if pd.api.types.infer_dtype(raw, skipna=True) != "string":  # True and 1 are equal, but not spelled alike
+        raw = np.array([spelled(v) for v in raw], dtype=object)
+    which, found = pd.factorize(raw)
+    return [*found.tolist(), None], which  # -1, the last, is the gap
 
 
 def _kind(column: pd.Series) -> str:
@@ -193,7 +203,8 @@ def _as_column(middles: list[float], has_gap: bool, kind: str, unit: Any, like: 
 
 def _learn_words(name: str, kind: str, column: pd.Series, resolution: int, crowd: Crowd) -> FiniteColumn | str:
     raw = column.to_numpy(dtype=object)
-    spelling = np.array([spelled(v) for v in raw], dtype=object)
+    found, which = _spellings(column)
+    spelling = np.array(found, dtype=object)[which]
     here = np.array([s is not None for s in spelling], dtype=bool)
     has_gap = not here.all()
     said = pd.DataFrame({"word": spelling[here], "person": _persons(crowd)[here]})
@@ -245,7 +256,8 @@ def record_names(columns: Sequence[FiniteColumn], table: pd.DataFrame) -> np.nda
     cells = {}
     for c in columns:
         if c.kind == "word":
-            cells[c.name] = np.array([spelled(v) for v in table[c.name].to_numpy(dtype=object)], dtype=object)
+            found, which = _spellings(table[c.name])
+            cells[c.name] = np.array(found, dtype=object)[which]
         else:
             x = _as_numbers(c.name, c.kind, "s", table[c.name])
             cells[c.name] = _significant(x) if c.kind == "number" else x
