@@ -196,6 +196,10 @@ def test_no_value_stands_for_fewer_people_than_asked():
     units = np.array([0] * 20 + list(range(1, 101)))
     assert sorted(learn_values("x", x, 8, Crowd(120, units, 10)).values) == [2.0, 3.0]
     assert sorted(learn_values("x", x, 8, Crowd(120, None, 10)).values) == [1.0, 2.0, 3.0]
+    for gaps, gap in ((9, NONE), (10, 1)):  # the same for gaps
+        for cells in ([1.0] * 90 + [np.nan] * gaps, ["a"] * 90 + [None] * gaps):
+            known = _learned(pd.Series(cells, name="x"))
+            assert known.codes(pd.Series(cells))[-1] == known.gap == gap
 
 
 # -- the filter -------------------------------------------------------------------------------------

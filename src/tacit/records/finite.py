@@ -1,9 +1,9 @@
 """Columns of a table as finitely many values, and back: what a release that keeps the table's form is made of.
 
 A number becomes one of at most `resolution` values: values that many people have (zero, forty hours) stay themselves,
-others are gathered with their neighbours and stand as the roundest number in their middle. Dates are numbers of days
-or seconds. Words stay words; rare ones are gathered as "other". A gap is a value like any other. Nothing stands for
-fewer than `min_people` people of the fit.
+others are gathered with their neighbours and stand as their median, or as a round number near it where few have it.
+Dates are numbers of days or seconds. Words stay words; rare ones are gathered as "other". A gap is a value like any
+other. Nothing stands for fewer than `min_people` people of the fit.
 """
 
 from __future__ import annotations
@@ -115,11 +115,12 @@ def _learn_numbers(name: str, kind: str, column: pd.Series, resolution: int, cro
         unit = "D" if (days[~np.isnan(days)] % 1 == 0).all() else "s"
     x = _as_numbers(name, kind, unit, column)
     here = ~np.isnan(x)
-    has_gap = not here.all()
+    has_gap = crowd.count(~here) >= crowd.enough
     found, which = np.unique(x[here], return_inverse=True)
     cell = _gather(which, max(1, resolution - has_gap), crowd.take(here)) if len(found) else np.empty(0, dtype=int)
     rows = cell[which] if len(found) else cell
-    middles = [_roundest(x[here][rows == c]) for c in range(len(np.unique(cell)))]
+    own = crowd.take(here)
+    middles = [_middle(x[here][rows == c], own.take(rows == c)) for c in range(len(np.unique(cell)))]
     last = np.flatnonzero(np.diff(cell)) if len(found) else np.empty(0, dtype=int)
     edges = (found[last] + found[last + 1]) / 2
     gap = len(middles) if has_gap else NONE
@@ -130,9 +131,12 @@ def _learn_numbers(name: str, kind: str, column: pd.Series, resolution: int, cro
 def _gather(which: np.ndarray, most: int, crowd: Crowd) -> np.ndarray:
     """The cell of each distinct value: frequent ones alone, others with their neighbours, at most `most` cells."""
     counts = np.bincount(which)
-    heavy = counts * most >= counts.sum()
-    free = max(1, most - int(heavy.sum()))
-    size = 0.0 if len(counts) <= most else counts[~heavy].sum() / free
+    heavy, free = np.zeros(len(counts), dtype=bool), most
+    # a value that fills a cell alone leaves fewer people for the cells of the others, so that another may fill one
+    while free > 0 and (full := ~heavy & (counts * free >= counts[~heavy].sum())).any():
+        heavy |= full
+        free = most - int(heavy.sum())
+    size = 0.0 if len(counts) <= most else counts[~heavy].sum() / max(1, free)
     cell, now, filled = np.empty(len(counts), dtype=np.int64), 0, 0.0
     for i, count in enumerate(counts):
         if filled and (heavy[i] or filled >= size):
@@ -159,9 +163,11 @@ def _enough_people(cell: np.ndarray, which: np.ndarray, most: int, crowd: Crowd)
     return cell
 
 
-def _roundest(x: np.ndarray) -> float:
-    """The number of fewest digits in the middle half of these, near their median."""
+def _middle(x: np.ndarray, crowd: Crowd) -> float:
+    """The median of these where enough people have it; else the number of fewest digits near it, in the middle half."""
     low, middle, high = np.quantile(x, (0.25, 0.5, 0.75), method="lower").tolist()
+    if crowd.count(x == middle) >= crowd.min_people:
+        return middle
     size = int(np.ceil(np.log10(max(abs(low), abs(high), 1e-12))))
     for digits in range(-size, 18):
         if low <= (near := round(middle, digits)) <= high:
@@ -206,7 +212,7 @@ def _learn_words(name: str, kind: str, column: pd.Series, resolution: int, crowd
     found, which = _spellings(column)
     spelling = np.array(found, dtype=object)[which]
     here = np.array([s is not None for s in spelling], dtype=bool)
-    has_gap = not here.all()
+    has_gap = crowd.count(~here) >= crowd.enough
     said = pd.DataFrame({"word": spelling[here], "person": _persons(crowd)[here]})
     people = said.groupby("word")["person"].nunique().sort_index().sort_values(ascending=False, kind="stable")
     common = [w for w in people.index if people[w] >= crowd.enough]
