@@ -50,9 +50,9 @@ def one_run(sensitive: list[str], seed: int, chosen: argparse.Namespace) -> dict
     train, attack, test = parts(sensitive, seed, chosen.rows)
     began = time.perf_counter()
     f = CouplingFilter(chosen.strength, random_state=seed)
-    f.fit(train.X, train.y, sensitive_features=secrets(train, sensitive))
+    f.fit(train.X, train.y, sensitive_features=sensitive_of(train, sensitive))
     fitted = time.perf_counter()
-    Z = [f.transform(d.X, sensitive_features=secrets(d, sensitive), y=d.y) for d in (attack, test)]
+    Z = [f.transform(d.X, sensitive_features=sensitive_of(d, sensitive), y=d.y) for d in (attack, test)]
     released = time.perf_counter()
     options = {
         "attackers": chosen.attackers,
@@ -60,7 +60,7 @@ def one_run(sensitive: list[str], seed: int, chosen: argparse.Namespace) -> dict
         "power": False,
         "limit": False,
         "pooled": (),
-        "seed": seed,
+        "random_state": seed,
     }
     raw = [pd.concat([d.X, d.y], axis=1) for d in (attack, test)]
     attacked = tacit.audit(tuple(Z), attack, test, **options).leakage["sensitive"]
@@ -88,7 +88,7 @@ def parts(sensitive: list[str], seed: int, rows: int) -> tuple[tacit.Dataset, ..
     return tuple(d.take(np.sort(rng.permutation(len(d))[:rows])) for d in (train, attack, test))
 
 
-def secrets(data: tacit.Dataset, sensitive: list[str]) -> pd.DataFrame:
+def sensitive_of(data: tacit.Dataset, sensitive: list[str]) -> pd.DataFrame:
     """The sensitive columns, one by one."""
     return data.sensitive["sensitive"].str.split(" ", expand=True).set_axis(sensitive, axis=1)
 
@@ -96,7 +96,7 @@ def secrets(data: tacit.Dataset, sensitive: list[str]) -> pd.DataFrame:
 def kept(f: CouplingFilter, test: tacit.Dataset, Z: pd.DataFrame, sensitive: list[str]) -> float:
     """The share of values that were not replaced, at the resolution of the release."""
     schema = f.mechanism_.schema
-    codes, _ = schema.parts(schema.read(test.X, secrets(test, sensitive), test.y)[0])
+    codes, _ = schema.parts(schema.read(test.X, sensitive_of(test, sensitive), test.y)[0])
     return float(np.mean([v.codes(Z[v.name]) == codes[:, j] for j, v in enumerate(schema.values)]))
 
 

@@ -276,7 +276,7 @@ def test_strength_is_the_knob():
         f = CouplingFilter(strength, random_state=0).fit(X, sensitive_features=s)
         Z = f.transform(new, sensitive_features=t)
         known = f.mechanism_.schema.values
-        same = [Z[v.name].astype(object).fillna("gap").eq(_quantised(v, new).fillna("gap")).mean() for v in known]
+        same = [Z[v.name].astype(object).fillna("gap").eq(_quantized(v, new).fillna("gap")).mean() for v in known]
         kept.append(float(np.mean(same)))
         read.append(_reads(Z, t))
     assert kept[0] == 1.0  # but for the resolution nothing is changed
@@ -296,7 +296,7 @@ def test_strengths_share_their_models_and_end_as_each_would_alone():
         pd.testing.assert_frame_equal(one.release_training_rows(), two.release_training_rows())
 
 
-def _quantised(column, X: pd.DataFrame) -> pd.Series:
+def _quantized(column, X: pd.DataFrame) -> pd.Series:
     return column.cells(column.codes(X[column.name])).astype(object)
 
 

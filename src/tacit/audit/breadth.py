@@ -41,7 +41,7 @@ class Breadth:
         return float(np.mean(list(self.columns.values()))) if self.columns else 0.0
 
 
-def breadth(released: tuple[pd.DataFrame, ...], raw: tuple[pd.DataFrame, ...], seed: int = 0) -> Breadth:
+def breadth(released: tuple[pd.DataFrame, ...], raw: tuple[pd.DataFrame, ...], random_state: int = 0) -> Breadth:
     """How much of each raw column a release tells: of two parts, one to learn from and one to measure on.
 
     A column is read as one of few classes. What is told is the share of the errors of guessing that are gone, and the
@@ -52,6 +52,7 @@ def breadth(released: tuple[pd.DataFrame, ...], raw: tuple[pd.DataFrame, ...], s
     ----------
     released : the releases of both parts, as tables
     raw : the raw tables of the same rows
+    random_state : same seed, same models and rows
 
     Examples
     --------
@@ -61,7 +62,7 @@ def breadth(released: tuple[pd.DataFrame, ...], raw: tuple[pd.DataFrame, ...], s
     >>> told["b"], told["a"] < 0.2
     (1.0, True)
     """
-    rows = [_some(len(d), seed) for d in raw]
+    rows = [_some(len(d), random_state) for d in raw]
     Z = [plain(z).iloc[r] for z, r in zip(released, rows, strict=True)]
     encoder = make_encoder(Z[0].reset_index(drop=True))
     known, asked = (encoder.transform(z.reset_index(drop=True)) for z in Z)
@@ -71,7 +72,7 @@ def breadth(released: tuple[pd.DataFrame, ...], raw: tuple[pd.DataFrame, ...], s
         if isinstance(values, str) or len(values) < 2:
             continue
         a, b = (values.codes(d[name].iloc[r].reset_index(drop=True)) for d, r in zip(raw, rows, strict=True))
-        told[str(name)] = _told(known[a >= 0], a[a >= 0], asked[b >= 0], b[b >= 0], seed)
+        told[str(name)] = _told(known[a >= 0], a[a >= 0], asked[b >= 0], b[b >= 0], random_state)
     return Breadth(told)
 
 

@@ -128,15 +128,15 @@ def _learn_numbers(name: str, kind: str, column: pd.Series, resolution: int, cro
     return FiniteColumn(name, kind, values, edges, {}, gap=gap, unit=unit)
 
 
-def _gather(which: np.ndarray, most: int, crowd: Crowd) -> np.ndarray:
-    """The cell of each distinct value: frequent ones alone, others with their neighbours, at most `most` cells."""
+def _gather(which: np.ndarray, maximum: int, crowd: Crowd) -> np.ndarray:
+    """The cell of each distinct value: frequent ones alone, others with their neighbours, at most `maximum` cells."""
     counts = np.bincount(which)
-    heavy, free = np.zeros(len(counts), dtype=bool), most
+    heavy, free = np.zeros(len(counts), dtype=bool), maximum
     # a value that fills a cell alone leaves fewer people for the cells of the others, so that another may fill one
     while free > 0 and (full := ~heavy & (counts * free >= counts[~heavy].sum())).any():
         heavy |= full
-        free = most - int(heavy.sum())
-    size = 0.0 if len(counts) <= most else counts[~heavy].sum() / max(1, free)
+        free = maximum - int(heavy.sum())
+    size = 0.0 if len(counts) <= maximum else counts[~heavy].sum() / max(1, free)
     cell, now, filled = np.empty(len(counts), dtype=np.int64), 0, 0.0
     for i, count in enumerate(counts):
         if filled and (heavy[i] or filled >= size):
@@ -147,13 +147,13 @@ def _gather(which: np.ndarray, most: int, crowd: Crowd) -> np.ndarray:
         else:
             filled += count
     cell = np.unique(cell, return_inverse=True)[1].ravel()
-    return _enough_people(cell, which, most, crowd)
+    return _enough_people(cell, which, maximum, crowd)
 
 
-def _enough_people(cell: np.ndarray, which: np.ndarray, most: int, crowd: Crowd) -> np.ndarray:
+def _enough_people(cell: np.ndarray, which: np.ndarray, maximum: int, crowd: Crowd) -> np.ndarray:
     """Cells merged with a neighbour, the smaller one, until none is of too few people and there are few enough."""
     people = [crowd.count(cell[which] == c) for c in range(int(cell.max()) + 1)]
-    while len(people) > 1 and (min(people) < crowd.enough or len(people) > most):
+    while len(people) > 1 and (min(people) < crowd.enough or len(people) > maximum):
         small = int(np.argmin(people))
         beside = [c for c in (small - 1, small + 1) if 0 <= c < len(people)]
         into = min(beside, key=lambda c: people[c])
