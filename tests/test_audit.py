@@ -423,7 +423,7 @@ def test_what_travels_along_must_be_a_column_of_x():
     X = pd.DataFrame(data.X, columns=["east", "north"])
     table = tacit.Dataset(X, data.y, data.sensitive)
     cases = [(table, "eats", "the columns are east, north"), (table, "colour", "it is a target"),
-             (table, "shape", "it is a secret"), (data, "east", "pass X as a DataFrame")]  # fmt: skip
+             (table, "shape", "it is sensitive"), (data, "east", "pass X as a DataFrame")]  # fmt: skip
     for part, name, told in cases:
         with pytest.raises(tacit.TacitError, match=told):
             tacit.audit(None, *part.split((0.5, 0.5), random_state=0), attackers="logistic", alongside=[name])

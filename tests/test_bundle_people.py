@@ -243,7 +243,7 @@ def test_membership_small():
     data = tacit.Dataset(*crowded(1200))
     train, other = data.split((300, 900), random_state=0)
     f = clone(FAST).fit(train.X, train.y, sensitive_features=train.sensitive)
-    result = whitebox_membership(f, train, other, seed=0)
+    result = whitebox_membership(f, train, other, random_state=0)
     assert result.headline == "auc"
     assert result.value <= 0.62
     # the control: a bundle that carries models of the labels themselves gives its members away
@@ -251,7 +251,7 @@ def test_membership_small():
 
     trees = LGBMClassifier(n_estimators=100, n_jobs=1, verbosity=-1)
     open_ = tacit.baselines.LabelOnly(trees, n_folds=2, random_state=0).fit(train.X, train.y)
-    assert whitebox_membership(open_, train, other, seed=0).value > 0.65
+    assert whitebox_membership(open_, train, other, random_state=0).value > 0.65
     with pytest.raises(InputError, match="fitted filter of Tacit or a loaded bundle; found a dict"):
         whitebox_membership({}, train, other)
 

@@ -51,7 +51,7 @@ def test_what_a_triple_tells_a_pair_does_not():
         (np.zeros((4, 0), dtype=int), 2, "at least one column"),
         (np.zeros((4, 2), dtype=int), 0, "size must"),
         (np.zeros((4, 500), dtype=int), 3, "smaller size"),
-        (np.zeros((3, 2), dtype=int), 2, "secret has 4 rows"),
+        (np.zeros((3, 2), dtype=int), 2, "sensitive has 4 rows"),
     ],
 )
 def test_bad_input_is_refused(columns, size, message):

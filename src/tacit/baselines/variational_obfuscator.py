@@ -40,7 +40,7 @@ from tacit.training.loop import Training, descend
 from tacit.training.stack import Batches, Stack
 
 
-@register_filter("obfuscator", examples=[{"epochs": 1}, {"epochs": 1, "noise": None}])
+@register_filter("obfuscator", examples=[{"epochs": 2}, {"epochs": 2, "noise": None}])
 class VariationalObfuscator(Filter):
     """A stochastic change of the records that keeps the targets and holds what is sensitive to an information budget.
 
