@@ -16,10 +16,12 @@ import torch
 from hypothesis import settings
 
 import tacit
+from browser import driven, find
 from tacit.audit import attackers, power
 from tacit.datasets import declarations
 from tacit.filters import codes
 from tacit.noise import keyed
+from tacit.serve import browser as runtime
 from tacit.solvers import exact
 
 torch.set_num_threads(1)
@@ -52,6 +54,16 @@ def real():
 @pytest.fixture(scope="session")
 def digits():
     return tacit.load_dataset("digits").split((0.5, 0.2, 0.3), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """One browser for the tests of a module, where bundles can run in it; each opens what it needs."""
+    find()
+    if not runtime.present():
+        pytest.skip("the browser's runtime is not here; fetch it with: python -m tacit.serve.browser (needs npm)")
+    with driven(tmp_path_factory.mktemp("chromium")) as page:
+        yield page
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from browser import driven, find, until
+from browser import until
 from service import running
 from tacit.errors import InputError
 from tacit.release.bundle import read_bundle
@@ -25,16 +25,6 @@ from test_serve import people
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning")
 MARKER = "73.123456789"  # an age that must never be seen in a request
 READY = "!document.getElementById('send').disabled"
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """One browser for all tests; each opens what it needs."""
-    find()
-    if not runtime.present():
-        pytest.skip("the browser's runtime is not here; fetch it with: python -m tacit.serve.browser (needs npm)")
-    with driven(tmp_path_factory.mktemp("chromium")) as page:
-        yield page
 
 
 @pytest.fixture(scope="module")

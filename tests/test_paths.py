@@ -21,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from browser import driven, find
 from service import running
 from tacit.noise.keyed import unit_name
 from tacit.records.cells import GAPS, MISSING_TEXT, OTHER_TEXT, numbers, text_number, words
@@ -32,7 +31,6 @@ from tacit.release.answer import Answerer
 from tacit.release.bundle import read_bundle
 from tacit.release.onnx import GraphBuilder
 from tacit.release.stream import release_lines
-from tacit.serve import browser as runtime
 from tacit.serve.app import make_app
 from tacit.serve.client import Client, answer_file
 from test_page import released_in_browser
@@ -228,15 +226,6 @@ def test_the_client_and_the_service(road, tmp_path):
         answers = pd.read_csv(tmp_path / "answers.csv")
         ours = Answerer(read_bundle(road.bundle)).answer(road.expected.reshape(len(road.X), -1))["answers"]["income"]
         assert (answers["income"] == ours["label"]).mean() > 0.98  # of two nearly equal classes either may come
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    find()
-    if not runtime.present():
-        pytest.skip("the browser's runtime is not here; fetch it with: python -m tacit.serve.browser (needs npm)")
-    with driven(tmp_path_factory.mktemp("chromium")) as page:
-        yield page
 
 
 def test_the_page(road, page):

@@ -89,7 +89,7 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
         reason: str | None = None
         for made, version in zip(evidence, versions, strict=True):
             assert made is not None
-            who = _who(version, columns, getattr(release, "sensitive_classes_", {}))
+            who = _who(version, columns, getattr(mechanism_of(release), "sensitive_classes", {}))
             reason = reason or made.shared_noise(who)
             if reason is None:
                 for side, share in zip(found, (delta, delta / 2), strict=True):

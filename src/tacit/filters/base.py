@@ -159,7 +159,7 @@ class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if noise is not None and held is None:
             raise InputError(f"{type(self).__name__} was fitted without noise; fit it with noise={noise:g}")
         other = held.resized(float(noise)) if noise and held is not None else None
-        return _copy_with(self, self.mechanism_.with_noise(other))
+        return copy_with(self, self.mechanism_.with_noise(other))
 
     def noiseless(self, X: Any) -> np.ndarray:
         """The code before its noise: for certificates and comparisons, never for release."""
@@ -189,7 +189,7 @@ class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def redraw(self, key: bytes | None = None) -> Self:
         """The same filter under a new key: other noise for every record. Releasing both lets noise be averaged."""
         check_is_fitted(self)
-        other = _copy_with(self, self.mechanism_)
+        other = copy_with(self, self.mechanism_)
         other._key = key or new_key()
         return other
 
@@ -293,7 +293,7 @@ def finish_fit(f: Filter, problem: Problem | None, learned: Learned, preparation
     known = preparation or f._prepared
     f.__dict__.pop("report_", None)  # the audit of an earlier fit, left by `Frontier.choose`
     f._problem, f._key, f._owner = problem, f._key or new_key(), f._owner or new_key()
-    f.encoder_, f.sensitive_classes_ = known.intake.scaling, dict(known.classes)
+    f.encoder_ = known.intake.scaling
     f.mechanism_ = f.mechanism_type(type(f).__name__, known.intake, learned, known.memory, known.classes)
 
 
@@ -313,7 +313,8 @@ def draw_seed(f: Filter) -> int:
     return int(check_random_state(f.random_state).randint(2**31 - 1))
 
 
-def _copy_with(f: Any, mechanism: Mechanism) -> Any:
+def copy_with(f: Any, mechanism: Mechanism) -> Any:
+    """The same fitted filter with another mechanism."""
     other = copy.copy(f)
     other.mechanism_ = mechanism
     return other

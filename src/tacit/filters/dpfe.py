@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Filter, Knob, Problem, copy_with
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import FEW_FOLDS, Release, release_by_folds
@@ -141,9 +141,7 @@ class DPFE(Filter):
     def with_noise(self, noise_ratio: float | None) -> Self:
         """The same fitted filter at another noise ratio (0 or None: no noise); training never reads the ratio."""
         check_is_fitted(self)
-        other = copy.copy(self)
-        other.mechanism_ = self.mechanism_.with_noise(self._noise_at(noise_ratio))
-        return other
+        return copy_with(self, self.mechanism_.with_noise(self._noise_at(noise_ratio)))
 
     def _noise_at(self, ratio: float | None) -> Noise | None:
         check_number("noise_ratio", ratio, 0, optional=True)

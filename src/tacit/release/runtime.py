@@ -245,7 +245,7 @@ class Release:
     @property
     def epsilon(self) -> float | None:
         """The local privacy of every release; its clipping is checked whenever a record is released."""
-        return None if self._radius is None or self._noise is None else 2 * self._radius / self._noise.scale
+        return None if self._noise is None else Bounded(self._radius).epsilon(self._noise.scale)
 
     @property
     def noise_key(self) -> bytes | None:
