@@ -444,7 +444,7 @@ def changed(path, value):
 @pytest.mark.parametrize(
     "path, value, message",
     [
-        (["format"], 4, "format 4, this Tacit reads 1 to 3; update Tacit"),
+        (["format"], 5, "format 5, this Tacit reads 1 to 4; update Tacit"),
         (["format"], 1, "unknown field 'analyzer'"),
         (["analyzer"], {"targets": []}, "analyzer.targets"),
         (["output", "codes"], 2.5, "out of range"),
@@ -470,11 +470,14 @@ def test_forged_manifests_are_refused(path, value, message, small, tmp_path):
         tacit.load(forged(small, tmp_path, manifest=changed(path, value)))
 
 
+NOTHING = {"meaning": "", "table": None, "codes": None, "types": None, "carried": {}}
+
+
 def test_a_graph_that_is_not_what_the_manifest_says_is_refused(small, saved, tmp_path, people):
     lying = forged(
         small,
         tmp_path,
-        manifest=changed(["output"], dict(shape=[2], names=["a", "b"], meaning="", table=None, codes=None)),
+        manifest=changed(["output"], {**NOTHING, "shape": [2], "names": ["a", "b"]}),
     )
     with pytest.raises(BundleError, match=r"the graph gives \(300, 1\), its manifest says"):
         tacit.load(lying).transform(people.X)

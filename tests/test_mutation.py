@@ -17,7 +17,7 @@ from torch import nn
 
 import tacit
 from tacit.audit.certification import Terms, certify_trial
-from tacit.audit.trial import Trial
+from tacit.audit.trial import Trial, transformed
 from tacit.errors import InputError
 from tacit.filters.registry import registered_filters
 
@@ -38,7 +38,7 @@ def _told(shape, size=0.5):
     return X
 
 
-RECORDS = {"table": _told((4,)), "windows": _told((2, 32)), "images": _told((1, 8, 8))}
+RECORDS = {"table": _told((4,)), "people": _told((4,)), "windows": _told((2, 32)), "images": _told((1, 8, 8))}
 
 
 def _layer(n_in, n_out):
@@ -57,7 +57,9 @@ OTHER: dict[str, list] = {
     "fidelity": [0.9], "fill": [0.25], "from_rate": [100.0], "head_lr_factor": [1.0], "hidden": [(5,)],
     "identity_loss": ["paper"], "init": ["random"], "inner_max_iter": [5], "inner_tolerance": [1e-3], "joint": [True],
     "min_frequency": [0.3],
-    "keep": [0.6], "lam": [0.1], "leakage_weight": [9.0], "learning_rate": [0.1], "margin": [1.0], "masker": [_layer],
+    "keep": [0.6], "lam": [0.1], "order": [["x1"]], "pass_through": [["x0"]], "resolution": [3], "strength": [0.2],
+    "unknown": ["draw"],
+    "leakage_weight": [9.0], "learning_rate": [0.1], "margin": [1.0], "masker": [_layer],
     "max_iter": [1], "n_codes": [3], "n_components": [1], "n_features": [20], "n_folds": [3], "n_maps": [5],
     "n_noise": [3], "network": [_layer], "never": [(0, 0, 2, 2)], "noise": [None, 3.0], "noise_ratio": [0.0, 4.0],
     "output": ["onehot", "code", "prototype"], "patience": [2], "penalty": [5.0], "n_bins": [None, 3],
@@ -107,7 +109,7 @@ def _seen_from_outside(f, name):
     X = RECORDS[FILTERS[name].modality]
     data = tacit.Dataset(X, LABELS["y"], pd.DataFrame({"s": LABELS["s"]}), np.arange(80), classes={"s": [0, 1]})
     halves = data.take(np.arange(40)), data.take(np.arange(40, 80))
-    Z = [f.transform(part.X, part.units_of()) for part in halves]
+    Z = [transformed(f, part, part.units_of()) for part in halves]
     certified = certify_trial(Trial(halves, tuple(Z), f), Terms(0.95, look=1))
     return np.concatenate([np.asarray(z) for z in Z]), f.mechanism_.noise, certified.bound
 

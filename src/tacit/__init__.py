@@ -22,6 +22,7 @@ _HOME = {
     "AnonymizingAutoencoder": "tacit.filters.aae",
     "TaskMask": "tacit.filters.mask",
     "CodebookFilter": "tacit.filters.codebook",
+    "CouplingFilter": "tacit.filters.coupling",
     "DPFE": "tacit.filters.dpfe",
     "audit": "tacit.audit",
     "profile": "tacit.release.profiling",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.errors import TacitWarning as TacitWarning
     from tacit.filters.aae import AnonymizingAutoencoder as AnonymizingAutoencoder
     from tacit.filters.codebook import CodebookFilter as CodebookFilter
+    from tacit.filters.coupling import CouplingFilter as CouplingFilter
     from tacit.filters.dpfe import DPFE as DPFE
     from tacit.filters.eigan import EIGAN as EIGAN
     from tacit.filters.mask import TaskMask as TaskMask

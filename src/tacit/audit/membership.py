@@ -30,7 +30,6 @@ from tacit.records.dataset import Dataset
 from tacit.records.schema import schema_of
 from tacit.release.onnx import export
 from tacit.release.runtime import Release
-from tacit.release.saving import describe_input
 from tacit.renamed import renamed
 from tacit.report.results import Result
 
@@ -94,7 +93,7 @@ def _opened(release: Any) -> tuple[bytes, Mapping[str, Any]]:
     if isinstance(release, Release):
         return release._bundle.members["model.onnx"], release.manifest["input"]
     if isinstance(release, Filter):
-        return export(release.mechanism_)[0], describe_input(release.mechanism_.schema)
+        return export(release.mechanism_)[0], release.mechanism_.schema.declared.to_dict()
     raise InputError(
         f"a white-box attack needs a fitted filter of Tacit or a loaded bundle; found a {type(release).__name__}"
     )

@@ -69,10 +69,18 @@ def fit(
     drop: Dropped = None,
     bins: Bins = None,
     filter_name: Annotated[
-        str, typer.Option("--filter", help="codebook, eigan, minimax, or a baseline such as linear-arl.")
-    ] = "codebook",
+        str,
+        typer.Option("--filter", help="coupling: the table back; codebook, eigan, minimax, ...: codes or numbers."),
+    ] = "coupling",
     weight: Annotated[
-        float | None, typer.Option(help="The knob: leakage_weight (codebook), alpha (eigan), rho (minimax), ...")
+        float | None,
+        typer.Option(
+            help="The knob: strength (coupling), leakage_weight (codebook), alpha (eigan), rho (minimax), ..."
+        ),
+    ] = None,
+    pass_through: Annotated[
+        list[str] | None,
+        typer.Option(help="coupling: column that is carried along as it is, such as a key; nothing is hidden in it."),
     ] = None,
     analyzer: Annotated[
         bool, typer.Option("--analyzer", help="Also learn what `tacit serve` answers with from releases.")
@@ -83,12 +91,16 @@ def fit(
             "--shuffle/--keep-order", help="Order of the rows; shuffled by default where it tells something sensitive."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for release.parquet, report.html and audit.json.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for the released table, report.html and audit.json.")] = Path(
         "tacit-out"
     ),
     seed: Annotated[int, typer.Option(help="Same seed, same split and filter.")] = 0,
 ) -> None:
-    """Learn a filter for a table, audit it, and release every row by parts that never saw it."""
+    """Hand a table over: the same columns with few values changed, and nobody can tell the sensitive ones from it.
+
+    Every row is released by parts that never saw it, and attacked. With --filter codebook (and others) codes or
+    numbers are released instead of the table.
+    """
     options = dict(locals())
     from tacit.cli.fit import run  # every command starts quickly
 

@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
 
 import tacit
 from tacit.audit.attacks.row_order import RowOrder
 from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Asked, Trial
+from tacit.audit.trial import Asked, Trial, transformed
 from tacit.cli.tables import print_comparison, progress, rows_as_people
-from tacit.files import replacing, write_whole
+from tacit.files import write_whole
 from tacit.filters.registry import make_filter
+from tacit.records.dataset import file_columns
+from tacit.release.record_files import write_parts
 from tacit.report import write_page
 from tacit.report.report import Report
 
@@ -32,6 +35,7 @@ def run(
     bins: int | None,
     filter_name: str,
     weight: float | None,
+    pass_through: list[str] | None,
     analyzer: bool,
     shuffle: bool | None,
     out: Path,
@@ -41,6 +45,8 @@ def run(
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
     chosen = chosen_filter(filter_name, weight, seed)
+    if pass_through:
+        chosen.set_params(pass_through=pass_through)
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
         task = bar.add_task(f"fitting {filter_name} on {len(train):,} rows", total=5)
@@ -64,15 +70,14 @@ def run(
     released, order = _in_order(
         _release_every_row(chosen, data, train), _told_by_order(attack, test, seed), shuffle, table.name
     )
-    with replacing(out / "release.parquet") as partial:
-        released.to_parquet(partial, index=False)
+    place = _write(released, out, table)
     answers = tacit.serve.fit_analyzer(chosen, attack) if analyzer else None
     if answers is not None:
         console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
     bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers)
     _write_keys(console, chosen, out)
     console.print(
-        f"Released {len(released):,} rows, {escape(order)}: [bold]{out / 'release.parquet'}[/bold] "
+        f"Released {len(released):,} rows, {escape(order)}: [bold]{place}[/bold] "
         f"(rows of the fit by parts that did not see them)\nBundle, for new rows: [bold]{bundle}[/bold]\n"
         f"Report: [bold]{page}[/bold]",
         highlight=False,
@@ -115,9 +120,28 @@ def chosen_filter(name: str, weight: float | None, seed: int) -> Any:
 
 def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -> pd.DataFrame:
     """Training rows out of fold, the others by the filter, in the order of the file."""
-    Z = np.asarray(chosen.transform(data.X, data.units_of()))
-    Z[train.rows] = np.asarray(chosen.release_training_rows())
-    return pd.DataFrame(Z, columns=chosen.get_feature_names_out())
+    names = chosen.get_feature_names_out()
+    rest = np.setdiff1d(np.arange(len(data)), train.rows)
+    others = data.take(rest)
+    parts = [chosen.release_training_rows(), transformed(chosen, others, others.units_of())]
+    frames = [p if isinstance(p, pd.DataFrame) else pd.DataFrame(np.asarray(p), columns=names) for p in parts]
+    back = np.argsort(np.concatenate([train.rows, rest]), kind="stable")
+    return pd.concat(frames, ignore_index=True).iloc[back].reset_index(drop=True)
+
+
+def _write(released: pd.DataFrame, out: Path, table: Path) -> Path:
+    """The release in the form of the file that came in, where it is a table of the same columns; else as Parquet."""
+    names = file_columns(table)
+    if set(released.columns) <= set(names):
+        released = released[[c for c in names if c in released]]
+        suffix = ".csv" if ".csv" in table.suffixes else ".parquet"
+    else:
+        suffix = ".parquet"
+    place = out / f"release{suffix}"
+    for old in {".csv", ".parquet"} - {suffix}:
+        (out / f"release{old}").unlink(missing_ok=True)  # of an earlier run, under another filter
+    write_parts(place, iter(pa.Table.from_pandas(released, preserve_index=False).to_batches()))
+    return place
 
 
 def _told_by_order(attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> list[str]:

@@ -7,8 +7,11 @@ the data do, and a column that depends on nothing is left at its counts.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -104,8 +107,32 @@ class Conditional(nn.Module):
     def laws(self, before: np.ndarray) -> np.ndarray:
         """The same of arrays, none of them quite zero."""
         found = forward(self, torch.from_numpy(np.ascontiguousarray(before, dtype=np.int64)))
-        overall = self.logits.exp().mean(dim=0).double().numpy()
-        return (1 - FLOOR) * found + FLOOR * overall / overall.sum()
+        return (1 - FLOOR) * found + FLOOR * self.overall
+
+    def graph(self, g: Any, before: Sequence[str], name: str) -> str:
+        """The same laws as a graph, (n, classes, values); `before` are the names of columns of whole numbers, (n,)."""
+        weights = {f"{name}.{k}": v.detach().cpu().numpy() for k, v in self.state_dict().items()}
+        g.weights |= weights
+        cells, starts = self.cells.weight.detach().numpy(), [*self.starts.tolist(), self.cells.num_embeddings]
+        tables = [g.tensor(cells[a:b], "cells") for a, b in itertools.pairwise(starts)]
+        found = [g.op("Gather", t, at, axis=0) for t, at in zip(tables[:-1], before, strict=True)]
+        columns = functools.reduce(lambda a, b: g.op("Add", a, b), found)
+        every = g.op("Add", g.op("Unsqueeze", columns, g.tensor(np.array([1]), "axis")), tables[-1])
+        inside = g.op("Relu", every)
+        W = {
+            k: g.tensor(weights[f"{name}.{k}"].T, k) for k in ("hidden.weight", "hidden.bias", "out.weight", "out.bias")
+        }
+        deep = g.op("Relu", g.op("Add", g.op("MatMul", inside, W["hidden.weight"]), W["hidden.bias"]))
+        out = g.op("MatMul", g.op("Add", inside, deep), W["out.weight"])
+        logits = g.op("Add", g.op("Add", out, W["out.bias"]), g.tensor(weights[f"{name}.logits"], "logits"))
+        laws = g.op("Cast", g.op("Softmax", logits, axis=2), to=g.DOUBLE)
+        return g.op("Add", g.op("Mul", laws, g.number(1 - FLOOR)), g.tensor(FLOOR * self.overall, "floor"))
+
+    @property
+    def overall(self) -> np.ndarray:
+        """P(value), the classes alike, which every law holds a little of."""
+        found = self.logits.exp().mean(dim=0).double().numpy()
+        return found / found.sum()
 
 
 def learn_conditional(column: Column, seed: int) -> Conditional:

@@ -16,13 +16,13 @@ from tacit.filters.notes import note
 from tacit.filters.sensitive_classes import SensitiveClasses, learn_sensitive
 from tacit.labels import MISSING, label_frame
 from tacit.noise.keyed import Noise
+from tacit.records.cells import MISSING_TEXT, OTHER_TEXT
 from tacit.records.encoding import array_to_frame
 from tacit.records.fingerprints import Memory
-from tacit.records.finite import FiniteColumn, learn_values, record_names
+from tacit.records.finite import GAP_NAME, NAME_STEPS, NONE, FiniteColumn, learn_values, type_of, word_name
 from tacit.records.intake import Intake, check_records
 from tacit.records.people import Crowd
-
-NAME = 2  # numbers that name a record's draws
+from tacit.records.schema import Column, TableSchema
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,11 @@ class TableIntake(Intake):
 
     Attributes
     ----------
-    given : the columns of X in the fit
+    given : the columns of X that are released or carried
     values : the finite values of each released column, in the table's order
     order : in which they are treated, as positions
     n_first : how many of these are treated first because they matter
     targets : columns that came as `y` and not in X
-    carried : columns that are passed through
     released : all columns that leave, in their order
     sensitive : the classes of the sensitive columns
     unknown : whether a missing sensitive value is drawn
@@ -47,7 +46,6 @@ class TableIntake(Intake):
     order: tuple[int, ...] = ()
     n_first: int = 0
     targets: tuple[str, ...] = ()
-    carried: tuple[str, ...] = ()
     released: tuple[str, ...] = ()
     sensitive: SensitiveClasses | None = None
     draws_unknown: bool = False
@@ -61,34 +59,98 @@ class TableIntake(Intake):
         """The columns that matter most, as positions."""
         return list(self.order[: self.n_first])
 
+    @property
+    def declared(self) -> TableSchema:
+        """What goes in: the released columns and the sensitive ones."""
+        own = [replace(v.column, role="target") if v.name in self.targets else v.column for v in self.values]
+        return TableSchema([*own, *self.hidden.columns])
+
+    @property
+    def hidden(self) -> SensitiveClasses:
+        """The classes of the sensitive columns."""
+        assert self.sensitive is not None
+        return self.sensitive
+
     def check(self, X: Any) -> pd.DataFrame:
         """The records as a table like that of the fit; targets and sensitive columns may stand in it besides."""
         if isinstance(X, pd.DataFrame):
-            X = X.drop(columns=[c for c in X if c not in self.given and str(c) in (*self.targets, *self._hidden)])
+            if not len(X):
+                raise InputError("X has no rows; pass at least one record")
+            X = X.set_axis([str(c) for c in X.columns], axis=1)
+            absent = [c for c in self.given if c not in X]
+            if absent:
+                raise InputError(
+                    f"column {absent[0]!r} of the fit is not there; the columns are {', '.join(X.columns)}"
+                )
+            return X[list(self.given)].reset_index(drop=True)
         return _as_table(super().check(X))
 
-    @property
-    def _hidden(self) -> tuple[str, ...]:
-        return () if self.sensitive is None else self.sensitive.names
-
     def read(self, X: Any, sensitive: Any, y: Any) -> tuple[np.ndarray, pd.DataFrame]:
-        """Records as numbers (a code for each column, the sensitive class, the record's name), and what is carried."""
+        """Records as numbers (codes of the columns, the sensitive class, the record's name), and what is carried."""
         table = with_targets(self.check(X), self.targets, X, y)
-        if sensitive is None and isinstance(X, pd.DataFrame) and set(self._hidden) <= set(X.columns):
-            sensitive = X[list(self._hidden)]
-        if sensitive is None or self.sensitive is None:
+        if sensitive is None and isinstance(X, pd.DataFrame) and set(self.hidden.names) <= set(X.columns):
+            sensitive = X[list(self.hidden.names)]
+        if sensitive is None:
             raise InputError(
                 f"this release looks at the sensitive columns: pass sensitive_features= with "
-                f"{', '.join(self._hidden)} of these records"
+                f"{', '.join(self.hidden.names)} of these records"
             )
-        s = self.sensitive.read(sensitive, len(table))
-        refuse_unknown(s, self.draws_unknown)
-        return self.encode_table(table, s), table[list(self.carried)]
+        return self.encode_table(table, self.hidden.frame(sensitive, len(table))), table[list(self.carried)]
 
-    def encode_table(self, table: pd.DataFrame, s: np.ndarray) -> np.ndarray:
-        """A checked table and its sensitive classes as numbers."""
-        codes = [v.codes(table[v.name]) for v in self.values]
-        return np.column_stack([*codes, s, record_names(self.values, table)]).astype(np.float64)
+    def encode_table(self, table: pd.DataFrame, sensitive: pd.DataFrame) -> np.ndarray:
+        """A checked table and its sensitive columns as numbers."""
+        read = [self._good(v.column, table[v.name]) for v in self.values]
+        s = self.hidden.classes([self._good(c, sensitive[c.name]) for c in self.hidden.columns])
+        codes = [v.numbered(x) for v, x in zip(self.values, read, strict=True)]
+        names = [v.named(x) for v, x in zip(self.values, read, strict=True)]
+        return np.column_stack([*codes, s, *names]).astype(np.float64)
+
+    @staticmethod
+    def _good(column: Column, cells: Any) -> np.ndarray:
+        read, problems = column.read(cells)
+        if problems:
+            raise InputError(f"column {problems[0]}")
+        return read
+
+    def names_of(self, encoded: np.ndarray) -> np.ndarray:
+        """What names the draws of encoded records."""
+        return encoded[:, len(self.values) + 1 :]
+
+    def graph(self, g: Any) -> tuple[str, str]:
+        """Raw cells to encoded records as a graph, and the part that names their draws."""
+        cells = g.cells(self.declared.columns)
+        codes, names = [], []
+        for v in self.values:
+            x = cells[v.name]
+            if v.column.kind == "category":
+                known = {**v.words, MISSING_TEXT: v.gap}
+                codes.append(g.lookup(x, known, v.other))
+                words = [*v.column.categories, MISSING_TEXT]
+                names.append(g.lookup(x, {w: word_name(w) for w in words}, word_name(OTHER_TEXT)))
+                continue
+            alone = len(v.values) == 1 and v.gap == 0  # the fit knew gaps alone
+            codes.append(g.or_gap(x, g.number(NONE) if alone else g.bins(x, v.edges), v.gap))
+            size = g.op("Log", g.op("Add", g.op("Abs", x), g.number(1.0)))
+            steps = g.op("Mul", g.op("Mul", g.op("Sign", x), size), g.number(NAME_STEPS))
+            names.append(g.or_gap(x, g.op("Round", steps), GAP_NAME))
+        named = g.join(*names)
+        return g.join(*codes, self._class_graph(g, cells), named), named
+
+    def _class_graph(self, g: Any, cells: Mapping[str, str]) -> str:
+        """The sensitive class, -1 where it is missing."""
+        hidden, place, gone = self.hidden, None, None
+        for column, edges, size in zip(hidden.columns, hidden.edges, hidden.numbers.shape, strict=True):
+            x = cells[column.name]
+            if column.kind == "category":
+                own = g.lookup(x, {w: i for i, w in enumerate(column.categories)}, MISSING)
+            else:
+                own = g.or_gap(x, g.bins(x, edges), MISSING)
+            absent = g.op("Less", own, g.number(0.0))
+            gone = absent if gone is None else g.op("Or", gone, absent)
+            place = own if place is None else g.op("Add", g.op("Mul", place, g.number(float(size))), own)
+        at = g.op("Cast", g.op("Max", place, g.number(0.0)), to=g.INT64)
+        found = g.op("Gather", g.tensor(hidden.numbers.ravel().astype(np.float64), "classes"), at, axis=0)
+        return g.op("Where", gone, g.number(float(MISSING)), found)
 
     def parts(self, encoded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The codes of the columns and the sensitive class."""
@@ -109,6 +171,11 @@ class CouplingMechanism(Mechanism):
     schema: TableIntake
     sees_sensitive: bool = True
 
+    @property
+    def columns(self) -> tuple[FiniteColumn, ...]:
+        """The columns that leave, but for those that are carried."""
+        return self.schema.values
+
     def release(
         self, X: Any, key: bytes | None = None, units: Any = None, sensitive: Any = None, y: Any = None
     ) -> pd.DataFrame:
@@ -118,12 +185,12 @@ class CouplingMechanism(Mechanism):
 
     def draw(self, encoded: np.ndarray, key: bytes | None, units: Any = None) -> np.ndarray | None:
         """The draws of encoded records, keyed by what they are and whose."""
-        return super().draw(encoded[:, -NAME:], key, units)
+        return super().draw(self.schema.names_of(encoded), key, units)
 
     def draw_names(self, X: Any, units: Any = None) -> list[bytes] | None:
         """What names the draws of each record, where X holds the targets of the fit too."""
         table = with_targets(self.schema.check(X), self.schema.targets, X, None)
-        names = record_names(self.schema.values, table)
+        names = np.column_stack([v.named(self.schema._good(v.column, table[v.name])) for v in self.schema.values])
         return None if self.noise is None else self.noise.names(names, units)
 
     def noiseless(self, X: Any) -> np.ndarray:
@@ -143,9 +210,7 @@ def table_problem(f: Any, X: Any, y: Any, sensitive: Any, units: Any) -> Problem
     given = _as_table(checked)
     n, unit = len(given), check_units(units, len(given))
     crowd = Crowd(n, unit, f.min_people)
-    classes, labels, told = learn_sensitive(sensitive, n, crowd)
-    s = classes.classes(labels)
-    refuse_unknown(s, f.unknown == "draw")
+    classes, labels, told = learn_sensitive(sensitive, n, crowd, f.unknown == "draw")
     wanted = [] if y is None else [str(c) for c in label_frame(y, "y").columns]
     own = [c for c in wanted if c not in given]
     table = with_targets(given, own, X, y)
@@ -162,22 +227,23 @@ def table_problem(f: Any, X: Any, y: Any, sensitive: Any, units: Any) -> Problem
         raise InputError("no column is left to release; every one is sensitive, passed through or has too many words")
     names = [v.name for v in values]
     first = [c for c in dict.fromkeys([*(f.order if f.order != "auto" else ()), *wanted]) if c in names]
-    codes = np.column_stack([v.codes(table[v.name]) for v in values])
-    order = choose_order(names, first, f.keep or {}, codes, s, len(classes))
     released = tuple(c for c in table.columns if c in names or c in carried)
+    used = tuple(c for c in given.columns if c in released)
     intake = TableIntake(
         type(f).__name__, (given.shape[1],), tuple(given.columns) if isinstance(checked, pd.DataFrame) else None, None,
-        True, given=tuple(given.columns), values=tuple(values), order=order, n_first=len(first), targets=tuple(own),
-        carried=tuple(carried), released=released, sensitive=classes, draws_unknown=f.unknown == "draw",
+        True, given=used, values=tuple(values), n_first=len(first), targets=tuple(own), released=released,
+        carried={c: type_of(table[c]) for c in carried}, sensitive=classes, draws_unknown=f.unknown == "draw",
     )  # fmt: skip
+    encoded = intake.encode_table(table, classes.frame(sensitive, n))
+    order = choose_order(names, first, f.keep or {}, *intake.parts(encoded), len(classes))
+    intake = replace(intake, order=order)
     f.notes_ = []
     for text in told:
         note(f, text, TacitWarning)
     f._carried = table[carried]
-    encoded = intake.encode_table(table, s)
     nothing = replace(labels, names=(), classes=(), codes=labels.codes[:, :0])
     problem = Problem(encoded, nothing, labels, unit, draw_seed(f), f.min_people)
-    return prepared(f, problem, Preparation(intake, Memory.of(given, unit), classes_of(labels)))
+    return prepared(f, problem, Preparation(intake, Memory.of(given[[*used]], unit), classes_of(labels)))
 
 
 def _as_table(checked: Any) -> pd.DataFrame:
@@ -192,6 +258,8 @@ def _as_table(checked: Any) -> pd.DataFrame:
 def with_targets(table: pd.DataFrame, targets: Sequence[str], X: Any, y: Any) -> pd.DataFrame:
     """The table with the targets that are not among its columns, from X or from y."""
     given = pd.DataFrame(index=table.index) if y is None else label_frame(y, "y")
+    if not set(targets) & set(given.columns) and given.shape[1] == len(targets):
+        given = given.set_axis(list(targets), axis=1)  # a list or an array has no names
     found = {}
     for name in targets:
         held = given if name in given else X if isinstance(X, pd.DataFrame) and name in X else None
@@ -209,16 +277,6 @@ def check_names(table: pd.DataFrame, asked: Mapping[str, Any]) -> None:
         for name in names:
             if name not in table:
                 raise InputError(f"{parameter} names {name!r}, but the columns are {', '.join(table.columns)}")
-
-
-def refuse_unknown(s: np.ndarray, drawn: bool) -> None:
-    """Refuse records whose sensitive class is missing, unless it may be drawn."""
-    if not drawn and (s == MISSING).any():
-        raise InputError(
-            f"sensitive_features is missing in row {int(np.flatnonzero(s == MISSING)[0])} "
-            f"({int((s == MISSING).sum()):,} in all); leave these rows out, or pass unknown='draw' to draw it from "
-            f"what the record tells of it (such records are protected less)"
-        )
 
 
 def choose_order(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InputError, check_number
@@ -22,6 +23,7 @@ from tacit.filters.base import Filter, Knob, Problem, check_units
 from tacit.filters.conditionals import Column, Conditional, learn_conditional
 from tacit.filters.coupled_table import CouplingMechanism, TableIntake, table_problem
 from tacit.filters.mechanism import Learned
+from tacit.filters.registry import register_filter
 from tacit.labels import MISSING
 from tacit.noise.keyed import Noise
 from tacit.records.dataset import cross_folds
@@ -33,6 +35,7 @@ CHUNK = 2048  # records that are coupled at a time
 DRAWS = hashlib.blake2b(b"coupling", digest_size=32).digest()
 
 
+@register_filter("coupling", modality="people", examples=[{}, {"strength": 0.5, "resolution": 4}])
 class CouplingFilter(Filter):
     """Release a table as a table: same columns, few values changed, independent of the sensitive columns.
 
@@ -145,8 +148,19 @@ class CouplingFilter(Filter):
         some = np.sort(np.random.default_rng(problem.seed).permutation(np.flatnonzero(known))[:MAXIMUM_ROWS])
         data = Rows(codes[some], s[some], self._folds[some], _of(problem.units, some))
         coupling = learn_coupling(data, intake, float(self.strength), problem.seed)
-        noise = Noise("uniform", 1.0, codes.shape[1] + 1, added=False, mechanism=DRAWS, resolution=1.0)
+        return self._learned(replace(coupling, folds=self._folds), codes.shape[1], intake)
+
+    @staticmethod
+    def _learned(coupling: Coupling, width: int, intake: Any) -> Learned:
+        noise = Noise("uniform", 1.0, width + 1, added=False, mechanism=DRAWS, resolution=1.0)
         return Learned(coupling, len(intake.released), noise)
+
+    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
+        intake: Any = self._prepared.intake
+        self._folds = arrays["folds"].astype(np.int64)
+        sizes = [len(v) for v in intake.values]
+        coupling = coupling_of(arrays, intake, sizes, float(self.strength))
+        return self._learned(coupling, len(sizes), intake)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         return self.mechanism_.learned.code.noisy(problem.X, drawn, self._folds)  # type: ignore[attr-defined]
@@ -182,6 +196,7 @@ class Coupling:
     shares : of the sensitive classes
     strength : of the target
     posterior : the sensitive class given a whole raw record, for records that miss it
+    folds : of the rows of the fit
     """
 
     order: tuple[int, ...]
@@ -189,12 +204,52 @@ class Coupling:
     shares: np.ndarray
     strength: float
     posterior: Conditional | None = None
+    folds: np.ndarray | None = None
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         raise InputError("a coupling is drawn; it has no release without its draws")
 
     def graph(self, g: Any, x: str) -> str:
-        raise InputError("a CouplingFilter cannot be written to a bundle yet")
+        """The release as a graph; -1 where the combination of sensitive values was not in the fit."""
+        d, n_classes = len(self.order), len(self.shares)
+        codes, s = [g.columns(x, [j]) for j in range(d)], g.columns(x, [d])
+        uniform = [g.columns(g.noise, [j]) for j in range(d + 1)]
+        if self.posterior is not None:
+            s = self._completed(g, codes, s, uniform[d])
+        own_class = g.op("Equal", s, g.tensor(np.arange(n_classes, dtype=np.float64)[None], "classes"))
+        own_class = g.each(g.op("Cast", own_class, to=g.DOUBLE))
+        blank, out, before = g.op("Mul", s, g.number(0.0)), dict[int, str](), list[str]()
+        for place, j in enumerate(self.order):
+            models = self.models[place]
+            if place:
+                laws = g.mean([m.graph(g, before, f"column{j}.{f}") for f, m in enumerate(models)])
+            else:  # nothing was released before
+                known = np.mean([m.laws(np.empty((1, 0))) for m in models], axis=0)
+                laws = g.op("Add", g.each(blank), g.tensor(known, "laws"))
+            own = g.total(g.op("Mul", laws, own_class), 1)
+            mixture = g.total(g.op("Mul", laws, g.tensor(self.shares[None, :, None], "shares")), 1)
+            parts = (g.op("Mul", mixture, g.number(self.strength)), g.op("Mul", own, g.number(1 - self.strength)))
+            out[j] = couple_graph(g, codes[j], own, g.op("Add", *parts), uniform[j], known_size(models[0]))
+            before.append(g.whole(out[j]))
+        released = g.join(*(out[j] for j in range(d)))
+        return g.op("Where", g.op("Less", s, g.number(0.0)), g.number(-1.0), released)
+
+    def _completed(self, g: Any, codes: Sequence[str], s: str, uniform: str) -> str:
+        """The sensitive class, drawn where it is missing: `_complete` as a graph."""
+        assert self.posterior is not None
+        law = g.total(self.posterior.graph(g, [g.whole(g.op("Add", c, g.number(1.0))) for c in codes], "posterior"), 1)
+        upto = g.op("CumSum", law, g.tensor(np.array(1), "axis"))
+        below = g.op("Cast", g.op("Less", upto, uniform), to=g.DOUBLE)
+        drawn = g.op("Min", g.total(below, 1, keep=True), g.number(len(self.shares) - 1.0))
+        return g.op("Where", g.op("Less", s, g.number(0.0)), drawn, s)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that was learned, by name; `coupling_of` gives it back."""
+        found = {"folds": np.empty(0) if self.folds is None else self.folds}
+        nets = {f"{place}.{f}": m for place, models in enumerate(self.models) for f, m in enumerate(models)}
+        for name, net in (nets | ({} if self.posterior is None else {"posterior": self.posterior})).items():
+            found |= {f"{name}/{k}": v.numpy() for k, v in net.state_dict().items()}
+        return found
 
     def noisy(self, encoded: np.ndarray, drawn: np.ndarray, folds: np.ndarray | None = None) -> np.ndarray:
         """Encoded records to codes of what leaves; `folds` says whose fold's model alone releases a record."""
@@ -224,6 +279,47 @@ class Coupling:
         s = s.copy()
         s[gone] = np.minimum(drawn, len(self.shares) - 1)
         return s
+
+
+def coupling_of(arrays: Mapping[str, np.ndarray], intake: Any, sizes: Sequence[int], strength: float) -> Coupling:
+    """The coupling that gave these arrays."""
+
+    def net(name: str, around: Sequence[int]) -> Conditional:
+        own = {k.split("/")[1]: torch.as_tensor(v) for k, v in arrays.items() if k.startswith(f"{name}/")}
+        made = Conditional(around, own["logits"].exp().double().numpy())
+        made.load_state_dict(own)
+        return made
+
+    models, shares = list[tuple[Conditional, ...]](), intake.hidden.shares
+    for place in range(len(intake.order)):
+        n_folds = sum(k.startswith(f"{place}.") and k.endswith("/logits") for k in arrays)
+        around = [sizes[i] for i in intake.order[:place]]
+        models.append(tuple(net(f"{place}.{f}", around) for f in range(n_folds)))
+    posterior = net("posterior", [m + 1 for m in sizes]) if "posterior/logits" in arrays else None
+    return Coupling(intake.order, tuple(models), shares, strength, posterior, arrays["folds"].astype(np.int64))
+
+
+def known_size(model: Conditional) -> int:
+    """How many values a column has."""
+    return model.logits.shape[1]
+
+
+def couple_graph(g: Any, values: str, own: str, target: str, uniform: str, n_values: int) -> str:
+    """`tacit.solvers.couple.couple` as a graph: (n, 1) numbers of values and draws, (n, values) laws."""
+    zero, one = g.number(0.0), g.number(1.0)
+    known = g.op("GreaterOrEqual", values, zero)
+    at = g.op("Max", values, zero)
+    place = g.op("Cast", at, to=g.INT64)
+    ratio = g.op("Div", g.op("GatherElements", target, place, axis=1), g.op("GatherElements", own, place, axis=1))
+    kept = g.op("Where", known, g.op("Min", ratio, one), zero)
+    left = g.op("Sub", one, kept)
+    sure = g.op("Equal", left, zero)
+    rest = g.op("Div", g.op("Sub", uniform, kept), g.op("Where", sure, one, left))
+    excess = g.op("Where", known, g.op("Max", g.op("Sub", target, own), zero), target)
+    upto = g.op("CumSum", excess, g.tensor(np.array(1), "axis"))
+    mark = g.op("Mul", g.op("Where", sure, zero, rest), g.columns(upto, [n_values - 1]))
+    drawn = g.total(g.op("Cast", g.op("LessOrEqual", upto, mark), to=g.DOUBLE), 1, keep=True)
+    return g.op("Where", g.op("Less", uniform, kept), at, g.op("Min", drawn, g.number(n_values - 1.0)))
 
 
 def learn_coupling(data: Rows, intake: TableIntake, strength: float, seed: int) -> Coupling:

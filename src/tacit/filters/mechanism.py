@@ -20,6 +20,7 @@ from tacit.nets.forward import forward
 from tacit.noise.keyed import Noise
 from tacit.noise.support import Bounded, Support
 from tacit.records.fingerprints import Memory
+from tacit.records.finite import FiniteColumn
 from tacit.records.intake import Intake
 
 
@@ -96,6 +97,11 @@ class Mechanism:
     def epsilon(self) -> float | None:
         """The local privacy of every release, by the noise that is really drawn; None where there is none."""
         return self.support.epsilon(self.noise.scale) if isinstance(self.support, Bounded) and self.noise else None
+
+    @property
+    def columns(self) -> tuple[FiniteColumn, ...] | None:
+        """Where a release is a table of finite columns: these; None for all others."""
+        return None
 
     @property
     def table(self) -> pd.DataFrame | None:

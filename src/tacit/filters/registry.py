@@ -26,7 +26,8 @@ class Registered:
     ----------
     name : on the command line
     make : the class
-    modality : what it takes: "table" (any records), "windows" or "images"
+    modality : what it takes: "table" (any records), "people" (a table and its sensitive columns, at release too),
+        "windows" or "images"
     settings : with which the command line makes it; None: it is not offered there
     examples : quick settings, with which the suites of tests fit it
     """

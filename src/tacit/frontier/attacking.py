@@ -12,7 +12,7 @@ from tacit.audit.certification import Terms
 from tacit.audit.floor import Floor, measure_floor
 from tacit.audit.suite import HEADLINE, AttackSuite, counting
 from tacit.audit.trial import Asked, Trial
-from tacit.frontier.checkpoint import Folder
+from tacit.frontier.checkpoint import Folder, unpacked
 from tacit.records.dataset import Dataset
 from tacit.report.plain_data import plain, read
 from tacit.report.results import LimitPoint, Result
@@ -61,7 +61,7 @@ def _trial(folder: Folder, number: int, attack: Dataset, test: Dataset) -> Trial
     """What was released for a point, once: `tacit.frontier.fitting` left it in the folder."""
     arrays, _ = folder.read("trained", number)
     seen = tuple(arrays[f"seen/{part}"].astype(bool) for part in ("attack", "test"))
-    Z: Any = arrays.get("attack"), arrays.get("test")
+    Z: Any = tuple(unpacked(arrays.get(part)) for part in ("attack", "test"))
     if "cells" in arrays:
         cells = arrays["cells"][:, None].astype(np.float64)
         Z = cells[: len(attack)], cells[len(attack) :]

@@ -8,6 +8,7 @@ again does what is missing, and nothing else.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 import tempfile
@@ -21,6 +22,7 @@ import pandas as pd
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from tacit.audit.received import plain
 from tacit.errors import InputError
 from tacit.files import replacing, write_whole
 from tacit.records.dataset import Dataset
@@ -81,6 +83,23 @@ class Folder:
     def _json(self, half: str, number: int | str) -> Path:
         name = f"{number:03d}" if isinstance(number, int) else number
         return self.path / f"{name}-{half}.json"
+
+
+def packed(Z: Any) -> np.ndarray:
+    """A release as an array: its numbers, or the bytes of a table that holds more."""
+    Z = plain(Z)
+    if not isinstance(Z, pd.DataFrame) or (
+        Z.dtypes.map(pd.api.types.is_numeric_dtype).all() and not Z.isna().any().any()
+    ):
+        return np.asarray(Z, dtype=np.float64)
+    sink = io.BytesIO()
+    Z.to_parquet(sink, index=False)
+    return np.frombuffer(sink.getvalue(), dtype=np.uint8)
+
+
+def unpacked(array: np.ndarray | None) -> Any:
+    """What was packed."""
+    return pd.read_parquet(io.BytesIO(array.tobytes())) if array is not None and array.dtype == np.uint8 else array
 
 
 class Scratch:

@@ -13,11 +13,10 @@ import numpy as np
 from sklearn.base import clone
 
 from tacit.audit.certification import Terms, certify_trial
-from tacit.audit.received import plain
 from tacit.audit.trial import Trial, can_tell
 from tacit.errors import InputError
 from tacit.filters.base import Filter, draw_seed, learn_many, prepare, relearn
-from tacit.frontier.checkpoint import Folder
+from tacit.frontier.checkpoint import Folder, packed
 from tacit.frontier.points import Point
 from tacit.frontier.streaming import StreamedTable
 from tacit.records.dataset import Dataset
@@ -70,7 +69,9 @@ def restore(template: Any, point: Point, train: Rows, attack: Dataset, test: Dat
             [f] = fit_points(template, [point], train)
     again = _releases(Trial.of(_audited(f, point), attack, test))
     same = all(
-        np.array_equal(again[k], arrays[k]) if k == "cells" else np.allclose(again[k], arrays[k], atol=1e-5)
+        np.array_equal(again[k], arrays[k])
+        if again[k].dtype.kind in "ui"
+        else np.allclose(again[k], arrays[k], atol=1e-5)
         for k in again
     )
     if not same:
@@ -134,7 +135,7 @@ def _releases(trial: Trial) -> dict[str, np.ndarray]:
     """The releases of both parts: cells where there are few distinct ones, numbers otherwise."""
     if trial.cells is not None:
         return {"cells": trial.cells}
-    return {k: np.asarray(plain(Z), dtype=np.float64) for k, Z in zip(("attack", "test"), trial.Z, strict=True)}
+    return {k: packed(Z) for k, Z in zip(("attack", "test"), trial.Z, strict=True)}
 
 
 def _audited(f: Any, point: Point) -> Any:

@@ -283,6 +283,17 @@ def _bin(table: pd.DataFrame, columns: list[str], bins: Mapping[str, int] | int 
             )
 
 
+def file_columns(path: Path) -> list[str]:
+    """The names of a table's columns, in their order."""
+    if ".parquet" in path.suffixes or path.suffix == ".pq":
+        import pyarrow.parquet as pq  # pyarrow is not loaded by `import tacit`
+
+        return list(pq.read_schema(path).names)
+    from tacit.records.csv_files import CsvFile  # the same
+
+    return CsvFile(path, "\t" if ".tsv" in path.suffixes else ",").names
+
+
 def read_file(path: Path) -> pd.DataFrame:
     """A CSV or Parquet file as a table."""
     if not path.exists():

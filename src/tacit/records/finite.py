@@ -1,14 +1,15 @@
 """Columns of a table as finitely many values, and back: what a release that keeps the table's form is made of.
 
 A number becomes one of at most `resolution` values: values that many people have (zero, forty hours) stay themselves,
-others are gathered with their neighbours and stand as their median, or as a round number near it where few have it.
+others are gathered with their neighbors and stand as their median, or as a round number near it where few have it.
 Dates are numbers of days or seconds. Words stay words; rare ones are gathered as "other". A gap is a value like any
 other. Nothing stands for fewer than `min_people` people of the fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,24 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
-from tacit.records.cells import is_gap, numbers
-from tacit.records.fingerprints import fingerprints
-from tacit.records.people import Crowd
+from tacit.records.cells import MISSING_TEXT, cell_value, is_gap
+from tacit.records.people import Crowd, coarse_ends, middle_and_scale
+from tacit.records.schema import TIMES, Column
 
 NONE = -1  # the number of what is none of a column's values: an unseen word, a gap where the fit had none
 OTHER = "other"
 MIN_COVERED = 0.5  # of the known cells, by words that are frequent enough: below, a column holds names or free text
+# Numbers name a record's draws by the logarithm at this grid: what is lost on the way through text or single precision
+# does not matter, and no name depends on what a fit has learned.
+NAME_STEPS = 1e5
+GAP_NAME = -(2.0**51)
+WRITTEN_TIMES = {  # how times stand in text, and how they are written back
+    re.compile(r"\d{4}-\d\d-\d\d"): "%Y-%m-%d",
+    re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d"): "%Y-%m-%d %H:%M",
+    re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"): "%Y-%m-%d %H:%M:%S",
+    re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d"): "%Y-%m-%dT%H:%M",
+    re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"): "%Y-%m-%dT%H:%M:%S",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,44 +43,72 @@ class FiniteColumn:
 
     Attributes
     ----------
-    name : of the column
-    kind : "number", "date", "duration" or "word"
+    column : what goes in
     values : one row a value, in the column's own type; a gap stands last
-    edges : of numbers, between neighbouring values
-    words : of words, the number of each spelling
+    edges : of numbers, between neighboring values
+    words : of words, the number of each that the fit knows
     gap, other : the numbers of the gap and of words that are none; -1 where there is no such value
-    unit : of dates and durations: "D" or "s"
     """
 
-    name: str
-    kind: str
+    column: Column
     values: pd.Series
     edges: np.ndarray
     words: dict[str, int]
     gap: int = NONE
     other: int = NONE
-    unit: str = "D"
+
+    @property
+    def name(self) -> str:
+        return self.column.name
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def codes(self, column: pd.Series) -> np.ndarray:
-        """The number of each cell's value, (n,); -1 for what is none of them."""
-        if self.kind == "word":
-            known: dict[Any, int] = {**self.words, None: self.gap}
-            found, which = _spellings(column)
+    @property
+    def released_type(self) -> str:
+        """What leaves: "text", or a type of numbers."""
+        text = pd.api.types.is_object_dtype(self.values) or pd.api.types.is_string_dtype(self.values)
+        return "text" if text or self.column.kind == "category" else self.column.type
+
+    def codes(self, cells: pd.Series) -> np.ndarray:
+        """The number of each raw cell's value, (n,); -1 for what is none of them."""
+        read, problems = self.column.read(cells)
+        if problems:
+            raise InputError(f"column {problems[0]}")
+        return self.numbered(read)
+
+    def numbered(self, read: np.ndarray) -> np.ndarray:
+        """The same of cells that were read as `Column.read` has them."""
+        if self.column.kind == "category":
+            known = {**self.words, MISSING_TEXT: self.gap}
+            which, found = pd.factorize(read)
             return np.array([known.get(w, self.other) for w in found], dtype=np.int64)[which]
-        x = _as_numbers(self.name, self.kind, self.unit, column)
+        gone = np.isnan(read)
         if len(self.values) == 1 and self.gap == 0:  # the fit knew gaps alone
-            return np.where(np.isnan(x), 0, NONE)
-        return np.where(np.isnan(x), self.gap, np.searchsorted(self.edges, x))
+            return np.where(gone, 0, NONE)
+        return np.where(gone, self.gap, np.searchsorted(self.edges, read))
+
+    def named(self, read: np.ndarray) -> np.ndarray:
+        """What each cell adds to the name of its record: a whole number that no fit decides."""
+        if self.column.kind == "category":
+            which, found = pd.factorize(read)
+            return np.array([word_name(w) for w in found])[which]
+        with np.errstate(invalid="ignore"):
+            steps = np.rint(NAME_STEPS * np.sign(read) * np.log(1 + np.abs(read)))
+        return np.where(np.isnan(read), GAP_NAME, steps)
 
     def cells(self, codes: np.ndarray) -> pd.Series:
         """Numbers of values as cells of the table again, in the column's own type."""
         return self.values.iloc[codes].reset_index(drop=True)
 
 
-def learn_values(name: str, column: pd.Series, resolution: int, crowd: Crowd) -> FiniteColumn | str:
+def word_name(word: str) -> float:
+    """A word as a whole number of 50 bits, whatever words a fit knows."""
+    digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return GAP_NAME if word == MISSING_TEXT else float(int.from_bytes(digest, "little") >> 14)
+
+
+def learn_values(name: str, cells: pd.Series, resolution: int, crowd: Crowd) -> FiniteColumn | str:
     """The values of a column, or in words why it has too many.
 
     Examples
@@ -77,59 +117,73 @@ def learn_values(name: str, column: pd.Series, resolution: int, crowd: Crowd) ->
     >>> hours.cells(hours.codes(pd.Series([7, 40, 41, 99]))).tolist()
     [10, 40, 40, 40]
     """
-    kind = _kind(column)
-    return (_learn_words if kind == "word" else _learn_numbers)(name, kind, column, resolution, crowd)
+    column = _column(name, cells)
+    if column.kind == "category":
+        return _learn_words(column, cells, resolution, crowd)
+    return _learn_numbers(column, cells, resolution, crowd)
 
 
-def spelled(value: Any) -> str | None:
-    """A word as it is compared; None for a gap."""
-    return None if is_gap(value) else str(value)
+def type_of(cells: pd.Series) -> str:
+    """The type in which a column leaves: "text", or a type of numbers."""
+    column = _column(str(cells.name), cells)
+    return "text" if column.kind == "category" or _written(cells) else column.type
 
 
-def _spellings(column: pd.Series) -> tuple[list[str | None], np.ndarray]:
-    """The different words of a column and a gap after them, and which of these each cell is."""
-    raw = column.to_numpy(dtype=object)
-    if pd.api.types.infer_dtype(raw, skipna=True) != "string":  # True and 1 are equal, but not spelled alike
-        raw = np.array([spelled(v) for v in raw], dtype=object)
-    which, found = pd.factorize(raw)
-    return [*found.tolist(), None], which  # -1, the last, is the gap
-
-
-def _kind(column: pd.Series) -> str:
+def _column(name: str, cells: pd.Series) -> Column:
+    """What kind of cells a column holds."""
     kinds = pd.api.types
-    if kinds.is_datetime64_any_dtype(column):
-        return "date"
-    if kinds.is_timedelta64_dtype(column):
-        return "duration"
-    number = kinds.is_numeric_dtype(column) and not kinds.is_bool_dtype(column) and not kinds.is_complex_dtype(column)
-    return "number" if number else "word"
+    if kinds.is_datetime64_any_dtype(cells) or _written(cells):
+        return Column(name, "number", type=_time_type(name, cells, "day", "time"))
+    if kinds.is_timedelta64_dtype(cells):
+        return Column(name, "number", type="duration")
+    if not kinds.is_numeric_dtype(cells) or kinds.is_complex_dtype(cells):
+        return Column(name, "category")
+    whole = "integer" if kinds.is_integer_dtype(cells) else "float"
+    return Column(name, "number", type="boolean" if kinds.is_bool_dtype(cells) else whole)
 
 
-# -- numbers and dates ------------------------------------------------------------------------------
+def _time_type(name: str, cells: pd.Series, days: str, finer: str) -> str:
+    read = Column(name, "number", type=days).read(cells)[0]
+    return days if (read[~np.isnan(read)] % 1 == 0).all() else finer
 
 
-def _learn_numbers(name: str, kind: str, column: pd.Series, resolution: int, crowd: Crowd) -> FiniteColumn:
-    unit = "D"
-    if kind != "number":
-        days = _as_numbers(name, kind, unit, column)
-        unit = "D" if (days[~np.isnan(days)] % 1 == 0).all() else "s"
-    x = _as_numbers(name, kind, unit, column)
+def _written(cells: pd.Series) -> str | None:
+    """How times are written in a column of text; None where it holds other words, or no word at all."""
+    if pd.api.types.is_numeric_dtype(cells) or isinstance(cells.dtype, pd.CategoricalDtype):
+        return None
+    known = [v for v in pd.unique(cells) if not is_gap(v)]
+    texts = [cell_value(v) for v in known if isinstance(v, str)]
+    if not texts or len(texts) < len(known) or None in texts:
+        return None
+    for form, written in WRITTEN_TIMES.items():
+        if all(form.fullmatch(t) for t in texts if t):
+            return written if not Column("", "number", type="time").read(np.array(texts, dtype=object))[1] else None
+    return None
+
+
+# -- numbers and times ------------------------------------------------------------------------------
+
+
+def _learn_numbers(column: Column, cells: pd.Series, resolution: int, crowd: Crowd) -> FiniteColumn:
+    x, problems = column.read(cells)
+    if problems:
+        raise InputError(f"column {problems[0]}")
     here = ~np.isnan(x)
-    has_gap = crowd.count(~here) >= crowd.enough
+    own, has_gap = crowd.take(here), crowd.count(~here) >= crowd.enough
     found, which = np.unique(x[here], return_inverse=True)
-    cell = _gather(which, max(1, resolution - has_gap), crowd.take(here)) if len(found) else np.empty(0, dtype=int)
+    cell = _gather(which, max(1, resolution - has_gap), own) if len(found) else np.empty(0, dtype=int)
     rows = cell[which] if len(found) else cell
-    own = crowd.take(here)
     middles = [_middle(x[here][rows == c], own.take(rows == c)) for c in range(len(np.unique(cell)))]
     last = np.flatnonzero(np.diff(cell)) if len(found) else np.empty(0, dtype=int)
     edges = (found[last] + found[last + 1]) / 2
     gap = len(middles) if has_gap else NONE
-    values = _as_column(middles, has_gap, kind, unit, column)
-    return FiniteColumn(name, kind, values, edges, {}, gap=gap, unit=unit)
+    ends = coarse_ends(x[here], own, *middle_and_scale(x[here], own)) if len(found) else (0.0, 0.0)
+    known = Column(column.name, "number", 0.0, 1.0, *ends, has_gap or not len(found), column.type)
+    return FiniteColumn(known, _as_column(middles, has_gap, column.type, cells), edges, {}, gap)
 
 
 def _gather(which: np.ndarray, maximum: int, crowd: Crowd) -> np.ndarray:
-    """The cell of each distinct value: frequent ones alone, others with their neighbours, at most `maximum` cells."""
+    """The cell of each distinct value: frequent ones alone, others with their neighbors, at most `maximum` cells."""
     counts = np.bincount(which)
     heavy, free = np.zeros(len(counts), dtype=bool), maximum
     # a value that fills a cell alone leaves fewer people for the cells of the others, so that another may fill one
@@ -151,7 +205,7 @@ def _gather(which: np.ndarray, maximum: int, crowd: Crowd) -> np.ndarray:
 
 
 def _enough_people(cell: np.ndarray, which: np.ndarray, maximum: int, crowd: Crowd) -> np.ndarray:
-    """Cells merged with a neighbour, the smaller one, until none is of too few people and there are few enough."""
+    """Cells merged with a neighbor, the smaller one, until none is of too few people and there are few enough."""
     people = [crowd.count(cell[which] == c) for c in range(int(cell.max()) + 1)]
     while len(people) > 1 and (min(people) < crowd.enough or len(people) > maximum):
         small = int(np.argmin(people))
@@ -175,62 +229,53 @@ def _middle(x: np.ndarray, crowd: Crowd) -> float:
     return middle
 
 
-def _as_numbers(name: str, kind: str, unit: Any, column: pd.Series) -> np.ndarray:
-    if kind == "number":
-        read, problems = numbers(name, column.to_numpy(dtype=object) if column.dtype == object else _floats(column))
-        if problems:
-            raise InputError(f"column {problems[0]}")
-        return read
-    try:
-        times: Any = pd.to_datetime(column) if kind == "date" else pd.to_timedelta(column)
-        times = times - pd.Timestamp(0, tz=times.dt.tz) if kind == "date" else times
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"column {name!r} held a {kind} in the fit, and now something else: {error}") from None
-    return (times / pd.Timedelta(1, unit)).to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def _floats(column: pd.Series) -> np.ndarray:
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def _as_column(middles: list[float], has_gap: bool, kind: str, unit: Any, like: pd.Series) -> pd.Series:
+def _as_column(middles: list[float], has_gap: bool, type: str, like: pd.Series) -> pd.Series:
     """Numbers, and a gap after them, as a column of this type."""
     x = pd.Series([*middles, *([np.nan] if has_gap else [])], dtype=np.float64)
-    if kind == "number":
-        return x.astype(like.dtype)
+    if type not in TIMES:
+        return (x >= 0.5 if type == "boolean" and not has_gap else x).astype(like.dtype)
+    unit: Any = TIMES[type]
     ticks = pd.to_timedelta(x, unit=unit)
-    if kind == "duration":
+    if type == "duration":
         return ticks.astype(like.dtype)
+    written = _written(like)
+    if written is not None:
+        texts = (pd.Timestamp(0) + ticks).dt.strftime(written)
+        return texts.astype(object).where(texts.notna(), _gap_of(like)).astype(like.dtype)
     return (pd.Timestamp(0, tz=like.dt.tz) + ticks).astype(like.dtype)
+
+
+def _gap_of(cells: pd.Series) -> Any:
+    return next((v for v in cells if is_gap(v)), None)
 
 
 # -- words ------------------------------------------------------------------------------------------
 
 
-def _learn_words(name: str, kind: str, column: pd.Series, resolution: int, crowd: Crowd) -> FiniteColumn | str:
-    raw = column.to_numpy(dtype=object)
-    found, which = _spellings(column)
-    spelling = np.array(found, dtype=object)[which]
+def _learn_words(column: Column, cells: pd.Series, resolution: int, crowd: Crowd) -> FiniteColumn | str:
+    raw = cells.to_numpy(dtype=object)
+    spelling = np.array([None if is_gap(v) else str(v) for v in raw], dtype=object)
     here = np.array([s is not None for s in spelling], dtype=bool)
     has_gap = crowd.count(~here) >= crowd.enough
     said = pd.DataFrame({"word": spelling[here], "person": _persons(crowd)[here]})
     people = said.groupby("word")["person"].nunique().sort_index().sort_values(ascending=False, kind="stable")
-    common = [w for w in people.index if people[w] >= crowd.enough]
-    if len(common) < len(people) or len(common) > resolution - has_gap:
-        common = common[: max(1, resolution - has_gap - 1)]
+    known = [w for w in people.index if people[w] >= crowd.enough]
+    common = known
+    if len(known) < len(people) or len(known) > resolution - has_gap:
+        common = known[: max(1, resolution - has_gap - 1)]
     common = sorted(common)
     covered = said["word"].isin(common)
     if here.any() and covered.mean() < MIN_COVERED:
         return f"{len(people):,} different words, most of them rare (names, free text or an identifier)"
-    text = not pd.api.types.is_bool_dtype(column)
-    rest = text and crowd.take(here).count(~covered.to_numpy()) >= crowd.enough
+    rest = crowd.take(here).count(~covered.to_numpy()) >= crowd.enough
     names = [*common, *([OTHER] if rest and OTHER not in common else [])]
     first = {s: v for s, v in zip(spelling[::-1], raw[::-1], strict=True)}
     values = [first.get(w, OTHER) for w in names] + ([first[None]] if has_gap else [])
     codes = {w: i for i, w in enumerate(names)}
     gap, other = (len(names) if has_gap else NONE), (codes.get(OTHER, NONE) if rest else NONE)
-    words = {w: codes[w] for w in common}
-    return FiniteColumn(name, kind, _typed(values, column), np.empty(0), words, gap, other)
+    read = Column(column.name, "category", categories=tuple(sorted(known)), has_missing=has_gap)
+    words = {w: codes.get(w, other) for w in known}
+    return FiniteColumn(read, _typed(values, cells), np.empty(0), words, gap, other)
 
 
 def _persons(crowd: Crowd) -> np.ndarray:
@@ -244,34 +289,3 @@ def _typed(values: list[Any], like: pd.Series) -> pd.Series:
         more = [v for v in values if not is_gap(v) and v not in kind.categories]
         kind = pd.CategoricalDtype([*kind.categories, *more], kind.ordered) if more else kind
     return pd.Series(values, dtype=kind)
-
-
-# -- the name of a record ---------------------------------------------------------------------------
-
-
-def record_names(columns: Sequence[FiniteColumn], table: pd.DataFrame) -> np.ndarray:
-    """Two whole numbers that name each record by its cells, numbers at five digits, whatever values were learned.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"x": [0.1, 0.1000001, 0.2]})
-    >>> a, b, c = record_names([learn_values("x", table["x"], 2, Crowd(3))], table).tolist()
-    >>> a == b, a == c
-    (True, False)
-    """
-    cells = {}
-    for c in columns:
-        if c.kind == "word":
-            found, which = _spellings(table[c.name])
-            cells[c.name] = np.array(found, dtype=object)[which]
-        else:
-            x = _as_numbers(c.name, c.kind, "s", table[c.name])
-            cells[c.name] = _significant(x) if c.kind == "number" else x
-    prints = fingerprints(pd.DataFrame(cells, index=table.index))
-    return np.column_stack([prints >> np.uint64(32), prints & np.uint64(2**32 - 1)]).astype(np.float64)
-
-
-def _significant(x: np.ndarray, digits: int = 5) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(x))))
-        return np.where((x == 0) | np.isnan(x), x, np.rint(x * scale) / scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,9 @@ from sklearn.utils.validation import validate_data
 from tacit.errors import InputError, InputTypeError, TacitError
 from tacit.records.encoding import ArrayEncoder, TableEncoder, array_to_frame, make_encoder
 from tacit.records.people import Crowd, coarse_ends
+from tacit.records.schema import ArraySchema, TableSchema
 
+DEFAULT_REACH = 3.0  # standard deviations to each side of the mean, where nobody told a range
 Refusal = Callable[[Any], Any]
 
 
@@ -32,6 +34,7 @@ class Intake:
     as_given : records go in as they come, not encoded
     ranges : of each column or channel of arrays; None where nobody told
     refuse : refuses what is not a window or an image, where the filter takes nothing else
+    carried : columns that leave as they came, and their types; most releases carry none
     """
 
     owner: str
@@ -41,6 +44,7 @@ class Intake:
     as_given: bool = False
     ranges: tuple[tuple[float, float], ...] | None = None
     refuse: Refusal | None = field(default=None, repr=False)
+    carried: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def encoder(self) -> TableEncoder | ArrayEncoder | None:
@@ -51,6 +55,23 @@ class Intake:
     def columns(self) -> list[str] | None:
         """The columns of a table; None for arrays."""
         return [c.name for c in self.scaling.columns] if isinstance(self.scaling, TableEncoder) else None
+
+    @property
+    def declared(self) -> TableSchema | ArraySchema:
+        """What goes in, as a manifest tells it."""
+        if isinstance(self.scaling, TableEncoder):
+            return TableSchema(self.scaling.columns)
+        ends: Any = self.ranges
+        if ends is None and self.scaling is not None:  # fitted across nodes, which keep their extremes: the middle
+            mean, reach = self.scaling.mean.ravel(), DEFAULT_REACH * self.scaling.scale.ravel()
+            ends = zip((mean - reach).tolist(), (mean + reach).tolist(), strict=True)
+        return ArraySchema(self.shape, list(ends or []))
+
+    def graph(self, g: Any) -> tuple[str, str]:
+        """Raw records to encoded ones as a graph, and what of them names their noise: both values' names."""
+        encoder = self.encoder
+        encoded = g.table(encoder.columns) if isinstance(encoder, TableEncoder) else g.array(encoder, self.shape)
+        return encoded, encoded
 
     def check(self, X: Any) -> pd.DataFrame | np.ndarray:
         """The records, where they are like those of the fit; else an error that says what is wrong."""

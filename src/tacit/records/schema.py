@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError
-from tacit.records.cells import OTHER_TEXT, Problem, numbers, words
+from tacit.records.cells import MISSING_TEXT, OTHER_TEXT, Problem, numbers, times, words
 from tacit.records.people import round_range
 
 BLOCK = 4096  # rows that are turned from columns at a time, so that they stay in the cache
 FAR = 1.0  # widths of the fit's range beyond its ends, from where on a number is far outside
 UNSEEN = "a word that training did not have"
 GAP_SHARE = 0.1  # of made-up numbers, where the fit had gaps
+TIMES = {"day": "D", "time": "s", "duration": "s"}  # types of numbers that come as times, and their units
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,10 @@ class Column:
     low: float = 0.0
     high: float = 0.0
     has_missing: bool = False
-    type: str = "float"  # or "integer", "boolean": what decoded numbers are turned back into
+    type: str = "float"  # or "integer", "boolean", or one of `TIMES`: what decoded numbers are turned back into
     categories: tuple[str, ...] = ()
+    role: str = "input"  # or "target"; or "sensitive": the release looks at it, and refuses what the fit did not have
+    levels: tuple[float, ...] = ()  # of sensitive numbers that are classes: all that may come
 
     @property
     def width(self) -> int:
@@ -45,21 +48,25 @@ class Column:
 
     def to_dict(self, scaling: bool = False) -> dict[str, Any]:
         """The column as JSON; its range goes outwards to round numbers. `scaling` adds mean and scale."""
+        plain = self.role == "input"
+        own = {} if plain else {"role": self.role, "levels": list(self.levels), "gaps": self.has_missing}
         if self.kind == "category":
-            return {"name": self.name, "kind": self.kind, "categories": list(self.categories)}
-        told = {"name": self.name, "kind": self.kind, "type": self.type, "gaps": self.has_missing}
+            return {"name": self.name, "kind": self.kind, "categories": list(self.categories), **own}
+        told = {"name": self.name, "kind": self.kind, "type": self.type, **own, "gaps": self.has_missing}
         more = {"mean": self.mean, "scale": self.scale} if scaling else {}
         return {**told, "range": list(round_range(self.low, self.high)), **more}
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any], mean: float | None = None, scale: float | None = None) -> Column:
         """The column that `to_dict` told of; scaling that travels beside it is given."""
+        own = {"role": told.get("role", "input"), "levels": tuple(told.get("levels", ()))}
+        own["has_missing"] = told.get("gaps", False)
         if told["kind"] == "category":
-            return cls(told["name"], "category", categories=tuple(told["categories"]))
+            return cls(told["name"], "category", categories=tuple(told["categories"]), **own)
         low, high = told["range"]
         mean = told.get("mean", 0.0) if mean is None else mean
         scale = told.get("scale", 1.0) if scale is None else scale
-        return cls(told["name"], "number", float(mean), float(scale), low, high, told["gaps"], told["type"])
+        return cls(told["name"], "number", float(mean), float(scale), low, high, type=told["type"], **own)
 
     def as_it_was(self, numbers: np.ndarray) -> np.ndarray:
         """Numbers in the column's own type again."""
@@ -70,18 +77,38 @@ class Column:
     def read(self, values: Any) -> tuple[np.ndarray, list[Problem]]:
         """Raw values as numbers or words, and what is wrong with which."""
         if self.kind == "category":
-            return words(self.name, values, self.categories)
-        return numbers(self.name, values, self.type == "boolean")
+            read, problems = words(self.name, values, self.categories)
+        elif self.type in TIMES:
+            read, problems = times(self.name, values, TIMES[self.type])
+        else:
+            read, problems = numbers(self.name, values, self.type == "boolean")
+        return read, [*problems, *self._refused(read)] if self.role == "sensitive" else problems
+
+    def _refused(self, read: np.ndarray) -> list[Problem]:
+        """Records whose sensitive value is unknown, or was not in the fit: nothing is known of how to hide it."""
+        text = self.kind == "category"
+        gaps = read == MISSING_TEXT if text else np.isnan(read)
+        strange = read == OTHER_TEXT if text else ~gaps & ~np.isin(read, self.levels or read)
+        said = dict.fromkeys(np.flatnonzero(strange).tolist(), "this value was not in the fit, so nothing is known of "
+                             "how to hide it; leave the row out, or fit on rows that have it")  # fmt: skip
+        if not self.has_missing:
+            said |= dict.fromkeys(np.flatnonzero(gaps).tolist(), "missing, and this release looks at it; leave the row "
+                                  "out, or fit with unknown='draw' (such rows are protected less)")  # fmt: skip
+        return [Problem(row, repr(self.name), what) for row, what in said.items()]
 
     def made_up(self, n: int, rng: np.random.Generator, odd: bool = True) -> np.ndarray:
         """Values that are nobody's: around the middle of the range, all categories; `odd`: gaps and unseen text too."""
         if self.kind == "category":
-            known = np.array([*self.categories, *([UNSEEN, None] if odd else [])] or [None], dtype=object)
+            strange = [UNSEEN, None] if odd and self.role != "sensitive" else []
+            known = np.array([*self.categories, *strange] or [None], dtype=object)
             return known[rng.integers(len(known), size=n)]
+        if self.levels:
+            return np.array(self.levels)[rng.integers(len(self.levels), size=n)]
         found = self.low + (self.high - self.low) * rng.beta(2, 2, n)
         if self.type != "float":
             found = np.clip(np.rint(found), self.low, self.high)
-        return np.where(rng.random(n) < GAP_SHARE, np.nan, found) if odd and self.has_missing else found
+        found = np.where(rng.random(n) < GAP_SHARE, np.nan, found) if odd and self.has_missing else found
+        return found if self.type not in TIMES else as_times(found, self.type)
 
 
 class ArraySchema:
@@ -188,6 +215,18 @@ def schema_of(declared: Mapping[str, Any]) -> ArraySchema | TableSchema:
     if declared["kind"] == "table":
         return TableSchema([Column.from_dict(c) for c in declared["columns"]])
     return ArraySchema(declared["shape"], declared.get("ranges"))
+
+
+def as_times(numbers: np.ndarray, type: str) -> np.ndarray:
+    """Days or seconds as numpy's times; NaN is no time."""
+    unit, here = TIMES[type], ~np.isnan(numbers)
+    ticks = np.where(here, numbers, 0) * (1e9 if unit == "s" else 1)
+    found = (
+        np.rint(ticks)
+        .astype(np.int64)
+        .astype(f"{'m' if type == 'duration' else 'M'}8[{'ns' if unit == 's' else unit}]")
+    )
+    return np.where(here, found, found.dtype.type("NaT"))
 
 
 def columns_of(X: Any) -> dict[str, Any] | None:

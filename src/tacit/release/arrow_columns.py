@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tacit.errors import InputError, InputTypeError, TacitWarning
 from tacit.noise.keyed import new_key
+from tacit.records.cells import is_gap
 from tacit.release.bundle import Bundle
 from tacit.release.runtime import NO_KEY, Release, load
 
@@ -58,8 +59,10 @@ class ArrowFunction:
         self.release, self.unit = release, unit
         self.__name__ = "release"  # by which engines call a step of a plan
         shape = release.manifest["output"]["shape"]
-        table = release.manifest["output"]["table"]
-        self.schema = as_columns(release, np.empty((0, *shape) if table is None else (0, len(table)))).schema
+        output = release.manifest["output"]
+        self.schema = as_columns(
+            release, np.empty((0, *(shape if output["table"] is None else [len(output["names"])])))
+        ).schema
 
     def __call__(self, *data: Any) -> Any:
         first = data[0] if data else None
@@ -149,6 +152,30 @@ def as_columns(release: Release, out: np.ndarray) -> pa.RecordBatch:
     if release.manifest["output"]["table"] is None:
         flat = np.ascontiguousarray(out.reshape(len(out), len(names)).T, dtype=np.float64)
         return pa.record_batch([pa.array(column) for column in flat], names=names)
+    output = release.manifest["output"]
+    if output.get("types") is not None:
+        own = iter(output["types"])
+        types = [ARROW[output["carried"].get(n) or next(own)] for n in names]
+        return pa.record_batch([_column(list(out[:, i]), t) for i, t in enumerate(types)], names=names)
     # the types of the bundle's own table, so that a batch of gaps has the type of the others
-    types = [pa.array(values).type for values in release.manifest["output"]["table"]]
+    types = [pa.array(values).type for values in output["table"]]
     return pa.record_batch([pa.array(list(out[:, i]), type=t) for i, t in enumerate(types)], names=names)
+
+
+ARROW = {"text": pa.string(), "float": pa.float64(), "integer": pa.int64(), "boolean": pa.bool_(),
+         "day": pa.date32(), "time": pa.timestamp("us"), "duration": pa.duration("us")}  # fmt: skip
+
+
+def _column(cells: list[Any], kind: pa.DataType) -> pa.Array:
+    """Cells of a released table in Arrow's type; times may come as text of ISO 8601, durations as seconds."""
+    cells = [None if is_gap(c) else c for c in cells]
+    known = next((c for c in cells if c is not None), None)
+    if isinstance(known, str) and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        return pa.array(cells, type=pa.string()).cast(pa.timestamp("us")).cast(kind)
+    if isinstance(known, int | float) and pa.types.is_duration(kind):
+        return pa.array([None if c is None else round(1e6 * c) for c in cells], type=pa.int64()).cast(kind)
+    if pa.types.is_string(kind):
+        return pa.array([None if c is None else str(c) for c in cells], type=kind)
+    if pa.types.is_integer(kind) and isinstance(known, float):
+        cells = [None if c is None else int(c) for c in cells]
+    return pa.array(cells, type=kind)

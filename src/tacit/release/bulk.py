@@ -146,7 +146,7 @@ def _record_bytes(manifest: Mapping[str, Any]) -> int:
 def _plan(source: Path, target: Path, release: Release, rows: int, unit: str | None) -> tuple[Reader, Any]:
     """How the input is read, and how the output is written; None: as a folder of images."""
     if not source.is_dir():
-        return open_reader(source, release.manifest["input"], rows, unit), open_writer(target, release)
+        return open_reader(source, release.manifest, rows, unit), open_writer(target, release)
     if unit is not None:
         raise InputError(f"{source} is a folder of images, which has no column {unit!r}; leave the unit out")
     pictures = pictures_in(source, release)

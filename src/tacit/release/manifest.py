@@ -12,14 +12,17 @@ from typing import Any
 from tacit.errors import BundleError
 
 # 2: ranges of arrays, numbers of codes, and the analyzer of a service.
-# 3: a keyed sketch instead of a fingerprint, and the resolution by which noise is named
-FORMAT = 3
+# 3: a keyed sketch instead of a fingerprint, and the resolution by which noise is named.
+# 4: releases that are tables: columns that come as times, as targets and as sensitive; a value of its own a column
+FORMAT = 4
 OLDEST = 1  # formats from this one on are read
 MAX_COLUMNS = 100_000
 MEMBERS = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
 TOP = {"format", "filter", "parameters", "input", "output", "noise", "versions", "members"}
 SINCE = {1: {"fingerprint"}, 2: {"fingerprint", "analyzer"}, 3: {"analyzer", "sketch", "min_people"}}
+SINCE[4] = SINCE[3]
 ANALYZER = "analyzer.onnx"
+NUMBERS, TIMES = ("float", "integer", "boolean"), ("day", "time", "duration")
 
 
 def check_manifest(m: Mapping[str, Any]) -> None:
@@ -78,24 +81,57 @@ def _input(value: Any, version: int) -> None:
     for i, column in enumerate(value["columns"]):
         where = f"input.columns[{i}]"
         _need(isinstance(column, dict) and column.get("kind") in ("number", "category"), where, "has no known kind")
+        more = _role(column, where) if version > 3 and "role" in column else set()
         if column["kind"] == "number":
-            _keys(column, {"name", "kind", "type", "gaps", "range"}, where)
-            _need(column["type"] in ("float", "integer", "boolean"), where, "has no known type")
+            _keys(column, {"name", "kind", "type", "gaps", "range"} | more, where)
+            _need(column["type"] in (*NUMBERS, *(TIMES if version > 3 else ())), where, "has no known type")
             _need(isinstance(column["gaps"], bool), where, "does not say whether it had gaps")
             _range(column["range"], where)
         else:
-            _keys(column, {"name", "kind", "categories"}, where)
+            _keys(column, {"name", "kind", "categories"} | more, where)
             _names(column["categories"], f"{where}.categories")
     _names([c["name"] for c in value["columns"]], "names of input columns")
 
 
+def _role(column: Any, where: str) -> set[str]:
+    """A column that is more than an input: the fields by which it says so."""
+    _need(column["role"] in ("target", "sensitive"), where, "has no known role")
+    _need(isinstance(column.get("gaps"), bool), where, "does not say whether it may have gaps")
+    levels = column.get("levels")
+    _need(isinstance(levels, list) and len(levels) <= MAX_COLUMNS, where, "has no list of levels")
+    for level in levels or []:
+        _number(level, f"{where}.levels")
+    return {"role", "levels", "gaps"}
+
+
+def _columns_out(value: Any) -> None:
+    """Each column is released as one of its own values, or carried along as it came."""
+    table, types, carried = value["table"], value["types"], value["carried"]
+    _need(
+        isinstance(types, list) and all(t in ("text", *NUMBERS, *TIMES) for t in types), "output.types", "is not known"
+    )
+    _need(isinstance(carried, dict) and all(t in ("text", *NUMBERS, *TIMES) for t in carried.values()),
+          "output.carried", "is not known")  # fmt: skip
+    left = [n for n in value["names"] if n not in carried]
+    _need(len(left) + len(carried) == len(value["names"]), "output.carried", "names a column that is not released")
+    _need(isinstance(table, list) and len(table) == len(types) == len(left), "output.table", "does not fit")
+    _need(value["shape"] == [len(table)] and value["codes"] is None, "output.shape", "is not one number a column")
+    for column in table:
+        _need(isinstance(column, list) and 0 < len(column) <= 2**16, "output.table", "has a column without values")
+        for cell in column:
+            _need(cell is None or isinstance(cell, str | int | float | bool), "output.table", "holds more than values")
+
+
 def _output(value: Any, version: int) -> None:
-    known = {"shape", "names", "meaning", "table"}
-    _keys(value, known if version == 1 else known | {"codes"}, "output")
+    known = {"shape", "names", "meaning", "table"} | ({"codes"} if version > 1 else set())
+    _keys(value, known | ({"types", "carried"} if version > 3 else set()), "output")
     _shape(value["shape"], "output.shape")
     _names(value["names"], "output.names")
     _text(value["meaning"], "output.meaning", 10_000)
     width = math.prod(value["shape"])
+    if value.get("types") is not None:
+        return _columns_out(value)
+    _need(not value.get("carried"), "output.carried", "is for releases that are tables")
     if value.get("codes") is not None:  # each record is released as a whole number from 0 to codes - 1
         _whole(value["codes"], "output.codes", 1, 2**24)
         _need(value["shape"] == [1], "output.shape", "of code numbers must be [1]")
@@ -123,7 +159,8 @@ def _noise(value: Any, version: int) -> None:
     if version >= 3:
         _number(value["resolution"], "noise.resolution")
         _need(0 < value["resolution"] <= 1, "noise.resolution", "is not between 0 and 1")
-    _need(value["distribution"] in ("normal", "laplace"), "noise.distribution", "is not known")
+    laws = ("normal", "laplace", *(("uniform",) if version > 3 else ()))
+    _need(value["distribution"] in laws, "noise.distribution", "is not known")
     _number(value["scale"], "noise.scale")
     _need(value["scale"] > 0, "noise.scale", "is not positive")
     _number(value["grid"], "noise.grid")

@@ -10,7 +10,7 @@ import copy
 import itertools
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tacit.errors import InputError
 from tacit.records.cells import MISSING_TEXT
-from tacit.records.encoding import TableEncoder
 from tacit.records.schema import Column
 from tacit.release.tree_graph import posterior_graph, student_graph
 
@@ -33,15 +32,15 @@ def export(m: Any) -> tuple[bytes, dict[str, np.ndarray]]:
     outputs are ``release`` (``before_noise`` where noise is added afterwards) and ``encoded``, by which noise is keyed.
     """
     g = GraphBuilder()
-    encoder, noise = m.schema.encoder, m.noise
-    encoded = g.table(encoder.columns) if isinstance(encoder, TableEncoder) else g.array(encoder, m.schema.shape)
+    noise = m.noise
+    encoded, named = m.schema.graph(g)
     if noise is not None and not noise.added:
         g.noise = g.input("noise", TensorProto.DOUBLE, (noise.columns,))
     out = m.graph(g, encoded)
     # a negative zero can be told from zero, and tells the sign of what was masked (runtimes drop "add zero")
     out = g.op("Where", g.op("Equal", out, g.number(0.0)), g.number(0.0), out)
     g.output(out, "before_noise" if noise is not None and noise.added else "release")
-    g.output(encoded, "encoded")
+    g.output(named, "encoded")
     return g.build(), g.weights
 
 
@@ -60,6 +59,8 @@ def export_analyzer(module: Any, shape: tuple[int, ...], sizes: Sequence[int]) -
 
 class GraphBuilder:
     """Writes an ONNX graph value by value. Values are named; methods take names and return a name."""
+
+    INT64, FLOAT, DOUBLE = TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -144,7 +145,26 @@ class GraphBuilder:
 
     def sum(self, x: str) -> str:
         """Over columns, which stay as one."""
-        return self.op("ReduceSum", x, self.tensor(np.array([1], dtype=np.int64), "axis"), keepdims=1)
+        return self.total(x, 1, keep=True)
+
+    def total(self, x: str, axis: int, keep: bool = False) -> str:
+        """The sum over one axis."""
+        return self.op("ReduceSum", x, self.tensor(np.array([axis], dtype=np.int64), "axis"), keepdims=int(keep))
+
+    def mean(self, values: Sequence[str]) -> str:
+        """Of several values of one shape."""
+        if len(values) == 1:
+            return values[0]
+        return self.op("Mul", self.op("Sum", *values), self.number(1 / len(values)))
+
+    def each(self, x: str) -> str:
+        """Columns (n, k) as (n, k, 1)."""
+        return self.op("Unsqueeze", x, self.tensor(np.array([2], dtype=np.int64), "axis"))
+
+    def whole(self, column: str) -> str:
+        """A column of numbers (n, 1) as whole ones, (n,), to take entries by."""
+        flat = self.op("Squeeze", column, self.tensor(np.array([1], dtype=np.int64), "axis"))
+        return self.op("Cast", flat, to=self.INT64)
 
     def argmax(self, scores: str) -> str:
         """The column of the largest number, the first of equals."""
@@ -218,21 +238,56 @@ class GraphBuilder:
         order = [place for c in columns for place in blocks[c.name]]
         return joined if order == list(range(at)) else self.columns(joined, order)
 
-    def _one_hot(self, text: str, column: Column) -> str:
-        n = len(column.categories)
-        words = [*column.categories, MISSING_TEXT]
+    def cells(self, columns: Sequence[Column]) -> dict[str, str]:
+        """The raw cells of each column, (n, 1): numbers, NaN for gaps; and words."""
+        found = dict[str, str]()
+        for kind, name, type in (("number", "numbers", self.DOUBLE), ("category", "texts", TensorProto.STRING)):
+            own = [c for c in columns if c.kind == kind]
+            if own:
+                x = self.input(name, type, (len(own),))
+                found |= {c.name: self.columns(x, [i]) for i, c in enumerate(own)}
+        return found
+
+    def lookup(self, text: str, numbers: Mapping[str, float], other: float) -> str:
+        """Words as these whole numbers, (n, 1)."""
+        code = self._words(text, list(numbers), [int(n) for n in numbers.values()], int(other))
+        out = self.op("Cast", code, to=self.DOUBLE)
+        self.shapes[out] = (1,)
+        return out
+
+    def bins(self, x: str, edges: np.ndarray) -> str:
+        """How many edges lie below each number, (n, 1)."""
+        if not len(edges):
+            return self.op("Mul", self.or_gap(x, x, 0.0), self.number(0.0))
+        below = self.op("Greater", x, self.tensor(np.asarray(edges, dtype=np.float64)[None], "edges"))
+        out = self.sum(self.op("Cast", below, to=self.DOUBLE))
+        self.shapes[out] = (1,)
+        return out
+
+    def or_gap(self, x: str, value: str, gap: float) -> str:
+        """A value where the cell `x` is known, else what stands for a gap."""
+        # NaN is the one number that differs from itself (IsNaN takes no doubles everywhere)
+        out = self.op("Where", self.op("Equal", x, x), value, self.number(float(gap)))
+        self.shapes[out] = (1,)
+        return out
+
+    def _words(self, text: str, words: Sequence[str], numbers: Sequence[int], other: int) -> str:
         try:
             keys = [w.encode() for w in words]
         except UnicodeEncodeError as error:
-            raise InputError(f"column {column.name!r} has a category that is not text: {error}") from None
-        code = self.op(
+            raise InputError(f"a word of a column is not text: {error}") from None
+        return self.op(
             "LabelEncoder",
             text,
             domain="ai.onnx.ml",
             keys_strings=keys,
-            values_int64s=[*range(n), n + 1],
-            default_int64=n,  # "other"
+            values_int64s=list(numbers),
+            default_int64=other,
         )
+
+    def _one_hot(self, text: str, column: Column) -> str:
+        n = len(column.categories)
+        code = self._words(text, [*column.categories, MISSING_TEXT], [*range(n), n + 1], n)
         table = self.tensor(np.eye(column.width), "one_hot")
         rows = self.op("Gather", table, self.op("Squeeze", code, self.tensor(np.array([1], dtype=np.int64), "axis")))
         self.shapes[rows] = (column.width,)

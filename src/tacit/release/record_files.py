@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from tacit.errors import InputError
 from tacit.files import replacing
 from tacit.records.csv_files import CsvFile, as_floats, cells_of, spelled_numbers
+from tacit.records.schema import TIMES
 from tacit.release.arrow_columns import Columns
 from tacit.release.runtime import Release
 
@@ -38,17 +39,19 @@ class Reader:
         return self.parts
 
 
-def open_reader(path: Path, declared: Mapping[str, Any], rows: int, unit: str | None = None) -> Reader:
+def open_reader(path: Path, manifest: Mapping[str, Any], rows: int, unit: str | None = None) -> Reader:
     """Read the columns that a bundle takes, and the one that says whose each record is."""
+    declared = manifest["input"]
     if path.suffix == ".npz":
         if unit is not None:
             raise InputError(f"{path.name}: an npz has no column {unit!r}; name units in .csv, .parquet or .arrow")
         return _npz(path, rows)
     names = [c["name"] for c in declared["columns"]] if declared["kind"] == "table" else None
+    names = None if names is None else [*names, *manifest["output"].get("carried", ())]
     if names is not None and unit in names:
         raise InputError(f"column {unit!r} is an input of the bundle; a unit is a column beside the inputs")
     if path.suffix == ".csv":
-        return Reader(_csv(path, declared, names, unit), None)
+        return Reader(_csv(path, manifest, names, unit), None)
     if path.suffix == ".parquet":
         return _parquet(path, names, rows, unit)
     if path.suffix == ".arrow":
@@ -114,12 +117,17 @@ def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None) -
     return Reader(parts(), file.metadata.num_rows)
 
 
-def _csv(path: Path, declared: Mapping[str, Any], names: list[str] | None, unit: str | None) -> Iterator[Columns]:
+def _as_declared(kind: str) -> Mapping[str, Any]:
+    return {"kind": "category"} if kind == "text" else {"kind": "number", "type": kind}
+
+
+def _csv(path: Path, manifest: Mapping[str, Any], names: list[str] | None, unit: str | None) -> Iterator[Columns]:
     """Cells are read as text, so that one bad cell is one bad row and not a file that cannot be read."""
-    file = CsvFile(path)
+    file, declared = CsvFile(path), manifest["input"]
     names = _with(names, unit) or file.names
     _need(names, file.names, path)
     kinds = {c["name"]: c for c in declared["columns"]} if declared["kind"] == "table" else {}
+    kinds |= {name: _as_declared(kind) for name, kind in manifest["output"].get("carried", {}).items()}
     kinds |= {} if unit is None else {unit: {"kind": "category"}}
     for batch in file.batches(names):
         columns = [_typed(c, kinds.get(n, NUMBER)) for n, c in zip(names, batch.columns, strict=True)]
@@ -129,7 +137,7 @@ def _csv(path: Path, declared: Mapping[str, Any], names: list[str] | None, unit:
 def _typed(text: pa.Array, kind: Mapping[str, Any]) -> pa.Array:
     """A column of cells as the schema has it; where one does not fit, as text: the schema finds it and names it."""
     text = cells_of(text)
-    if kind["kind"] == "category":
+    if kind["kind"] == "category" or kind["type"] in TIMES:
         return text
     numbers = as_floats(spelled_numbers(text) if kind["type"] == "boolean" else text)
     return text if numbers is None else numbers

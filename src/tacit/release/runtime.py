@@ -27,8 +27,9 @@ from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, 
 from tacit.noise.support import Bounded, Finite, Support
 from tacit.records.cells import Problem
 from tacit.records.fingerprints import looked, sketched, sketched_units
-from tacit.records.schema import schema_of
+from tacit.records.schema import columns_of, schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
+from tacit.release.table_cells import columns_out, objects
 from tacit.release.weights import read_weights
 from tacit.report.report import Report
 
@@ -38,6 +39,8 @@ NO_KEY = (
     "gets the same noise; in another session it gets other noise, and whoever collects both can average them. Keep one "
     "key (tacit release key FILE) and pass it as noise_key"
 )
+
+STRANGE = "this combination was not in the fit, so nothing is known of how to hide it; leave such rows out"
 
 
 def load(
@@ -126,7 +129,14 @@ class Release:
     # -- releasing ------------------------------------------------------------------------------
 
     def transform(
-        self, X: Any, units: Sequence[Any] | None = None, *, on_error: str = "raise", file: Numbers | None = None
+        self,
+        X: Any,
+        units: Sequence[Any] | None = None,
+        *,
+        sensitive_features: Any = None,
+        y: Any = None,
+        on_error: str = "raise",
+        file: Numbers | None = None,
     ) -> Any:
         """Release records.
 
@@ -136,6 +146,8 @@ class Release:
         units : for releases with noise, whose record each is: people's draws are then independent of each other's,
             and the same record of the same person always gets the same draw. Without units, equal records of one
             call are told apart by their order, but share their draws with equal records of another call
+        sensitive_features, y : for releases that look at them (`sees_sensitive`), the sensitive columns and the
+            targets, where X does not hold them
         file : for releases with noise and without units, counts equal records from one call to the next, so that
             several calls release one file (`tacit.release.Occurrences`)
         on_error : "raise" names the first record that does not fit; "quarantine" sets those aside, releases the
@@ -143,7 +155,8 @@ class Release:
         """
         if on_error not in ("raise", "quarantine"):
             raise InputError(f"on_error must be 'raise' or 'quarantine'; found {on_error!r}")
-        feeds, n, problems = self._schema.check(X)
+        records = self._whole(X, sensitive_features, y)
+        feeds, n, problems = self._schema.check(records)
         if units is not None and len(units) != n:
             raise InputError(f"units has {len(units)} entries but there are {n} records; pass one for each")
         if problems and on_error == "raise":
@@ -155,7 +168,14 @@ class Release:
             feeds = {k: v[good] for k, v in feeds.items()}
         kept = None if units is None else [u for u, g in zip(units, good, strict=True) if g]
         self._note_unusual(feeds)
-        out = self._with_names(self._run(feeds, kept, file), X)
+        numbers = self._run(feeds, kept, file)
+        if self._columns_out and len(numbers) and numbers.min() < 0:
+            strange = np.flatnonzero(good)[numbers.min(axis=1) < 0]
+            problems += [Problem(int(row), ", ".join(self.sensitive_names), STRANGE) for row in strange]
+            if on_error == "raise":
+                raise InputError(str(problems[0]))
+            good[strange], numbers = False, numbers[numbers.min(axis=1) >= 0]
+        out = self._with_names(numbers, records, X, good)
         if on_error == "raise":
             return out
         return Quarantined(out, np.flatnonzero(good), sorted(problems, key=lambda p: (p.row, p.column)))
@@ -248,6 +268,46 @@ class Release:
         return None if self._noise is None else Bounded(self._radius).epsilon(self._noise.scale)
 
     @property
+    def sensitive_names(self) -> list[str]:
+        """The sensitive columns that a release looks at; most look at none."""
+        declared = self.manifest["input"].get("columns", [])
+        return [c["name"] for c in declared if c.get("role") == "sensitive"]
+
+    @property
+    def sees_sensitive(self) -> bool:
+        """Whether a release looks at the sensitive columns of its records."""
+        return bool(self.sensitive_names)
+
+    @property
+    def _columns_out(self) -> bool:
+        """Whether a release is a table, each column one of its own values."""
+        return self.manifest["output"].get("types") is not None
+
+    def _whole(self, X: Any, sensitive: Any, y: Any) -> Any:
+        """Records with the columns that were passed beside them, as a dict of columns where there are any."""
+        if not self.sees_sensitive:
+            return X
+        named = columns_of(X)
+        roles = {c["name"]: c.get("role", "input") for c in self.manifest["input"]["columns"]}
+        if named is None:
+            plain = [n for n, role in roles.items() if role == "input"]
+            table = np.asarray(X)
+            if table.ndim != 2 or table.shape[1] not in (len(plain), len(roles)):
+                raise InputError(f"the array has shape {table.shape}, but a record has the columns {', '.join(roles)}")
+            named = dict(zip(plain if table.shape[1] == len(plain) else roles, table.T, strict=True))
+        for role, beside in (("sensitive", sensitive), ("target", y)):
+            wanted = [n for n, r in roles.items() if r == role]
+            if beside is not None and wanted:
+                named |= {n: v for n, v in _named(beside, wanted).items() if n in wanted}
+        absent = [n for n in self.sensitive_names if n not in named]
+        if absent:
+            raise InputError(
+                f"this release looks at the sensitive column {absent[0]!r}, and it is not there; pass it among the "
+                f"columns of X, or as sensitive_features="
+            )
+        return named
+
+    @property
     def noise_key(self) -> bytes | None:
         """The secret under which noise is drawn; None without noise. Whoever has it can take the noise off."""
         return self._key if self._noise is not None else None
@@ -329,19 +389,22 @@ class Release:
             self._key = new_key()
         return self._key
 
-    def _with_names(self, out: np.ndarray, X: Any) -> Any:
-        """Cells as rows of the bundle's table, where it has one."""
+    def _with_names(self, out: np.ndarray, records: Any, X: Any, good: np.ndarray) -> Any:
+        """Numbers as rows of the bundle's table, or as values of its columns, where it has them."""
         output = self.manifest["output"]
         if output["table"] is None:
             return out
+        pandas = sys.modules.get("pandas")
+        frame = X if pandas is not None and isinstance(X, pandas.DataFrame) else None
+        if self._columns_out:
+            return columns_out(output, out, columns_of(records) or {}, good, frame)
         cells = out[:, 0].astype(np.int64)
         if len(cells) and not 0 <= cells.min() <= cells.max() < len(output["table"][0]):
             raise BundleError(f"{self.name}: the graph names a cell that the manifest does not have")
-        columns = {name: np.array(values)[cells] if _plain(values) else _objects(values)[cells]
+        columns = {name: np.array(values)[cells] if _plain(values) else objects(values)[cells]
                    for name, values in zip(output["names"], output["table"], strict=True)}  # fmt: skip
-        pandas = sys.modules.get("pandas")
-        if pandas is not None and isinstance(X, pandas.DataFrame):
-            return pandas.DataFrame(columns)
+        if frame is not None:
+            return type(frame)(columns)
         table = np.empty((len(cells), len(columns)), dtype=object)
         for i, values in enumerate(columns.values()):
             table[:, i] = values
@@ -366,7 +429,8 @@ class OwnRelease(Release):
     def seen(self, X: Any, units: Any = None) -> np.ndarray:
         """Which of these records equal a record of the fit (but for rounding or a time stamp), or are of its units."""
         declared = self.manifest["input"]
-        names = [c["name"] for c in declared["columns"]] if declared["kind"] == "table" else None
+        columns = declared.get("columns", [])
+        names = [c["name"] for c in columns if c.get("role", "input") == "input"] or None
         prints = looked(X, names, self._looks)
         seen = np.zeros(len(prints[0]), dtype=bool)
         for look in prints:
@@ -415,15 +479,20 @@ def _session(model: bytes, noise: Noise | None) -> Any:
     return session
 
 
+def _named(values: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Columns that were passed beside the records, by name; one that has none is the one that is wanted."""
+    found = columns_of(values)
+    if found is not None:
+        return found
+    if hasattr(values, "name") and values.name is not None and len(names) > 1:
+        return {str(values.name): values}
+    array = np.asarray(values)
+    return dict(zip(names, [array] if array.ndim == 1 else array.T, strict=True))
+
+
 def _length(feeds: dict[str, np.ndarray]) -> int:
     return len(next(iter(feeds.values())))
 
 
 def _plain(values: list[Any]) -> bool:
     return all(isinstance(v, int | float) for v in values)
-
-
-def _objects(values: list[Any]) -> np.ndarray:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out

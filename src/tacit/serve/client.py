@@ -142,7 +142,7 @@ def answer_file(
     suffixes = (".csv", ".parquet", ".arrow")
     if out.suffix not in suffixes:
         raise InputError(f"{out.name}: answers are written as {', '.join(suffixes)}")
-    reader = open_reader(source, client.release.manifest["input"], 8192, unit)
+    reader = open_reader(source, client.release.manifest, 8192, unit)
     file, done = Occurrences(), 0
 
     def answered() -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit.errors import ContradictionError, InputError
 from tacit.records.cells import GAPS
-from tacit.records.schema import Column, TableSchema, schema_of
+from tacit.records.schema import TIMES, Column, TableSchema, schema_of
 from tacit.release.bundle import Bundle, parse_json
 from tacit.report.report import Report
 from tacit.report.results import Result, percent
@@ -78,4 +78,11 @@ def samples(declared: dict[str, Any], seed: int = 0) -> list[Any]:
 def _shown(column: Column, value: Any) -> Any:
     if column.kind == "category":
         return value
+    if column.type in TIMES:
+        seconds = column.type == "duration"
+        return (
+            value / np.timedelta64(1, "s")
+            if seconds
+            else str(value.astype("M8[D]" if column.type == "day" else "M8[m]"))
+        )
     return int(value) if column.type != "float" else float(f"{value:.4g}")

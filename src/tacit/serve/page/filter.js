@@ -21,34 +21,36 @@ class Filter {
     this.queue = Promise.resolve(); // the runtime computes one thing at a time
   }
 
-  /** The release of one record, as flat numbers in the order of the bundle's output. */
-  release(record) {
-    const done = this.queue.then(() => this.run(record));
+  /** The release of one record, as flat numbers in the order of the bundle's output; `who` tells equal records of different people apart. */
+  release(record, who = "") {
+    const done = this.queue.then(() => this.run(record, who));
     this.queue = done.catch(() => {});
     return done;
   }
 
-  async run(record) {
+  async run(record, who) {
     const feeds = encode(this.about.input, record, this.about.gaps), noise = this.about.noise;
     if (!noise) return numbers((await this.session.run(feeds, ["release"])).release);
     if (!noise.added) {
       const blank = new ort.Tensor("float64", new Float64Array(noise.columns), [1, noise.columns]);
       const { encoded } = await this.session.run({ ...feeds, noise: blank }, ["encoded"]);
-      const drawn = new ort.Tensor("float64", this.draw(noise, encoded.data), [1, noise.columns]);
-      return numbers((await this.session.run({ ...feeds, noise: drawn }, ["release"])).release);
+      const drawn = new ort.Tensor("float64", this.draw(noise, encoded.data, who), [1, noise.columns]);
+      const out = numbers((await this.session.run({ ...feeds, noise: drawn }, ["release"])).release);
+      if (this.about.output.types && out.some(code => code < 0)) throw new Error("this combination of sensitive values was not in the fit");
+      return out;
     }
     const { before_noise: code, encoded } = await this.session.run(feeds, ["before_noise", "encoded"]);
     const norm = code.data.reduce((sum, v) => sum + Math.abs(v), 0);
     if (noise.radius != null && norm > noise.radius * (1 + 1e-9)) throw new Error("a code leaves the ball that its noise is made for");
-    const drawn = this.draw(noise, encoded.data), step = noise.grid * noise.scale;
+    const drawn = this.draw(noise, encoded.data, who), step = noise.grid * noise.scale;
     // the last digits of a sum tell which sums are possible at all: they are rounded away
     return Float64Array.from(code.data, (v, i) => Math.round((v + drawn[i]) / step) * step + 0);
   }
 
   /** The same record draws the same noise for as long as the page is open. */
-  draw(noise, encoded) {
+  draw(noise, encoded, who) {
     // values at the resolution by which noise is named: a record that was rounded on its way keeps its draw
-    const record = Array.from(encoded, v => (noise.resolution ? Math.round(v / noise.resolution) : v) + 0).join();
+    const record = `${who}:` + Array.from(encoded, v => (noise.resolution ? Math.round(v / noise.resolution) : v) + 0).join();
     if (!this.draws.has(record)) this.draws.set(record, Float64Array.from({ length: noise.columns }, () => noise.scale * DRAWS[noise.distribution]()));
     return this.draws.get(record);
   }
@@ -74,8 +76,22 @@ export function encode(input, record, gaps) {
 const TRUTH = { true: 1, false: 0 };
 const NUMBER = /^\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i;
 
+const DAY = 86400;
+const TIME = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d(?:\.\d+)?))?)?(Z|[+-]\d\d:\d\d)?$/;
+
+/** Days or seconds since 1970, as tacit/records/cells.py counts them; a duration comes as seconds. */
+function time(column, value) {
+  if (column.type === "duration" && typeof value === "number") return value;
+  const text = String(value).trim();
+  const found = TIME.test(text) ? Date.parse(text.length > 10 ? text.replace(" ", "T") + (/Z|[+-]\d\d:\d\d$/.test(text.slice(10)) ? "" : "Z") : text) : NaN;
+  if (Number.isNaN(found)) throw new Error(`${column.name}: not a time`);
+  return found / 1000 / (column.type === "day" ? DAY : 1);
+}
+
 function number(column, value) {
+  if (column.role === "sensitive") refuse(column, value === null, column.levels.length && value !== null && !column.levels.includes(Number(TRUTH[String(value).toLowerCase()] ?? value)));
   if (value === null) return NaN;
+  if (["day", "time", "duration"].includes(column.type)) return time(column, value);
   let found = typeof value === "boolean" ? +value : value;
   if (typeof found === "string" && column.type === "boolean") found = TRUTH[found.toLowerCase()] ?? found;
   if (typeof found === "string" && NUMBER.test(found)) found = +found;
@@ -83,7 +99,19 @@ function number(column, value) {
   return found;
 }
 
+/** The release looks at this column: what the fit did not have cannot be hidden. */
+function refuse(column, gap, strange) {
+  if (gap && !column.gaps) throw new Error(`${column.name}: missing, and this release looks at it`);
+  if (strange) throw new Error(`${column.name}: this value was not in the fit`);
+}
+
 function category(column, value, cell) {
+  const found = word(column, value, cell);
+  if (column.role === "sensitive") refuse(column, found === GAP, found === OTHER);
+  return found;
+}
+
+function word(column, value, cell) {
   const known = column.categories, given = value === true ? "True" : value === false ? "False" : value;
   if (known.includes(given)) return given;
   const text = cell(given);
@@ -102,6 +130,7 @@ function uniform() {
 }
 
 const DRAWS = {
+  uniform,
   normal: () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform()),
   laplace: () => { const u = uniform(); return u < 0.5 ? Math.log(2 * u) : -Math.log(2 * (1 - u)); },
 };

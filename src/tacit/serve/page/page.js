@@ -51,11 +51,12 @@ function inputFor(input) {
 
 function form(columns) {
   const fields = element("div", { class: "fields" }), controls = columns.map(c => control(c));
-  controls.forEach((node, i) => { fields.append(element("label", { title: columns[i].name }, columns[i].name, node)); node.addEventListener("input", changed); });
+  controls.forEach((node, i) => { fields.append(element("label", { title: columns[i].name }, columns[i].name + (columns[i].role === "sensitive" ? " (is never sent)" : ""), node)); node.addEventListener("input", changed); });
   let values = []; // of arrays too long for a form
   $("input").append(columns.length ? fields : element("p", {}, `A made-up record of ${product(about.input.shape)} numbers.`));
   note("A made-up record, from the ranges of the bundle’s schema: nobody’s data. Change what you like.");
   button("Another made-up record", next);
+  if (about.output.types) files(columns);
   function next() {
     const made = about.samples[sample++ % about.samples.length];
     values = Array.isArray(made) ? made : columns.map(c => made[c.name]);
@@ -69,12 +70,58 @@ function form(columns) {
   return { read, next };
 }
 
+/** A whole table: read, released and written in this page. */
+function files(columns) {
+  const file = element("input", { type: "file", accept: ".csv,text/csv", hidden: true });
+  file.addEventListener("change", async () => {
+    if (!file.files.length) return;
+    try {
+      const text = await releaseTable(await file.files[0].text(), columns, done => note(`${done} rows released …`));
+      const link = element("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: "release.csv", id: "released-file" }, "release.csv");
+      $("input-note").replaceChildren("Released in this page; nothing was sent. ", link);
+    } catch (error) { note(error.message); }
+    file.value = "";
+  });
+  $("input-buttons").append(file);
+  button("Release a CSV file", () => file.click());
+}
+
+async function releaseTable(text, columns, tell) {
+  const [header, ...rows] = parseCsv(text), { names, carried, table } = about.output;
+  const absent = columns.map(c => c.name).concat(Object.keys(carried)).find(n => !header.includes(n));
+  if (absent) throw new Error(`The file has no column ${absent}.`);
+  const lines = [names.map(quoted).join()];
+  for (const [i, row] of rows.entries()) {
+    const record = Object.fromEntries(header.map((n, j) => [n, row[j] ?? ""]));
+    const codes = await filter.release(record, i).catch(error => { throw new Error(`row ${i + 2}: ${error.message}`); });
+    let at = 0;
+    lines.push(names.map(n => quoted(n in carried ? record[n] : table[at][codes[at++]])).join());
+    if (i % 200 === 199) tell(i + 1);
+  }
+  return lines.join("\n") + "\n";
+}
+
+const quoted = value => value == null ? "" : /[",\n\r]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value);
+
+/** Rows of cells, the first of them names; quoted cells may hold commas and line ends. */
+function parseCsv(text) {
+  const rows = [[]];
+  for (const [, quotedCell, plainCell, end] of text.replace(/^\ufeff/, "").matchAll(/ *(?:"((?:[^"]|"")*)"|([^,\r\n]*))(,|\r\n|\n|\r|$)/g)) {
+    rows.at(-1).push(quotedCell === undefined ? plainCell : quotedCell.replaceAll('""', '"'));
+    if (end === "") break;
+    if (end !== ",") rows.push([]);
+  }
+  return rows.filter(row => row.length > 1 || row[0] !== "");
+}
+
 function control(column) {
+  if (column.kind === "number" && ["day", "time"].includes(column.type)) return element("input", { type: column.type === "day" ? "date" : "datetime-local" });
+  if (column.levels?.length) return element("select", {}, ...column.levels.map(v => element("option", { value: v }, column.type === "boolean" ? (v ? "yes" : "no") : String(v))));
   if (column.kind === "number" && column.type !== "boolean") {
     return element("input", { type: "number", step: column.type === "integer" ? 1 : "any", inputmode: "decimal", placeholder: column.gaps ? "unknown" : "" });
   }
   const words = column.kind === "category" ? column.categories.map(c => [c, c || "(empty)"]) : [["1", "yes"], ["0", "no"]];
-  const gap = element("option", { value: GAP }, "unknown");
+  const gap = column.role === "sensitive" && !column.gaps ? "" : element("option", { value: GAP }, "unknown");
   return element("select", {}, ...words.map(([value, text]) => element("option", { value }, text)), gap);
 }
 
@@ -83,7 +130,7 @@ function value(column, node) {
   const text = node.value.trim(), bad = node.validity.badInput || (text === "" && about.input.kind === "array");
   node.classList.toggle("bad", bad);
   if (bad) throw new Error(`${column.name}: enter a number`);
-  return text === "" ? null : +text;
+  return text === "" ? null : ["day", "time"].includes(column.type) ? text : +text;
 }
 
 function drawing(size, low, high) {
@@ -153,7 +200,11 @@ function nest(flat, shape) {
 function showRelease(values) {
   const { output, input } = about, ranges = input.ranges || [], place = $("output");
   const alike = input.kind === "array" && product(output.shape) === product(input.shape), side = Math.sqrt(values.length);
-  if (output.codes != null) {
+  if (output.types) {
+    const record = reader.read(), kept = output.names.filter(n => !(n in output.carried));
+    place.replaceChildren(element("dl", {}, ...kept.flatMap((n, i) => [element("dt", {}, n), cell(record[n], output.table[i][values[i]])])),
+      element("p", { class: "soft" }, `Marked values are replaced or rounded. ${hidden().join(" and ")}: looked at here, and never sent.`));
+  } else if (output.codes != null) {
     const rows = output.table ? [element("dl", {}, ...output.names.flatMap((n, i) => [element("dt", {}, n), element("dd", {}, plain(output.table[i][values[0]]))]))] : [];
     place.replaceChildren(element("div", { class: "big" }, `${values[0]}`), element("p", { class: "soft" }, `one of ${output.codes} codes${output.table ? ", which stands for this typical record" : ""}`), ...rows);
   } else if (output.shape.length === 3 || (alike && input.shape.length === 1 && Number.isInteger(side) && side >= 7)) {
@@ -173,6 +224,14 @@ function showRelease(values) {
     ? " It holds noise that was drawn in this page from your browser’s random numbers: this record keeps its draw until the page is closed. Whoever reloads and sends it again gives the service two draws to average."
     : "");
   $("body").textContent = typeof body === "string" ? body : `as doubles: ${values.join(" ")}`;
+}
+
+const hidden = () => (about.input.columns || []).filter(c => c.role === "sensitive").map(c => c.name);
+
+/** A released value, marked where it is not the record's own. */
+function cell(raw, value) {
+  const same = raw == null ? value == null : String(raw) === String(value) || (raw !== "" && +raw === +value);
+  return element("dd", same ? {} : { class: "changed" }, plain(value));
 }
 
 // -- what it gives away ----------------------------------------------------------------------------
