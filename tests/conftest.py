@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from functools import partial
 from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -79,8 +78,11 @@ def _plant_nothing(request, monkeypatch):
 
 
 def _few_steps(patch):
+    def short(learn):
+        return lambda *given, **options: learn(*given, **{**options, "steps": 5})
+
     for home, name in ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code")):
-        patch.setattr(home, name, partial(getattr(home, name), steps=5))
+        patch.setattr(home, name, short(getattr(home, name)))
 
 
 def _one_attacker(patch):
