@@ -21,6 +21,8 @@ from tacit.errors import RequirementNotMet
 from tacit.records.dataset import Dataset
 from tacit.report import dominated, write_page
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 
 def make(n=900, seed=0, leak=0.0, units=None):
     """x tells y; the secret is independent of x but for `leak`."""

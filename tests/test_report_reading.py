@@ -20,6 +20,8 @@ from tacit.report.certificates import AnyCertificate, Certificate, GaussianCerti
 from tacit.report.report import SCHEMA, Report
 from tacit.report.results import Measure, Result
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 FIXTURES = Path(__file__).parent / "fixtures"
 KINDS = {
     "finite": Certificate,
