@@ -36,6 +36,8 @@ from tacit.solvers.exact import label_mass
 from tacit.training.device import CACHED, choose_device
 from tacit.training.replay import replayed
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # what is done with codes, not how good they are
+
 RULE = tacit.CodebookFilter(solver="closed", n_folds=2)
 QUICKLY = {"n_jobs": 1, "attackers": "logistic", "limit": False}
 
@@ -71,13 +73,13 @@ def front(parts):
 
 @pytest.mark.parametrize("dtype, close", [(torch.float32, 1e-4), (torch.float64, 1e-10)])
 def test_stacked_eigan_games_equal_games_one_by_one(parts, dtype, close):
-    """Same initial weights, batches and noise; 50 rounds; seeds are shared by some games."""
+    """Same initial weights, batches and noise; 20 rounds; seeds are shared by some games."""
     f = tacit.EIGAN(3, noise=0.2, batch_size=64, adversary_steps=1)
     problem = prepare(f, parts[0].X, parts[0].y, parts[0].sensitive, None)
     alphas, seeds = [0.2, 0.5, 0.8, 0.5], [11, 11, 12, 12]
     together = Game(f, problem, alphas, seeds, dtype)
     alone = [Game(f, problem, [a], [s], dtype) for a, s in zip(alphas, seeds, strict=True)]
-    for _ in range(50):
+    for _ in range(20):
         for game in (together, *alone):
             game.step()
     weights = [
