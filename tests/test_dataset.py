@@ -14,7 +14,6 @@ from tacit.datasets.people_tables import join_adult
 from tacit.datasets.signals_and_images import read_idx
 from tacit.records.dataset import Dataset, allot
 
-
 LARGE = ("fer_plus",)  # seconds of decoding; loaded when there is time
 
 
