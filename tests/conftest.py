@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import os
@@ -79,7 +80,7 @@ def _plant_nothing(request, monkeypatch):
 
 def _few_steps(patch):
     def short(learn):
-        return lambda *given, **options: learn(*given, **{**options, "steps": 5})
+        return functools.wraps(learn)(lambda *given, **options: learn(*given, **{**options, "steps": 5}))
 
     for home, name in ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code")):
         patch.setattr(home, name, short(getattr(home, name)))
