@@ -25,7 +25,6 @@ import browser
 import tacit
 from commands import tacit_command
 from tacit.errors import InputError, RequirementNotMet, TacitWarning
-from tacit.filters import codes
 from tacit.filters.base import prepare
 from tacit.filters.eigan import Game, play, stacked_games
 from tacit.frontier.curve import _area
@@ -453,8 +452,8 @@ def test_without_a_checkpoint_the_folder_goes_with_its_frontier_and_nobody_is_wa
     assert not [w for w in caught if issubclass(w.category, ResourceWarning)]
 
 
-def test_processes_give_the_same_table(parts, monkeypatch):
-    monkeypatch.setattr(codes, "closed_code", codes.closed_code.__wrapped__)  # other processes make all steps, too
+@pytest.mark.usefixtures("all_steps")
+def test_processes_give_the_same_table(parts):
     one, two = (trace(parts, values=[0.1, 0.2], n_jobs=n).table() for n in (1, 2))
     pd.testing.assert_frame_equal(two, one, check_exact=True)
 
