@@ -35,10 +35,7 @@ from tacit.serve.app import make_app
 from tacit.serve.client import Client, answer_file
 from test_page import released_in_browser
 
-pytestmark = [
-    pytest.mark.usefixtures("few_steps"),  # any code will do
-    pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning")
 KEY = bytes(range(32))
 INPUTS = ["age", "pay", "own", "smokes", "job", "day", "code"]
 JOBS = ["cook", "nurse", "Köchin", 'the "boss"', "smith, black", "O'Neil", "看護師"]
