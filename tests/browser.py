@@ -41,7 +41,7 @@ def dump(page: Path, profile: Path, *flags: str) -> tuple[str, list[str]]:
         [find(), *FLAGS, *flags, f"--user-data-dir={profile}", "--dump-dom", page.resolve().as_uri()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     return ran.stdout, [line for line in ran.stderr.splitlines() if "CONSOLE" in line]
@@ -61,7 +61,7 @@ class Page:
         number = next(self.count)
         self.socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
         while True:
-            message = json.loads(self.socket.recv(timeout=120))
+            message = json.loads(self.socket.recv(timeout=600))
             if message.get("id") == number:
                 assert "error" not in message, message["error"]
                 return message["result"]
@@ -111,7 +111,7 @@ def driven(profile: Path) -> Iterator[Page]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         try:
             port = next(line.split(":")[2].split("/")[0] for line in process.stderr if "DevTools listening" in line)
-            targets = httpx.get(f"http://127.0.0.1:{port}/json", timeout=120, trust_env=False).json()
+            targets = httpx.get(f"http://127.0.0.1:{port}/json", timeout=600, trust_env=False).json()
             address = next(t["webSocketDebuggerUrl"] for t in targets if t["type"] == "page")
             with connect(address, max_size=None, proxy=None) as socket:
                 yield Page(socket)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import inspect
 import itertools
 import os
-from functools import partial
 from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -78,9 +79,15 @@ def _plant_nothing(request, monkeypatch):
         monkeypatch.setattr(power, "power", lambda *_, **__: None)
 
 
+LEARNERS = ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code"))
+
+
 def _few_steps(patch):
-    for home, name in ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code")):
-        patch.setattr(home, name, partial(getattr(home, name), steps=5))
+    def short(learn):
+        return functools.wraps(learn)(lambda *given, **options: learn(*given, **{**options, "steps": 5}))
+
+    for home, name in LEARNERS:
+        patch.setattr(home, name, short(getattr(home, name)))
 
 
 def _one_attacker(patch):
@@ -93,6 +100,13 @@ def few_steps():
     with pytest.MonkeyPatch.context() as patch:
         _few_steps(patch)
         yield
+
+
+@pytest.fixture
+def all_steps(monkeypatch):
+    """Of one test of such a module: codes learn as they do for users, in other processes too."""
+    for home, name in LEARNERS:
+        monkeypatch.setattr(home, name, inspect.unwrap(getattr(home, name)))
 
 
 @pytest.fixture(scope="module")

@@ -274,7 +274,9 @@ def parts():
 
 
 @pytest.mark.parametrize(
-    "game", [{"noise": 0.5}, {"codes": 4, "beta_identity": 1.0, "epochs": 12}], ids=["AAE, noise", "code"]
+    "game",
+    [pytest.param({"noise": 0.5}, marks=pytest.mark.slow), {"codes": 4, "beta_identity": 1.0, "epochs": 12}],
+    ids=["AAE, noise", "code"],  # the first guards what the paper's own game learns, by a whole training
 )
 def test_the_activity_stays_and_the_person_goes(game, parts):
     """An attacker trained afresh on the release of windows the filter has not seen."""

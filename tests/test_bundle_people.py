@@ -238,6 +238,7 @@ def test_few_rows_still_fit():
 # -- who was in the fit -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # guards that a bundle does not tell its members, by an attacker who opens it
 def test_membership_small():
     """AUC of a white-box attacker: chance .5, sd about .04 with 150 members and 300 others tested."""
     data = tacit.Dataset(*crowded(1200))

@@ -94,6 +94,7 @@ def test_data_show_reads_the_users_own_files(tmp_path):
     assert "--target is for your own files" in " ".join(out.stderr.split())
 
 
+@pytest.mark.usefixtures("all_steps")
 def test_fit_a_table(tmp_path):
     rng = np.random.default_rng(0)
     n = 600

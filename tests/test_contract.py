@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tacit
 from tacit.filters.registry import registered_filters
+from tacit.training.loop import Training
 
 pytestmark = [
     pytest.mark.usefixtures("few_steps"),  # the door, not how well anything is learned
@@ -26,6 +27,19 @@ TABLE_FILTERS = registered_filters("table")
 FILTERS = [r.make() for r in TABLE_FILTERS.values()]
 
 
+@pytest.fixture
+def two_epochs(monkeypatch):
+    """Default settings, and of every training its first two epochs."""
+    begin = Training.__init__
+
+    def brief(self, *given, **settings):
+        begin(self, *given, **settings)
+        self.n_epochs = min(self.n_epochs, 2)
+
+    monkeypatch.setattr(Training, "__init__", brief)
+
+
+@pytest.mark.usefixtures("two_epochs")
 @parametrize_with_checks(FILTERS)
 def test_check_estimator(estimator, check):
     check(estimator)
@@ -250,11 +264,11 @@ def test_independent_labels_are_not_reported(f, plane, recwarn):
 
 
 def test_several_targets_and_secrets():
-    data = tacit.load_dataset("octants", n=600, allies=1)
-    two = tacit.load_dataset("octants", n=600, allies=2)
+    data = tacit.load_dataset("octants", n=200, allies=1)
+    two = tacit.load_dataset("octants", n=200, allies=2)
     for f in (tacit.CodebookFilter(8, random_state=0, joint=True), tacit.EIGAN(3, epochs=3, random_state=0)):
         for d in (data, two):
-            assert len(fit(f, d).transform(d.X)) == 600
+            assert len(fit(f, d).transform(d.X)) == 200
     with pytest.raises(tacit.TacitError, match=r"closed.*one target.*y has 2"):
         fit(tacit.CodebookFilter(solver="closed"), two)
 

@@ -14,8 +14,12 @@ from tacit.datasets.people_tables import join_adult
 from tacit.datasets.signals_and_images import read_idx
 from tacit.records.dataset import Dataset, allot
 
+LARGE = ("fer_plus",)  # seconds of decoding; loaded when there is time
 
-@pytest.mark.parametrize("name", sorted(declarations()))
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in sorted(declarations())]
+)
 def test_every_data_set_loads_and_splits(name, real):
     data = real(name)
     assert (data.y.shape[1] >= 1) == (declarations()[name].target != "none")

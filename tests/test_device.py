@@ -17,6 +17,7 @@ import pytest
 from sklearn.base import clone
 
 import tacit
+from tacit.filters.registry import registered_filters
 from tacit.noise.support import Finite
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
@@ -26,16 +27,11 @@ NEEDED = ("numpy", "onnxruntime", "flatbuffers", "packaging", "protobuf")  # the
 ABSENT = ("torch", "sklearn", "scipy", "pandas", "lightgbm", "onnx", "pyarrow", "typer", "rich", "PIL", "safetensors",
           "cryptography", "pip", "setuptools")  # fmt: skip
 KEY = b"k" * 32
+KINDS = {"table": "text", "windows": (3, 32), "images": (1, 16, 16)}
 FILTERS = {
-    "minimax": (tacit.MinimaxFilter(2, max_iter=3, random_state=0), "text"),
-    "EIGAN, noise": (tacit.EIGAN(2, epochs=2, noise=0.2, random_state=0), "text"),
-    "codebook, trees": (tacit.CodebookFilter(4, n_folds=2, random_state=0), "text"),
-    "codebook, raw": (tacit.CodebookFilter(4, features="raw", output="code", epochs=3, random_state=0), "text"),
-    "codebook, decoded": (tacit.CodebookFilter(4, n_folds=2, decode=True, random_state=0), "text"),
-    "DPFE, noise": (tacit.DPFE(n_components=4, epochs=1, noise_ratio=0.5, random_state=0), (20,)),
-    "autoencoder": (tacit.AnonymizingAutoencoder(epochs=1, n_maps=8, random_state=0), (3, 32)),
-    "autoencoder, codes": (tacit.AnonymizingAutoencoder(epochs=1, codes=4, random_state=0), (3, 32)),
-    "mask": (tacit.TaskMask(keep=0.25, epochs=1, random_state=0), (1, 16, 16)),
+    f"{name}, {i}": (f, KINDS[registered.modality])
+    for name, registered in registered_filters().items()
+    for i, f in enumerate(registered.example_filters(random_state=0))
 }
 
 
@@ -116,13 +112,18 @@ def test_bundles_release_the_same_where_torch_cannot_be_imported(device, tmp_pat
     find = "import sys, importlib.util as u; print([n for n in sys.argv[1:] if u.find_spec(n) is not None])"
     assert run([device, "-c", find, *ABSENT]).strip() == "[]"
     assert run([device, "-c", find, "numpy"]).strip() == "['numpy']"
-    fitted, jobs = [], []
-    for i, (f, kind) in enumerate(FILTERS.values()):
+    fitted, jobs = {}, []
+    for name, (f, kind) in FILTERS.items():
+        i = len(jobs)
         X, y, s = records(kind, 200, 0)
         f = clone(f).fit(X, y, sensitive_features=s)
-        tacit.save(f, tmp_path / f"{i}.tacit")
+        try:
+            tacit.save(f, tmp_path / f"{i}.tacit")
+        except tacit.TacitError as refused:
+            assert "learns nothing, so there is nothing to carry in a bundle" in str(refused)  # noqa: PT017
+            continue
         fresh = records(kind, 1000, 1)[0]
-        fitted.append((f, fresh))
+        fitted[name] = f, fresh
         rows = None
         if kind == "text":
             rows = {c: [None if pd.isna(v) else v for v in fresh[c]] for c in fresh}
@@ -131,7 +132,7 @@ def test_bundles_release_the_same_where_torch_cannot_be_imported(device, tmp_pat
         jobs.append({"text": rows, "key": (f.noise_key or KEY).hex()})
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
     run([device, "-c", THERE, tmp_path])
-    for i, (name, (f, fresh)) in enumerate(zip(FILTERS, fitted, strict=True)):
+    for i, (name, (f, fresh)) in enumerate(fitted.items()):
         ours, theirs = f.transform(fresh), np.load(tmp_path / f"{i}.out.npy")
         if isinstance(ours, pd.DataFrame):
             words = [[str(None if pd.isna(v) else v) for v in row] for row in ours.to_numpy(dtype=object)]

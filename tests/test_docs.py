@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shlex
 import subprocess
@@ -20,6 +21,7 @@ import typer
 
 import tacit
 from tacit.cli import app
+from tacit.filters.registry import registered_filters
 
 pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
 
@@ -165,6 +167,17 @@ def test_the_reference_has_every_public_name() -> None:
     for home in (tacit, *(getattr(tacit, room) for room in sorted(rooms))):
         public = set(home.__all__) - rooms - {"__version__"}
         assert public <= told, (home.__name__, public - told)
+
+
+@pytest.mark.parametrize("name", registered_filters())
+def test_the_reference_explains_every_registered_filter(name: str) -> None:
+    """An entry in the reference; in the docstring every parameter, and an example, which the doctests run."""
+    made = registered_filters()[name].make
+    assert re.search(rf"^::: tacit\.\S+\.{made.__name__}$", PAGES["api.md"], re.M)
+    told = (inspect.getdoc(made) or "").partition("Parameters\n----------\n")[2]
+    heads = ", ".join(re.findall(r"^(\w[\w, ]*?) : ", told, re.M))
+    assert set(made().get_params(deep=False)) <= set(heads.split(", "))
+    assert ">>> " in told
 
 
 def test_no_machine_paths_or_registries() -> None:

@@ -90,9 +90,9 @@ class Federation:
 
     def submit(self) -> None:
         ran = self.start("submit", "server.toml", log="submit.log")
-        assert ran.wait(120) == 0, (self.folder / "submit.log").read_text()
+        assert ran.wait(600) == 0, (self.folder / "submit.log").read_text()
 
-    def until(self, what, seconds: float = 400, log: str = "server.log"):
+    def until(self, what, seconds: float = 900, log: str = "server.log"):
         end = time.monotonic() + seconds
         while not what():
             assert time.monotonic() < end, (self.folder / log).read_text()[-3000:]
@@ -109,7 +109,7 @@ class Federation:
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, how)
-        process.wait(30)
+        process.wait(600)
 
     def close(self) -> None:
         for process in self.processes:

@@ -335,6 +335,7 @@ def test_networks_keep_the_size():
     assert image_classifier((3, 8, 61), 5).eval()(torch.zeros(2, 3, 8, 61)).shape == (2, 5)
 
 
+@pytest.mark.slow  # guards the maps of classes, by a training with the full masker
 def test_each_class_has_a_map_of_its_own(data):
     """And the masker has learned to tell the classes, which chooses between the maps."""
     train, _, test = data

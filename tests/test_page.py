@@ -22,7 +22,10 @@ from test_aae import TINY, walkers
 from test_mask import patches, small
 from test_serve import people
 
-pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning")
+pytestmark = [
+    pytest.mark.usefixtures("few_steps"),  # any code will do
+    pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning"),
+]
 MARKER = "73.123456789"  # an age that must never be seen in a request
 READY = "!document.getElementById('send').disabled"
 

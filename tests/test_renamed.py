@@ -14,6 +14,8 @@ from tacit.baselines import LinearEraser, VariationalObfuscator
 from tacit.federated import DistributedEIGAN, Node, audit_nodes, fit_closed_form
 from tacit.federated.flower.algorithms import algorithm_of
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 CONSTRUCTORS = [
     (tacit.EIGAN, "pieces", "n_bins", 4),
     (tacit.EIGAN, "head_speed", "head_lr_factor", 2.0),

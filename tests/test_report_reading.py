@@ -20,6 +20,8 @@ from tacit.report.certificates import AnyCertificate, Certificate, GaussianCerti
 from tacit.report.report import SCHEMA, Report
 from tacit.report.results import Measure, Result
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 FIXTURES = Path(__file__).parent / "fixtures"
 KINDS = {
     "finite": Certificate,
@@ -47,13 +49,13 @@ def made():
 
     def of(f, **options):
         f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
-        return tacit.audit(f, attack, test, attackers="logistic", **options), f
+        return tacit.audit(f, attack, test, attackers="logistic", power=False, **options), f
 
     found = {
         "finite": of(tacit.CodebookFilter(4, random_state=0)),
         "gaussian": of(tacit.MinimaxFilter(1, noise=3.0, max_iter=2, random_state=0), floor=False),
         "local privacy": of(tacit.baselines.LaplaceMechanism(epsilon=1.0, random_state=0), floor=False),
-        "raw": (tacit.audit(None, attack, test, attackers="logistic", reconstruct=True, scan=True), None),
+        "raw": (tacit.audit(None, attack, test, attackers="logistic", power=False, reconstruct=True, scan=True), None),
     }
     train, attack, test = people(units=True).split(random_state=0)
     raw = found["raw"][0]

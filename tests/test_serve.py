@@ -699,7 +699,7 @@ def raw_exchange(address, data):
     """What a server says to bytes that are no proper HTTP."""
     import socket
 
-    with socket.create_connection(address, timeout=120) as connection:
+    with socket.create_connection(address, timeout=600) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         said = b""
@@ -730,7 +730,7 @@ def test_broken_http_and_crowds_do_no_harm(saved, tmp_path):
         threads = [
             threading.Thread(
                 target=lambda: found.append(
-                    httpx.post(f"{url}/v1/analyze", json={"release": [[0, 0]]}, timeout=120).status_code
+                    httpx.post(f"{url}/v1/analyze", json={"release": [[0, 0]]}, timeout=600).status_code
                 )
             )
             for _ in range(20)

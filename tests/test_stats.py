@@ -214,9 +214,13 @@ COVERED = {
 
 
 @pytest.mark.parametrize("world", COVERED)
-def test_the_interval_misses_no_more_than_it_says(world):
-    """5 % allowed; more than 48 of 600 is a 1-in-1,000 event at that rate, for each of 17 worlds."""
-    assert _missed(*COVERED[world], runs=600) <= 48
+@pytest.mark.parametrize(
+    "runs, allowed",
+    [(200, 21), pytest.param(600, 48, marks=pytest.mark.slow)],  # the second sees smaller faults
+)
+def test_the_interval_misses_no_more_than_it_says(world, runs, allowed):
+    """5 % allowed; more misses are a 1-in-1,000 event at that rate, for each of 17 worlds."""
+    assert _missed(*COVERED[world], runs=runs) <= allowed
 
 
 def test_records_weighed_alike_miss_where_a_few_people_hold_most_of_them():

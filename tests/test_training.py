@@ -98,7 +98,10 @@ DEEP = {
     "AnonymizingAutoencoder, codes": (AAE(codes=4, **WINDOWS), "windows"),
     "TaskMask": (tacit.TaskMask(0.25, **SMALL), "images"),
 }
-every_deep_filter = pytest.mark.parametrize("name", DEEP)
+# variants of a filter have its loop: they are killed too when there is time
+every_deep_filter = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if ", " in name else []) for name in DEEP]
+)
 pytestmark = pytest.mark.filterwarnings("ignore:collapsed")
 
 

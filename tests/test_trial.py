@@ -17,6 +17,8 @@ from tacit.audit.trial import Trial
 from tacit.labels import MISSING, Labels, encode_labels, stacked
 from tacit.records.dataset import Dataset
 
+pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
+
 
 def table(n=600, seed=0):
     rng = np.random.default_rng(seed)

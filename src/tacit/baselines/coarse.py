@@ -63,6 +63,7 @@ class Resample(CoarseWindows):
     ----------
     rate : the knob, samples a second that are kept
     from_rate : samples a second of the windows
+    random_state : as every filter has; nothing is drawn
 
     Examples
     --------
@@ -110,6 +111,7 @@ class SingularSpectrum(CoarseWindows):
     ----------
     components : how many, counted from the strongest; or which ones, as (1, 2)
     embedding : the number of components a channel has in all (the paper has 50)
+    random_state : as every filter has; nothing is drawn
 
     Examples
     --------

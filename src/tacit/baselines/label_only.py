@@ -29,6 +29,7 @@ class LabelOnly(Filter):
         It is given the encoded numbers, not the raw table
     n_folds : models per target; their probabilities are averaged, training rows get the model
         that did not see them
+    random_state : decides the folds and seeds the models
 
     Attributes
     ----------

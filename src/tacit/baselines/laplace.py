@@ -34,6 +34,7 @@ class LaplaceMechanism(Filter):
     epsilon : the knob: no release is more than e^epsilon times as likely for one record as for another
     clip : radius of the L1 ball that records are shrunk into, for each encoded column: 1 is the size of a
         typical standardized record. Chosen without looking at the data
+    random_state : as every filter has; the noise is drawn with a key of its own, whatever it is
 
     Attributes
     ----------
