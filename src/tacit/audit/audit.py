@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from tacit.audit.attacks import run_attacks
-from tacit.audit.certification import Certified, Terms, certify_trial
+from tacit.audit.attacks.knowledge import known_sets
+from tacit.audit.breadth import measure_breadth
+from tacit.audit.certification import Certified, Terms, certify_few_columns, certify_trial, columns_to_certify
 from tacit.audit.exposure import exposure, subgroups
 from tacit.audit.floor import NO_FLOOR, measure_floor
 from tacit.audit.forgotten_units import forgotten_units
 from tacit.audit.power import measure_power
 from tacit.audit.resemblance import resemblance
 from tacit.audit.suite import HEADLINE, AttackSuite
-from tacit.audit.trial import Asked, Trial, can_tell
+from tacit.audit.trial import Asked, Trial, can_tell, sees_sensitive
 from tacit.callback import Callback, silent
-from tacit.errors import InputError, TacitWarning
+from tacit.errors import InputError, TacitWarning, check_number
 from tacit.records.dataset import Dataset
 from tacit.renamed import renamed
 from tacit.report.report import Report, Settings, provenance
@@ -54,6 +56,9 @@ def audit(
     floor: bool = True,
     limit: bool | None = None,
     power: bool | None = None,
+    breadth: bool | None = None,
+    knows: Sequence[Any] | None = None,
+    few_columns: int | None = None,
     name: str | None = None,
     random_state: int = 0,
     callback: Callback = silent,
@@ -91,6 +96,13 @@ def audit(
     limit : estimate the best any release could do (None: where that takes seconds)
     power : plant leaks in this release to say how large one must be to be found (None: few plantings, more in the
         "strong" preset; True: more; False: none)
+    breadth : how much of every column of X, and of the targets, can still be told from the release (None: where that
+        takes seconds, so not of windows or images)
+    knows : sets of raw columns that an attacker knows of the person, such as ``[["age"], ["age", "race"], "all"]``:
+        what each gives alone, what with the release, and the gain (None: the most telling ones, where the release
+        looks at the sensitive columns; () for none)
+    few_columns : certify whoever reads any so many released columns and no more, 2 or 3 (None: 2 where the release
+        looks at the sensitive columns, whose columns are all finite; 0 for none)
     random_state : same seed, same attackers
     callback : called with (what, done, total) whenever an attacker starts, to show progress; `done` and `total` are
         None here. An interrupt (Ctrl-C) keeps the attackers that have finished, and the report says so
@@ -111,8 +123,11 @@ def audit(
     asked = Asked(
         confidence_level, random_state, per, tuple(alongside or ()), train, tuple(views), tuple(pooled), scan,
         tuple(groups), reconstruct, embed, examples, candidates, max_unit_size, floor, limit, power,
-        strong=attackers == "strong",
+        strong=attackers == "strong", breadth=breadth, knows=None if knows is None else tuple(knows),
+        few_columns=few_columns,
     )  # fmt: skip
+    check_number("few_columns", few_columns, 0, whole=True, optional=True)
+    known_sets(asked.knows or (), attack)  # refuse names that are none before the work, not after it
     whole = Trial.of(release, attack, test, asked)
     if doubt := forgotten_units(test):
         warnings.warn(doubt, TacitWarning, stacklevel=3)
@@ -152,6 +167,7 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
         notes.append(f"interrupted: only these attackers finished: {', '.join(suite.finished)}")
     found |= {"certificate": certified.certificate, "bound": certified.bound, "in_sample": in_sample}
     found |= {"label_only": ground.label_only, "label_only_utility": ground.label_only_utility, "limit": ground.limit}
+    found |= {"breadth": measure_breadth(trial), "pairs": certified.pairs}
     found |= {"resemblance": alike, "attacks": attacks, "fresh": whole.fresh}
     found["notes"] = (*notes, *getattr(whole.release, "notes_", []))
     return found, {"rows": {"attack": len(trial.attack), "test": len(trial.test)}, "look": certified.look}
@@ -200,14 +216,24 @@ def _certified(whole: Trial) -> Certified:
     if not whole.fresh:
         names = whole.test.sensitive.columns
         return Certified(dict.fromkeys(names), dict.fromkeys(names), [])
-    return certify_trial(whole, Terms(asked.level, asked.candidates, asked.seed, asked.per, asked.max_unit_size))
+    terms = Terms(asked.level, asked.candidates, asked.seed, asked.per, asked.max_unit_size)
+    size = columns_to_certify(whole)
+    if not size:
+        return certify_trial(whole, terms)
+    if not sees_sensitive(whole.release) or asked.alongside:  # both kinds may come of it: they share the error
+        terms = replace(terms, level=1 - (1 - asked.level) / 2)
+    certified, few = certify_trial(whole, terms), certify_few_columns(whole, terms, size)
+    return replace(certified, notes=certified.notes + few.notes, look=certified.look or few.look, pairs=few.pairs)
 
 
 def _without_order(certified: Certified, attacks: Sequence[AttackResult]) -> Certified:
     """Certificates of a release whose rows stand in no telling order: theirs says nothing of the file as it is."""
     kept, bound, notes = dict(certified.certificate), dict(certified.bound), list(certified.notes)
+    pairs = dict(certified.pairs)
     order = next((a.results for a in attacks if a.kind == "row order"), {})
     for name, found in order.items():
+        if name in pairs and found.low > pairs[name].bound:
+            del pairs[name]
         upper = bound.get(name)
         if upper is not None and found.low > upper:
             kept[name] = bound[name] = None
@@ -215,7 +241,7 @@ def _without_order(certified: Certified, attacks: Sequence[AttackResult]) -> Cer
                 f"{name}: the order of the rows tells it ({found.value:.3f}, guessing {found.guessing:.3f}), which no "
                 f"certificate of the columns covers: not certified. Shuffle the rows before handing them over"
             )
-    return replace(certified, certificate=kept, bound=bound, notes=notes)
+    return replace(certified, certificate=kept, bound=bound, notes=notes, pairs=pairs)
 
 
 def _in_sample(suite: AttackSuite, whole: Trial, notes: list[str]) -> dict[str, Result]:

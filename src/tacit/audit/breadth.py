@@ -1,95 +1,137 @@
 """Breadth: how much of every column, asked for or not, can still be told from a release.
 
 For each column of the raw table a model learns it from the release and is measured on other rows. 0: the release tells
-as little as guessing. 1: it tells the column as the raw table does, which holds it.
+as little as guessing. 1: it tells the column as the raw table does, which holds it; a target that the raw table does
+not hold is told by it as far as the same model learns it from there.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from tacit.audit.received import plain
+from tacit.audit.received import plain, plain_frame
+from tacit.audit.stats import balanced_accuracy
+from tacit.audit.trial import Trial
+from tacit.errors import InputError
 from tacit.records.encoding import make_encoder
 from tacit.records.finite import learn_values
 from tacit.records.people import Crowd
+from tacit.report.results import Breadth, Measure, advantage
 from tacit.training.trees import boosted_trees
 
 CLASSES = 6  # that a column is read at: numbers by quantiles, words by the most frequent and the rest
 MAXIMUM_ROWS = 5_000
 ROUNDS = 40
+MAX_COLUMNS = 40  # of a table whose breadth is measured without being asked for: that takes seconds
+FAINT = 0.02  # a target of which the raw table tells no more has no breadth
 
 
-@dataclass(frozen=True)
-class Breadth:
-    """By column, the share of it that a release still tells.
-
-    Attributes
-    ----------
-    columns : from 0 (guessing) to 1 (as in the raw table)
-    """
-
-    columns: Mapping[str, float]
-
-    @property
-    def mean(self) -> float:
-        """Over all columns."""
-        return float(np.mean(list(self.columns.values()))) if self.columns else 0.0
+def measure_breadth(trial: Trial) -> Breadth | None:
+    """The breadth of a trial's release: all columns of X but sensitive ones, and the targets; None where not wanted."""
+    wanted, shape = trial.asked.breadth, np.shape(trial.attack.X)
+    if wanted is False or (wanted is None and (len(shape) != 2 or shape[1] > MAX_COLUMNS)):
+        return None
+    if len(shape) != 2:
+        raise InputError(f"breadth=True asks for the columns of a table, but a record of X has shape {shape[1:]}")
+    raw = [plain_frame(d.X).set_axis([str(c) for c in _names(d.X)], axis=1) for d in trial.data]
+    hidden = [c for c in raw[0] if c in trial.attack.sensitive]
+    raw = [d.drop(columns=hidden) for d in raw]
+    targets = [d.y.reset_index(drop=True).drop(columns=[c for c in d.y if c in raw[0]]) for d in trial.data]
+    units = [d.units_of() for d in trial.data]
+    return breadth(trial.frames, raw, trial.asked.seed, targets, units[1], trial.asked.level, trial.asked.per)
 
 
-def breadth(released: tuple[pd.DataFrame, ...], raw: tuple[pd.DataFrame, ...], random_state: int = 0) -> Breadth:
+def breadth(
+    released: Sequence[pd.DataFrame],
+    raw: Sequence[pd.DataFrame],
+    random_state: int = 0,
+    targets: Sequence[pd.DataFrame] | None = None,
+    units: np.ndarray | None = None,
+    level: float = 0.95,
+    per: str = "unit",
+) -> Breadth:
     """How much of each raw column a release tells: of two parts, one to learn from and one to measure on.
 
     A column is read as one of few classes. What is told is the share of the errors of guessing that are gone, and the
     raw table, which holds the column itself, has none left. Columns of one class, or of words that are all rare, say
-    nothing and are not counted.
+    nothing and are not counted; nor are targets of which the raw table tells nothing.
 
     Parameters
     ----------
     released : the releases of both parts, as tables
     raw : the raw tables of the same rows
     random_state : same seed, same models and rows
+    targets : labels of the same rows that the raw tables do not hold
+    units : of the rows that are measured on, the unit of each
+    level, per : of the intervals, and whose average is meant
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> raw = [pd.DataFrame({"a": rng.normal(size=300), "b": rng.choice(["x", "y"], 300)}) for _ in range(2)]
-    >>> told = breadth(tuple(d[["b"]] for d in raw), tuple(raw)).columns
-    >>> told["b"], told["a"] < 0.2
+    >>> told = breadth([d[["b"]] for d in raw], raw).columns
+    >>> told["b"].value, told["a"].value < 0.2
     (1.0, True)
     """
     rows = [_some(len(d), random_state) for d in raw]
-    Z = [plain(z).iloc[r] for z, r in zip(released, rows, strict=True)]
-    encoder = make_encoder(Z[0].reset_index(drop=True))
-    known, asked = (encoder.transform(z.reset_index(drop=True)) for z in Z)
+    seen, whole = (_numbers(Z, rows) for Z in (released, raw))
+    units = None if units is None else units[rows[1]]
+
+    def read(X: tuple[np.ndarray, ...], codes: list[np.ndarray]) -> Measure:
+        return _told(X, codes, units, random_state, level, per)
+
     told = {}
     for name in raw[0].columns:
-        values = learn_values(str(name), raw[0][name], CLASSES, Crowd(len(raw[0])))
-        if isinstance(values, str) or len(values) < 2:
-            continue
-        a, b = (values.codes(d[name].iloc[r].reset_index(drop=True)) for d, r in zip(raw, rows, strict=True))
-        told[str(name)] = _told(known[a >= 0], a[a >= 0], asked[b >= 0], b[b >= 0], random_state)
+        if (codes := _classes(raw, name, rows)) is not None:
+            told[str(name)] = read(seen, codes)
+    for name in targets[0].columns if targets is not None else ():
+        if (codes := _classes(targets, name, rows)) is not None:  # type: ignore[arg-type]
+            most = read(whole, codes).value
+            if most > FAINT:
+                told[str(name)] = Measure(*(min(1.0, x / most) for x in read(seen, codes)))
     return Breadth(told)
 
 
-def _told(X: np.ndarray, y: np.ndarray, Xt: np.ndarray, yt: np.ndarray, seed: int) -> float:
+def _told(
+    X: tuple[np.ndarray, ...], codes: list[np.ndarray], units: np.ndarray | None, seed: int, level: float, per: str
+) -> Measure:
     """The share of guessing's errors that are gone, classes weighing alike."""
+    y, truth = codes
+    known, asked = np.flatnonzero(y >= 0), np.flatnonzero(np.isin(truth, y[y >= 0]))
+    y, truth = y[known], truth[asked]
     classes = np.unique(y)
-    here = np.isin(yt, classes)
-    if len(classes) < 2 or not here.any():
-        return 0.0
-    weight = 1 / np.bincount(y, minlength=classes.max() + 1)[y]
+    if len(classes) < 2 or len(np.unique(truth)) < 2:
+        return Measure(0.0, 0.0, 1.0, 0.0)
+    weight = len(y) / np.bincount(y)[y]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # LightGBM asks for names that arrays do not have
-        trees = boosted_trees(X.shape, len(classes), seed, ROUNDS).fit(X, y, sample_weight=weight * len(y))
-        answer = trees.predict(Xt[here])
-    right = np.mean([(answer[yt[here] == c] == c).mean() for c in np.unique(yt[here])])
-    guessing = 1 / len(np.unique(yt[here]))
-    return float(np.clip((right - guessing) / max(1 - guessing, 1e-12), 0, 1))
+        trees = boosted_trees(X[0].shape, len(classes), seed, ROUNDS).fit(X[0][known], y, sample_weight=weight)
+        answer = trees.predict(X[1][asked])
+    who = None if units is None else units[asked]
+    return advantage(balanced_accuracy(truth, answer, int(classes.max()) + 1, who, level, per))
+
+
+def _numbers(tables: Sequence[pd.DataFrame], rows: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Some rows of both tables as numbers, by an encoder of the first."""
+    some = [plain(Z).iloc[r].reset_index(drop=True) for Z, r in zip(tables, rows, strict=True)]
+    encoder = make_encoder(some[0])
+    return tuple(encoder.transform(Z) for Z in some)
+
+
+def _classes(tables: Sequence[pd.DataFrame], name: str, rows: list[np.ndarray]) -> list[np.ndarray] | None:
+    """One column of both tables as few classes, learned from the first; None where it has none."""
+    values = learn_values(str(name), tables[0][name], CLASSES, Crowd(len(tables[0])))
+    if isinstance(values, str) or len(values) < 2:
+        return None
+    return [values.codes(d[name].iloc[r].reset_index(drop=True)) for d, r in zip(tables, rows, strict=True)]
+
+
+def _names(X: pd.DataFrame | np.ndarray) -> list[str]:
+    return [str(c) for c in X.columns] if isinstance(X, pd.DataFrame) else [f"x{i}" for i in range(np.shape(X)[1])]
 
 
 def _some(n: int, seed: int) -> np.ndarray:

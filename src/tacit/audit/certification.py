@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,17 @@ from tacit.audit.certificate import (
     look_delta,
     units_needed,
 )
+from tacit.audit.columns_certificate import MAX_SETS, certify_columns
 from tacit.audit.gaussian import certify_gaussian
 from tacit.audit.looks import count_look, release_digest
-from tacit.audit.trial import Trial, has_noise
+from tacit.audit.received import plain_frame, receiver_cells
+from tacit.audit.trial import Trial, has_noise, sees_sensitive
 from tacit.errors import InputError
 from tacit.filters.mechanism import mechanism_of
 from tacit.labels import MISSING, joint_codes
 from tacit.noise.keyed import Noise
 from tacit.records.dataset import PRODUCT
-from tacit.report.certificates import AnyCertificate
+from tacit.report.certificates import AnyCertificate, ColumnsCertificate
 
 VACUOUS = 0.99  # a bound above this tells of epsilon, not of the release
 
@@ -37,6 +40,7 @@ class Certified:
     bound: dict[str, float | None]
     notes: list[str]
     look: int | None = None  # which look at these rows it was; None where nothing was certified
+    pairs: dict[str, ColumnsCertificate] = field(default_factory=dict)  # for whoever reads few columns alone
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
         return Certified(dict.fromkeys(names), dict.fromkeys(names), [note])
     # columns beside the release carry no noise: then only counting can certify
     release = None if trial.asked.alongside else trial.release
-    asked = [*names, " x ".join(names)] if len(names) > 1 else names
+    asked = _statements(names)
     out = Certified(dict.fromkeys(asked), dict.fromkeys(asked), [])
     evidence = [_Evidence.of(release, version) for version in versions]
     if any(e is None for e in evidence):
@@ -83,8 +87,7 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
         return out
     number = terms.look or count_look(trial.attack, trial.test, release_digest(*trial.Z))
     delta = look_delta(1 - terms.level, number) / len(asked)  # the statements hold together
-    for name in asked:
-        columns = range(len(names)) if name not in names else [names.index(name)]
+    for name, columns in asked.items():
         found: list[list[AnyCertificate]] = [[], []]
         reason: str | None = None
         for made, version in zip(evidence, versions, strict=True):
@@ -109,6 +112,48 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
             f"new rows would make it tighter"
         )
     return Certified(out.certificate, out.bound, out.notes, number)
+
+
+def certify_few_columns(trial: Trial, terms: Terms, size: int) -> Certified:
+    """Certify whoever reads any `size` released columns, for every sensitive attribute, on all fresh rows.
+
+    It says nothing of whoever reads more of them, and stands beside the certificates of the whole release, not among
+    them. Statements, looks and versions of the rows share the error as in `certify_trial`.
+    """
+    names, versions = list(trial.test.sensitive.columns), trial.versions()
+    out, asked = Certified({}, {}, []), _statements(names)
+    released = [str(c) for c in plain_frame(trial.Z[0]).columns]
+    if not asked or versions[0].crossing or comb(len(released), min(size, len(released))) > MAX_SETS:
+        return out
+    number = terms.look or count_look(trial.attack, trial.test, release_digest(*trial.Z))
+    delta = look_delta(1 - terms.level, number) / len(asked)
+    fitted = getattr(mechanism_of(trial.release), "sensitive_classes", {})
+    cells = [receiver_cells(*version.Z) for version in versions]
+    for name, columns in asked.items():
+        found = []
+        for version, values in zip(versions, cells, strict=True):
+            who = _who(version, columns, fitted)
+            common = {"units": who.units, "candidates": terms.candidates, **terms.average, "names": released}
+            found.append(certify_columns(values[who.known], who.codes, who.n_classes, size, delta, **common))
+        largest = max(found, key=lambda c: c.bound)
+        if largest.bound < 1:
+            out.pairs[name] = largest
+        else:
+            out.notes.append(f"{name}: nothing is certified for {largest.whom} either ({largest.n_units:,} units)")
+    return Certified({}, {}, out.notes, number, out.pairs)
+
+
+def columns_to_certify(trial: Trial) -> int:
+    """Of how many columns any set is certified: as asked, else two where every released column is finite by design."""
+    if trial.asked.few_columns is not None:
+        return trial.asked.few_columns
+    return 2 if sees_sensitive(trial.release) else 0
+
+
+def _statements(names: list[str]) -> dict[str, Sequence[int]]:
+    """What is certified, each sensitive column and the product of all, and which columns that is."""
+    asked: dict[str, Sequence[int]] = {name: [i] for i, name in enumerate(names)}
+    return asked | ({" x ".join(names): range(len(names))} if len(names) > 1 else {})
 
 
 def certify_cells(trial: Trial, column: int, cells: np.ndarray, terms: Terms) -> float | None:

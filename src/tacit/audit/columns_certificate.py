@@ -20,55 +20,20 @@ bounded by the set of all the columns that he may come to read, not by pairs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
 
 from tacit.audit.certificate import balanced_plugin, count_units, slacks
-from tacit.audit.population import check_records, independent_units, unseen_mass
+from tacit.audit.local_privacy_certificate import CONFIDENT
+from tacit.audit.population import Sample, check_records, independent_units
 from tacit.errors import InputError, check_number
 from tacit.labels import joint_codes
+from tacit.report.certificates import ColumnsCertificate
 
 MAX_SETS = 100_000
-
-
-@dataclass(frozen=True)
-class ColumnsCertificate:
-    """An upper bound on the balanced accuracy of any attacker who reads at most `size` released columns.
-
-    Attributes
-    ----------
-    bound : no such attacker exceeds this balanced accuracy (with confidence 1 - delta), for all sets together
-    plugin : the largest of what the best attacker on a set gets on the certification units
-    accuracy_bound : the same as `bound` for plain accuracy (its largest set may be another one)
-    guessing : 1 / number of declared classes
-    size : how many columns an attacker reads
-    worst : the columns of the set with the largest plug-in
-    sets : how many sets were counted
-    n, n_units : records given and independent units counted
-    delta : probability that the statement fails, for any set and any of the candidates
-    candidates : how many releases, fixed beforehand, share delta
-    per : whose average is bounded: the "unit"'s or the "record"'s
-    n_classes, absent : classes declared, and how many of them no unit has
-    unseen_mass : at most this share of units has a class that was not seen (confidence 1 - delta, by itself)
-    """
-
-    bound: float
-    plugin: float
-    accuracy_bound: float
-    guessing: float
-    size: int
-    worst: tuple[int, ...]
-    sets: int
-    n: int
-    n_units: int
-    delta: float
-    candidates: int
-    per: str
-    n_classes: int
-    absent: int
-    unseen_mass: float
+MAX_CELLS = 1_000_000  # of a set, that are counted without numbering those that occur
 
 
 def certify_columns(
@@ -81,6 +46,7 @@ def certify_columns(
     candidates: int = 1,
     per: str = "unit",
     max_unit_size: int | None = None,
+    names: Sequence[str] | None = None,
 ) -> ColumnsCertificate:
     """Bound every attacker who reads at most `size` of the released columns.
 
@@ -91,6 +57,7 @@ def certify_columns(
     columns : (n, d) whole numbers: which of its values each released column has
     sensitive : (n,) class, 0 .. n_classes - 1; records the filter and its choice never saw
     size : how many columns an attacker reads; all of them where there are no more
+    names : of the columns; None: their positions
     n_classes, delta, units, candidates, per, max_unit_size : as for `tacit.audit.certificate.certify`
 
     Examples
@@ -99,7 +66,7 @@ def certify_columns(
     >>> a, b, c = rng.integers(2, size=(3, 5000))
     >>> pairs = certify_columns(np.column_stack([a, b, c]), a ^ c, 2)
     >>> pairs.worst, pairs.bound
-    ((0, 2), 1.0)
+    (('0', '2'), 1.0)
     >>> certify_columns(np.column_stack([a, b, c]), a ^ c, 2, size=1).bound < .54
     True
     """
@@ -119,13 +86,11 @@ def certify_columns(
             f"pass fewer columns or a smaller size"
         )
     sample = independent_units(sensitive, n_classes, units, per, max_unit_size)
-    codes = [np.unique(c, return_inverse=True)[1].ravel() for c in columns.T]
-    worst: tuple[int, ...] = ()
-    plugin, plain = -math.inf, 0.0
-    for chosen in combinations(range(len(codes)), size):
-        cells = joint_codes(np.column_stack([codes[c] for c in chosen])) if size > 1 else codes[chosen[0]]
+    plugin, plain, exposed, worst = -math.inf, 0.0, 0.0, tuple[int, ...]()
+    for chosen, cells in _sets(columns, size):
         table = count_units(cells, sensitive, int(cells.max()) + 1, sample)
         plain = max(plain, float(table.max(axis=1).sum()) / sample.n_units)
+        exposed = max(exposed, _exposed(table, sample))
         found = balanced_plugin(table, sample.counts)
         if found > plugin:
             plugin, worst = found, chosen
@@ -134,16 +99,31 @@ def certify_columns(
         bound=min(1.0, plugin + balanced_slack),
         plugin=plugin,
         accuracy_bound=min(1.0, plain + plain_slack),
-        guessing=1 / n_classes,
+        exposed=min(1.0, exposed),
         size=size,
-        worst=worst,
+        worst=tuple(str(c if names is None else names[c]) for c in worst),
         sets=n_sets,
-        n=len(sensitive),
-        n_units=sample.n_units,
-        delta=delta,
-        candidates=candidates,
-        per=per,
-        n_classes=n_classes,
-        absent=sample.absent,
-        unseen_mass=unseen_mass(sample.n_units, n_classes, sample.absent, delta),
+        **sample.facts(len(sensitive), delta, candidates, per),
     )
+
+
+def _sets(columns: np.ndarray, size: int) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    """Every set of `size` columns, and the cell of each record in it."""
+    codes = [np.unique(c, return_inverse=True)[1].ravel() for c in columns.T]
+    kinds = [int(c.max()) + 1 for c in codes]
+    for chosen in combinations(range(len(codes)), size):
+        if math.prod(kinds[c] for c in chosen) > MAX_CELLS:
+            yield chosen, joint_codes(np.column_stack([codes[c] for c in chosen]))
+            continue
+        cells = np.zeros(len(columns), dtype=np.int64)
+        for c in chosen:
+            cells = cells * kinds[c] + codes[c]
+        yield chosen, cells
+
+
+def _exposed(table: np.ndarray, sample: Sample) -> float:
+    """The share of units whose class is nearly sure given their cell, classes being equally likely beforehand."""
+    seen = sample.counts > 0
+    law = table[:, seen] / sample.counts[seen]
+    named = (law > 0) & (law >= (CONFIDENT - 1e-12) * law.sum(axis=1, keepdims=True))
+    return float(table[:, seen][named].sum() / sample.n_units)

@@ -49,6 +49,9 @@ class Asked:
     limit: bool | None = None
     power: bool | None = None
     strong: bool = False  # the preset
+    breadth: bool | None = None
+    knows: tuple[Any, ...] | None = None
+    few_columns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -273,17 +276,27 @@ def _released(release: Any, data: tuple[Dataset, ...]) -> Pair:
         raise InputError(
             f"{release!r} has no transform; pass a filter, a pair of released arrays, or None for raw data"
         )
-    if mechanism_of(release) is not None:  # noise is drawn for a person: say whose records these are
-        return tuple(transformed(release, d, d.units_of()) for d in data)
-    return release.transform(data[0].X), release.transform(data[1].X)
+    return released_parts(release, data)
 
 
-def transformed(release: Any, data: Dataset, units: Any = None) -> Any:
+def released_parts(release: Any, data: tuple[Dataset, ...]) -> Pair:
+    """Both parts as they leave.
+
+    A release that looks at the sensitive columns gets both as the one file that they are parts of: equal records of a
+    file have draws of their own, those of two files share them, and shared draws are no independent observations.
+    """
+    if not sees_sensitive(release):
+        return tuple(transformed(release, d) for d in data)
+    Z = transformed(release, _joined(list(data)))  # type: ignore[arg-type]
+    return Z.iloc[: len(data[0])].reset_index(drop=True), Z.iloc[len(data[0]) :].reset_index(drop=True)
+
+
+def transformed(release: Any, data: Dataset) -> Any:
     """What a release makes of records; one that looks at the sensitive columns is given them, and the targets."""
-    whose = () if units is None else (units,)
-    if getattr(mechanism_of(release), "sees_sensitive", False):
-        return release.transform(data.X, *whose, sensitive_features=data.sensitive, y=data.y)
-    return release.transform(data.X, *whose)
+    if mechanism_of(release) is None:
+        return release.transform(data.X)
+    seen = {"sensitive_features": data.sensitive, "y": data.y} if sees_sensitive(release) else {}
+    return release.transform(data.X, data.units_of(), **seen)  # draws are a person's: say whose records these are
 
 
 def with_side_columns(Z: Any, data: Dataset, alongside: Sequence[str]) -> Any:
@@ -305,7 +318,10 @@ def with_side_columns(Z: Any, data: Dataset, alongside: Sequence[str]) -> Any:
             else f"the columns are {', '.join(map(str, data.X.columns))}"
         )
         raise InputError(f"alongside names {missing[0]!r}, which is not a column of X: {remedy}")
-    return pd.concat([plain_frame(Z), data.X[list(alongside)].reset_index(drop=True)], axis=1)
+    table = plain_frame(Z)
+    beside = data.X[list(alongside)].reset_index(drop=True)
+    beside = beside.set_axis([f"{c} (alongside)" if c in table else c for c in beside], axis=1)  # released as it is too
+    return pd.concat([table, beside], axis=1)
 
 
 def _seen(release: Any, data: Dataset) -> np.ndarray:
@@ -323,6 +339,11 @@ def _seen(release: Any, data: Dataset) -> np.ndarray:
 def can_tell(release: Any) -> bool:
     """Whether a release can say which rows it was fitted on."""
     return hasattr(release, "seen") or any(hasattr(step, "seen") for _, step in getattr(release, "steps", []))
+
+
+def sees_sensitive(release: Any) -> bool:
+    """Whether a release looks at the sensitive columns of the records it is given."""
+    return bool(getattr(mechanism_of(release), "sees_sensitive", False))
 
 
 def has_noise(release: Any) -> bool:

@@ -125,6 +125,16 @@ def audit(
     scan: Annotated[bool, typer.Option(help="Also find which other columns leak.")] = False,
     reconstruct: Annotated[bool, typer.Option(help="Also try to reconstruct the original columns.")] = False,
     group: Annotated[list[str] | None, typer.Option(help="Column by which leakage is also shown.")] = None,
+    knows: Annotated[
+        list[str] | None,
+        typer.Option(help="Raw columns that an attacker knows of the person, such as age,race; or all (repeat)."),
+    ] = None,
+    breadth: Annotated[
+        bool | None, typer.Option("--breadth/--no-breadth", help="How much of every column can still be told.")
+    ] = None,
+    few_columns: Annotated[
+        int | None, typer.Option(min=0, help="Certify whoever reads any so many released columns, such as 2.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html, report.md and audit.json.")] = None,
     owner_key: Annotated[
         Path | None, typer.Option(help="For a bundle: the owner's key, to notice rows that it was fitted on.")

@@ -38,6 +38,7 @@ class AnyCertificate(ABC):
     """
 
     kinds: ClassVar[dict[str, type[AnyCertificate]]] = {}
+    whole: ClassVar[bool] = True  # it bounds whoever reads all that was released
 
     bound: float
     plugin: float
@@ -58,11 +59,16 @@ class AnyCertificate(ABC):
 
     def explain(self, level: str) -> str:
         """What a mean hides: the plain-accuracy bound, and whatever this kind knows of the worst case."""
-        text = f"certified for any attacker ≤ {shown(self.bound)} balanced, ≤ {shown(self.accuracy_bound)} plain "
+        text = f"certified for {self.whom} ≤ {shown(self.bound)} balanced, ≤ {shown(self.accuracy_bound)} plain "
         text += f"({level}), for the average {'person' if self.per == 'unit' else 'record'}"
         if self.absent:
             text += f"; {self.absent} of {self.n_classes} classes have no row here and count as exposed"
         return f"{text}; {self._worst()}"
+
+    @property
+    def whom(self) -> str:
+        """Who is bounded, in words."""
+        return "any attacker"
 
     @abstractmethod
     def _worst(self) -> str:
@@ -177,3 +183,34 @@ class LocalPrivacyCertificate(AnyCertificate):
             f"local privacy with epsilon {self.epsilon:g} excludes nothing (any attacker <= {self.bound:.3f}): "
             f"audited, not certified. Lower epsilon"
         )
+
+
+@dataclass(frozen=True)
+class ColumnsCertificate(AnyCertificate):
+    """Of whoever reads at most `size` released columns, chosen before the record is seen; of nobody else.
+
+    Attributes
+    ----------
+    bound : no such attacker exceeds this balanced accuracy (with confidence 1 - delta), for all sets together
+    plugin : the largest of what the best attacker on a set gets on the certification units
+    accuracy_bound : the same as `bound` for plain accuracy (its largest set may be another one)
+    exposed : as of every kind, for the set that exposes most
+    size : how many columns an attacker reads
+    worst : the columns of the set with the largest plug-in
+    sets : how many sets were counted
+    """
+
+    whole = False
+
+    size: int
+    worst: tuple[str, ...]
+    sets: int
+
+    @property
+    def whom(self) -> str:
+        """ "whoever reads any two columns"."""
+        words = {1: "any one column", 2: "any two columns", 3: "any three columns"}
+        return f"whoever reads {words.get(self.size, f'any {self.size} columns')}"
+
+    def _worst(self) -> str:
+        return f"{', '.join(self.worst)} tell most of {self.sets:,} such sets; nothing is certified for more columns"

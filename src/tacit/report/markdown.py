@@ -35,8 +35,13 @@ def markdown_report(report: Any) -> str:  # a Report, which calls this and so ca
     for name, m in report.resemblance.measures.items():
         lines.append(f"| resembles | | {name} | {shown(m.value)} | {interval(m)} | {shown(m.guessing)} | |")
     found = [f"{name}: {c.explain(level)}" for name, c in report.certificate.items() if c is not None]
+    few = [text for name in report.pairs if (text := report.few_columns(name))]
+    known = [k.figures(name) for name, sets in report.knowledge.items() for k in sets.values()]
     for title, texts in (
         ("Certificate", found),
+        ("Whoever reads few columns", few),
+        ("Whoever knows raw columns", known),
+        ("Breadth", [] if report.breadth is None else [report.breadth.sentence]),
         ("Notes", list(report.notes)),
         ("What this does not protect against", list(DOES_NOT_PROTECT)),
     ):

@@ -73,6 +73,10 @@
       const r = reports[d.report];
       bars(place, Object.entries(r.resemblance.columns).slice(0, 20).map(([name, m]) => ({ name, m, i: +d.report })), 0, "R²: share of the variance that can be told");
     },
+    breadth: (place, d) => {
+      const columns = Object.entries(reports[d.report].breadth.columns).sort((a, b) => b[1].value - a[1].value);
+      bars(place, columns.map(([name, m]) => ({ name, m, i: +d.report })), 0, "share of the column that can be told: 0 guessing, 1 raw");
+    },
     pooled: (place, d) => {
       const lines = reports.map((r, i) => ({ i, name: r.name, points: [[1, headline(r.leakage[d.attribute])], ...r.attacks.filter(a => a.kind.startsWith("pooled, ") && a.results[d.attribute]).map(a => [+a.kind.slice(8), headline(a.results[d.attribute])])] })).filter(l => l.points.length > 1);
       const most = Math.log(Math.max(...lines.flatMap(l => l.points.map(q => q[0]))));

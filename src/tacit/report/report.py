@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING, Any
 from tacit import __version__
 from tacit.errors import InputError, RequirementNotMet
 from tacit.files import strict_json, write_whole
-from tacit.report.certificates import AnyCertificate
+from tacit.report.certificates import AnyCertificate, ColumnsCertificate
 from tacit.report.plain_data import plain, read_fields
 from tacit.report.results import (
+    ALONE,
+    GAIN,
+    KNOWS,
     AttackResult,
+    Breadth,
     Exposure,
+    Knowledge,
     LimitPoint,
     Measure,
     Power,
@@ -84,6 +89,9 @@ class Report:
     groups : by sensitive attribute, the chosen attacker's balanced accuracy within subgroups, most exposed first
     exposure : by sensitive attribute, who is named with 90 % confidence, and the most exposed group
     power : by sensitive attribute, the smallest planted leaks that these attackers would have found in these rows
+    breadth : how much of every column can still be told from the release; None where it was not measured
+    pairs : by sensitive attribute, a bound on whoever reads any two (or three) released columns and no more. It is no
+        certificate of the release
     resemblance : reconstruction of the raw records, similarity, warped distance, where they apply
     attacks : other kinds of attack, each with what its attacker knows
     fresh : whether the figures are for rows the filter never saw
@@ -107,8 +115,14 @@ class Report:
     resemblance: Resemblance = field(default_factory=Resemblance)
     exposure: Mapping[str, Exposure] = field(default_factory=dict)
     power: Mapping[str, Power] = field(default_factory=dict)
+    breadth: Breadth | None = None
+    pairs: Mapping[str, ColumnsCertificate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        part = [n for n, c in self.certificate.items() if c is not None and not c.whole]
+        part += [n for n, c in self.pairs.items() if c.whole]
+        if part:
+            raise InputError(f"{part[0]}: a bound on whoever reads few columns is not a certificate of the release")
         for name, result in self.leakage.items():
             check_bound(name, result, self.bound.get(name))
 
@@ -131,7 +145,29 @@ class Report:
         text += f", guessing {shown(r.guessing)}"
         if attribute in self.label_only:
             text += f", label-only {shown(self.label_only[attribute].value)}"
-        return text + (", certified" if bound is not None else ", audited, not certified")
+        text += ", certified" if bound is not None else ", audited, not certified"
+        if attribute in self.knowledge:  # of all that was asked, what the release adds most to
+            text += f"; {max(self.knowledge[attribute].values(), key=lambda k: k.gain.value).sentence(attribute)}"
+        return text
+
+    def few_columns(self, attribute: str) -> str | None:
+        """What is certified for whoever reads few columns, beside what was audited for whoever reads all."""
+        found, r = self.pairs.get(attribute), self.leakage.get(attribute)
+        if found is None:
+            return None
+        text = f"{attribute}: {found.explain(self.level)}"
+        return text if r is None else f"{text}; audited {shown(r.value)} for whoever reads all"
+
+    @property
+    def knowledge(self) -> dict[str, dict[str, Knowledge]]:
+        """By sensitive attribute and by what is known: the attackers who know raw columns of the person."""
+        out: dict[str, dict[str, Knowledge]] = {}
+        for attack in self.attacks:
+            for name, r in attack.results.items():
+                if GAIN in r.more:
+                    known = attack.kind.removeprefix(KNOWS)
+                    out.setdefault(name, {})[known] = Knowledge(known, r.more[ALONE], r.measure, r.more[GAIN])
+        return out
 
     def beaten_by_label(self, attribute: str) -> str | None:
         """Says so where releasing the predicted label alone is as useful and leaks less; else None.

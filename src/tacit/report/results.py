@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from tacit.errors import ContradictionError
 
 RARE = "a rare group"
+KNOWS, ALL = "knows ", "all"  # the name of an attack by who knows raw columns begins so; and the whole raw record
+ALONE, GAIN = "known alone", "gain by the release"  # what such an attack measures beside itself
 
 
 class Measure(NamedTuple):
@@ -90,6 +92,82 @@ class AttackResult:
     kind: str
     knows: str
     results: Mapping[str, Result]
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """Somebody who knows raw columns of a person: how well they guess without the release, and with it.
+
+    Attributes
+    ----------
+    knows : names of the columns, or "all"
+    alone, together : balanced accuracy from these columns, and from these columns with the release
+    gain : together less alone, on the same people
+    """
+
+    knows: str
+    alone: Measure
+    together: Measure
+    gain: Measure
+
+    def sentence(self, attribute: str) -> str:
+        """ "someone who knows age, job and race guesses sex at .574 alone and .608 with the release"."""
+        *most, last = self.knows.split(", ")
+        known = f"{', '.join(most)} and {last}" if most else last
+        known = "the whole raw record" if self.knows == ALL else known
+        text = f"someone who knows {known} guesses {attribute} at {shown(self.alone.value)} alone"
+        return f"{text} and {shown(self.together.value)} with the release"
+
+    def figures(self, attribute: str) -> str:
+        """All three with their intervals."""
+        text = f"{attribute}, by who knows {self.knows}: {shown(self.alone.value)} ({interval(self.alone)}) alone, "
+        text += f"{shown(self.together.value)} ({interval(self.together)}) with the release, "
+        return f"{text}gain {self.gain.value:+.3f} ({self.gain.low:+.3f} to {self.gain.high:+.3f})"
+
+
+@dataclass(frozen=True)
+class Breadth:
+    """By column, the share of it that a release still tells.
+
+    Attributes
+    ----------
+    columns : from 0 (guessing) to 1 (as in the raw table), with intervals
+    """
+
+    columns: Mapping[str, Measure]
+
+    @property
+    def mean(self) -> float:
+        """Over all columns."""
+        return self._mean("value")
+
+    @property
+    def value(self) -> float:
+        """The mean over all columns."""
+        return self.mean
+
+    @property
+    def low(self) -> float:
+        """The mean of the lower ends: the columns are of the same people, so their errors need not cancel."""
+        return self._mean("low")
+
+    @property
+    def high(self) -> float:
+        """The mean of the upper ends."""
+        return self._mean("high")
+
+    @property
+    def sentence(self) -> str:
+        """ "breadth .74 [.70, .78] of 12 columns, 0 guessing to 1 raw: income .98, ..., relationship .31"."""
+        told = sorted(self.columns.items(), key=lambda item: -item[1].value)
+        named = [f"{name} {shown(m.value)}" for name, m in told]
+        named = named if len(named) <= 14 else [*named[:7], "...", *named[-6:]]
+        text = f"breadth {shown(self.mean)} [{shown(self.low)}, {shown(self.high)}] of {len(told)} columns"
+        return f"{text}, 0 guessing to 1 raw: {', '.join(named)}"
+
+    def _mean(self, end: str) -> float:
+        ends = [getattr(m, end) for m in self.columns.values()]
+        return sum(ends) / len(ends) if ends else 0.0
 
 
 class LimitPoint(NamedTuple):

@@ -11,9 +11,7 @@ import pandas as pd
 from tacit.audit.attacks import AttackKind, register_attack
 from tacit.audit.received import plain_frame
 from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial, has_noise, transformed
-from tacit.filters.mechanism import mechanism_of
-from tacit.records.dataset import Dataset
+from tacit.audit.trial import Trial, has_noise, released_parts, sees_sensitive
 from tacit.report.results import Result
 
 DRAWS = 10  # of the noise, for the averaging attack
@@ -67,7 +65,7 @@ class Averaging(AttackKind):
     knows = f"{DRAWS} releases of each record under different keys (the same key gives the same noise, and no average)"
 
     def applies(self, trial: Trial) -> bool:
-        numbers = not getattr(mechanism_of(trial.release), "sees_sensitive", False)  # a table has no average
+        numbers = not sees_sensitive(trial.release)  # a table has no average
         return numbers and has_noise(trial.release) and hasattr(trial.release, "redraw")
 
     def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
@@ -91,11 +89,10 @@ class SeveralViews(AttackKind):
         return bool(trial.asked.views)
 
     def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
-        def beside(frame: pd.DataFrame, data: Dataset) -> pd.DataFrame:
-            all_of = pd.concat([frame, *(plain_frame(transformed(v, data)) for v in trial.asked.views)], axis=1)
-            return all_of.set_axis(range(all_of.shape[1]), axis=1)
-
-        both = [beside(frame, d) for frame, d in zip(trial.frames, trial.data, strict=True)]
+        views = [released_parts(v, trial.data) for v in trial.asked.views]
+        tables = ([plain_frame(Z) for Z in part] for part in zip(trial.Z, *views, strict=True))
+        both = [pd.concat(part, axis=1) for part in tables]
+        both = [table.set_axis(range(table.shape[1]), axis=1) for table in both]
         return suite.measure(trial.showing(both), "sensitive")
 
 
