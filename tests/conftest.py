@@ -18,7 +18,7 @@ from hypothesis import settings
 
 import tacit
 from browser import driven, find
-from tacit.audit import attackers, power
+from tacit.audit import attackers, breadth, power
 from tacit.datasets import declarations
 from tacit.filters import codes
 from tacit.noise import keyed
@@ -77,6 +77,18 @@ def _plant_nothing(request, monkeypatch):
     """Power costs three times the audit that it is of."""
     if "plantings" not in request.fixturenames:
         monkeypatch.setattr(power, "power", lambda *_, **__: None)
+
+
+@pytest.fixture
+def breadths():
+    """Ask for this where an audit's breadth is what is tested; elsewhere it is measured only where it is asked for."""
+
+
+@pytest.fixture(autouse=True)
+def _measure_no_breadth(request, monkeypatch):
+    """A model a column costs as much as a quick attacker."""
+    if "breadths" not in request.fixturenames:
+        monkeypatch.setattr(breadth, "MAX_COLUMNS", 0)
 
 
 LEARNERS = ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code"))

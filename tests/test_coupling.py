@@ -489,18 +489,6 @@ def _training() -> tuple:
 # -- breadth ----------------------------------------------------------------------------------------
 
 
-def test_breadth_is_one_of_raw_tables_and_none_of_constants():
-    raw = tuple(people(600, seed=seed)[0] for seed in (1, 2))
-    whole = breadth(raw, raw)
-    assert set(whole.columns) == set(raw[0].columns)
-    assert min(whole.columns.values()) > 0.9
-    assert breadth(tuple(pd.DataFrame({"z": np.zeros(600)}) for _ in raw), raw).mean < 0.02
-    some = breadth(tuple(d[["job", "smokes"]] for d in raw), raw)
-    assert min(some.columns[c] for c in ("job", "smokes")) > 0.9
-    assert some.columns["children"] < 0.2
-    assert 0.3 < some.mean < 0.6
-
-
 def test_a_coupling_is_broad(fitted):
     """Beside the label that most releases are, of which nothing but the label can be told."""
     parts = [people(900, seed=seed) for seed in (3, 4)]

@@ -20,7 +20,7 @@ from tacit.audit.forgotten_units import forgotten_units
 from tacit.audit.power import measure_power
 from tacit.audit.resemblance import resemblance
 from tacit.audit.suite import HEADLINE, AttackSuite
-from tacit.audit.trial import Asked, Trial, can_tell, sees_sensitive
+from tacit.audit.trial import Asked, Trial, can_tell, has_noise, sees_sensitive
 from tacit.callback import Callback, silent
 from tacit.errors import InputError, TacitWarning, check_number
 from tacit.records.dataset import Dataset
@@ -220,7 +220,8 @@ def _certified(whole: Trial) -> Certified:
     size = columns_to_certify(whole)
     if not size:
         return certify_trial(whole, terms)
-    if not sees_sensitive(whole.release) or asked.alongside:  # both kinds may come of it: they share the error
+    drawn = sees_sensitive(whole.release) and has_noise(whole.release)  # of which there is no certificate of the whole
+    if not drawn or asked.alongside:  # both kinds may come of it: they share the error
         terms = replace(terms, level=1 - (1 - asked.level) / 2)
     certified, few = certify_trial(whole, terms), certify_few_columns(whole, terms, size)
     return replace(certified, notes=certified.notes + few.notes, look=certified.look or few.look, pairs=few.pairs)

@@ -38,11 +38,9 @@ def measure_breadth(trial: Trial) -> Breadth | None:
     if len(shape) != 2:
         raise InputError(f"breadth=True asks for the columns of a table, but a record of X has shape {shape[1:]}")
     raw = [plain_frame(d.X).set_axis([str(c) for c in _names(d.X)], axis=1) for d in trial.data]
-    hidden = [c for c in raw[0] if c in trial.attack.sensitive]
-    raw = [d.drop(columns=hidden) for d in raw]
     targets = [d.y.reset_index(drop=True).drop(columns=[c for c in d.y if c in raw[0]]) for d in trial.data]
-    units = [d.units_of() for d in trial.data]
-    return breadth(trial.frames, raw, trial.asked.seed, targets, units[1], trial.asked.level, trial.asked.per)
+    asked, hidden = trial.asked, list(trial.attack.sensitive.columns)
+    return breadth(trial.frames, raw, asked.seed, targets, hidden, trial.test.units_of(), asked.level, asked.per)
 
 
 def breadth(
@@ -50,6 +48,7 @@ def breadth(
     raw: Sequence[pd.DataFrame],
     random_state: int = 0,
     targets: Sequence[pd.DataFrame] | None = None,
+    hidden: Sequence[str] = (),
     units: np.ndarray | None = None,
     level: float = 0.95,
     per: str = "unit",
@@ -66,6 +65,7 @@ def breadth(
     raw : the raw tables of the same rows
     random_state : same seed, same models and rows
     targets : labels of the same rows that the raw tables do not hold
+    hidden : columns of the raw tables that nobody should be able to tell: they are not asked for
     units : of the rows that are measured on, the unit of each
     level, per : of the intervals, and whose average is meant
 
@@ -85,7 +85,7 @@ def breadth(
         return _told(X, codes, units, random_state, level, per)
 
     told = {}
-    for name in raw[0].columns:
+    for name in (c for c in raw[0].columns if c not in hidden):
         if (codes := _classes(raw, name, rows)) is not None:
             told[str(name)] = read(seen, codes)
     for name in targets[0].columns if targets is not None else ():

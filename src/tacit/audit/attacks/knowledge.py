@@ -22,6 +22,7 @@ from tacit.records.people import Crowd
 from tacit.report.results import ALL, ALONE, GAIN, KNOWS, Measure, Result
 
 CLASSES = 16  # that a column is cut into, to see how telling it is
+UNASKED = ("trees", "logistic")  # attackers that are quick, where nobody asked
 TELLING = 3  # columns of the middle one of the sets that are taken where none is named
 
 Known = tuple[str, tuple[str, ...]]  # what is known in words, and which columns that is
@@ -59,12 +60,13 @@ class Knowing(AttackKind):
         raw = received_pair(*(raw_table(d)[self.columns] for d in trial.data))
         alone = trial.showing(raw)
         together = trial.showing([_beside(r, Z) for r, Z in zip(raw, trial.frames, strict=True)])
+        suite = AttackSuite(UNASKED, suite.seed, suite.callback) if trial.asked.knows is None else suite
         level, per = 1 - (1 - trial.level) / self.n_sets, trial.asked.per  # the worst set is the headline's
         results = {}
         for i, name in enumerate(trial.attack.sensitive.columns):
             if name not in self.attributes:
                 continue
-            before, after = (suite.run(t.task("sensitive", i)) for t in (alone, together))
+            before, after = (suite.run(shown.task("sensitive", i)) for shown in (alone, together))
             if _on_validation(before) >= _on_validation(after):
                 after = before  # whoever has the release may leave it aside
             t, answers = after.task, (after.balanced, before.balanced)
@@ -90,11 +92,9 @@ def known_sets(knows: Sequence[Any], data: Dataset) -> list[Known]:
     for columns in knows:
         chosen = every if isinstance(columns, str) and columns == ALL else columns
         chosen = (chosen,) if isinstance(chosen, str) else tuple(map(str, chosen))
-        wrong = [c for c in chosen if c not in names]
-        if wrong or not chosen:
-            raise InputError(
-                f"knows names {wrong[0] if wrong else 'nothing'!r}; the raw columns are {', '.join(names)}"
-            )
+        wrong = [repr(c) for c in chosen if c not in names] or ([] if chosen else ["no column"])
+        if wrong:
+            raise InputError(f"knows names {wrong[0]}; the raw columns are {', '.join(names)}")
         sets.append((ALL if chosen == every else ", ".join(chosen), chosen))
     return sets
 
