@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import tacit
+from commands import tacit_command
 from tacit.audit.attacks.knowledge import telling_sets
 from tacit.audit.stats import paired_gain
 from tacit.audit.trial import Asked, Trial
@@ -146,3 +147,31 @@ def test_the_interval_of_a_gain_holds(copies):
         missed += not found.low <= 0.1 <= found.high
     assert missed <= 19
     assert paired_gain(truth, truth, truth) == (0, 0, 0, 0)
+
+
+def test_the_command_line_asks_for_all_of_it(tmp_path):
+    data = people(300, seed=1)
+    pd.concat([data.X, data.y, data.sensitive], axis=1).to_csv(tmp_path / "people.csv", index=False)
+    data.X[["coin", "job"]].to_csv(tmp_path / "released.csv", index=False)
+    common = (
+        "--data",
+        str(tmp_path / "people.csv"),
+        "--target",
+        "won",
+        "--sensitive",
+        "sex",
+        "--attackers",
+        "logistic",
+    )
+    out = tacit_command(
+        "audit", str(tmp_path / "released.csv"), *common, "--knows", "job,height", "--knows", "all", "--breadth",
+        "--few-columns", "2", "--out", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert out.returncode == 0, out.stderr
+    told = Report.from_json((tmp_path / "out" / "audit.json").read_text())
+    assert list(told.knowledge["sex"]) == ["job, height", "all"]
+    assert set(told.breadth.columns) == {"coin", "job", "height", "won"}  # days in a csv are rare words
+    assert "certified for whoever reads any two columns" in " ".join(out.stdout.split())
+    wrong = tacit_command("audit", str(tmp_path / "released.csv"), *common, "--knows", "age")
+    assert wrong.returncode == 2
+    assert "knows names 'age'" in " ".join(wrong.stderr.split())
