@@ -77,6 +77,7 @@ def test_it_is_printed_kept_and_on_the_page(report, tmp_path):
     page = report.to_html(tmp_path / "page.html").read_text()
     assert "Who knows raw columns of the person" in page
     assert page.count("<td>coin</td>") == 1
+    assert "Other kinds of attack" not in page  # there are none
     assert set(report.table["role"]) >= {"knows coin", "knows job", "knows all"}
 
 

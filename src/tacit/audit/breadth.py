@@ -78,7 +78,8 @@ def breadth(
     (1.0, True)
     """
     rows = [_some(len(d), random_state) for d in raw]
-    seen, whole = (_numbers(Z, rows) for Z in (released, raw))
+    released, raw, targets = (_take(tables, rows) for tables in (released, raw, targets or ()))
+    seen, whole = _numbers(released), _numbers(raw)
     units = None if units is None else units[rows[1]]
 
     def read(X: tuple[np.ndarray, ...], codes: list[np.ndarray]) -> Measure:
@@ -86,10 +87,10 @@ def breadth(
 
     told = {}
     for name in (c for c in raw[0].columns if c not in hidden):
-        if (codes := _classes(raw, name, rows)) is not None:
+        if (codes := _classes(raw, name)) is not None:
             told[str(name)] = read(seen, codes)
-    for name in targets[0].columns if targets is not None else ():
-        if (codes := _classes(targets, name, rows)) is not None:  # type: ignore[arg-type]
+    for name in targets[0].columns if targets else ():
+        if (codes := _classes(targets, name)) is not None:
             most = read(whole, codes).value
             if most > FAINT:
                 told[str(name)] = Measure(*(min(1.0, x / most) for x in read(seen, codes)))
@@ -115,19 +116,20 @@ def _told(
     return advantage(balanced_accuracy(truth, answer, int(classes.max()) + 1, who, level, per))
 
 
-def _numbers(tables: Sequence[pd.DataFrame], rows: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Some rows of both tables as numbers, by an encoder of the first."""
-    some = [plain(Z).iloc[r].reset_index(drop=True) for Z, r in zip(tables, rows, strict=True)]
-    encoder = make_encoder(some[0])
-    return tuple(encoder.transform(Z) for Z in some)
+def _take(tables: Sequence[pd.DataFrame], rows: list[np.ndarray]) -> list[pd.DataFrame]:
+    return [table.iloc[r].reset_index(drop=True) for table, r in zip(tables, rows, strict=False)]
 
 
-def _classes(tables: Sequence[pd.DataFrame], name: str, rows: list[np.ndarray]) -> list[np.ndarray] | None:
+def _numbers(tables: Sequence[pd.DataFrame]) -> tuple[np.ndarray, ...]:
+    """Both tables as numbers, by an encoder of the first."""
+    encoder = make_encoder(plain(tables[0]))
+    return tuple(encoder.transform(plain(table)) for table in tables)
+
+
+def _classes(tables: Sequence[pd.DataFrame], name: str) -> list[np.ndarray] | None:
     """One column of both tables as few classes, learned from the first; None where it has none."""
     values = learn_values(str(name), tables[0][name], CLASSES, Crowd(len(tables[0])))
-    if isinstance(values, str) or len(values) < 2:
-        return None
-    return [values.codes(d[name].iloc[r].reset_index(drop=True)) for d, r in zip(tables, rows, strict=True)]
+    return None if isinstance(values, str) or len(values) < 2 else [values.codes(table[name]) for table in tables]
 
 
 def _names(X: pd.DataFrame | np.ndarray) -> list[str]:

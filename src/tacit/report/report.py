@@ -159,6 +159,11 @@ class Report:
         return text if r is None else f"{text}; audited {shown(r.value)} for whoever reads all"
 
     @property
+    def other_attacks(self) -> tuple[AttackResult, ...]:
+        """Those whose attackers know nothing raw of the person; the others are `knowledge`."""
+        return tuple(attack for attack in self.attacks if not attack.kind.startswith(KNOWS))
+
+    @property
     def knowledge(self) -> dict[str, dict[str, Knowledge]]:
         """By sensitive attribute and by what is known: the attackers who know raw columns of the person."""
         out: dict[str, dict[str, Knowledge]] = {}

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.report.results import KNOWS, Result, interval, shown
+from tacit.report.results import Result, interval, shown
 
 
 def as_text(told: Any, width: int) -> str:
@@ -27,13 +27,12 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
     for head, right in (("", False), ("attribute", False), ("value", True), ("interval", True), ("guessing", True)):
         table.add_column(head, justify="right" if right else "left")
     table.add_column("by")
-    others = [attack for attack in report.attacks if not attack.kind.startswith(KNOWS)]
     for role, results in (
         ("keeps", report.utility),
         ("gives away", report.leakage),
         ("label-only", report.label_only),
         ("rows of the fit", report.in_sample),
-        *((attack.kind, dict(list(attack.results.items())[:5])) for attack in others),
+        *((attack.kind, dict(list(attack.results.items())[:5])) for attack in report.other_attacks),
     ):
         for name, r in results.items():
             table.add_row(*_row(role, name, r))
@@ -53,7 +52,10 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
     lines += [escape(text) for name in report.pairs if (text := report.few_columns(name))]
     lines += [escape(k.figures(name)) for name, sets in report.knowledge.items() for k in sets.values()]
     lines += [escape(report.breadth.sentence)] if report.breadth is not None else []
-    lines += [f"[dim]{escape(attack.kind)}: the attacker knows {escape(attack.knows)}[/dim]" for attack in others]
+    lines += [
+        f"[dim]{escape(attack.kind)}: the attacker knows {escape(attack.knows)}[/dim]"
+        for attack in report.other_attacks
+    ]
     lines += [f"[dim]note: {escape(note)}[/dim]" for note in report.notes]
     return Group(table, *lines)
 
