@@ -176,3 +176,11 @@ def test_the_command_line_asks_for_all_of_it(tmp_path):
     wrong = tacit_command("audit", str(tmp_path / "released.csv"), *common, "--knows", "age")
     assert wrong.returncode == 2
     assert "knows names 'age'" in " ".join(wrong.stderr.split())
+
+
+def test_a_released_column_may_travel_along_as_it_was_too():
+    """Both stand in the receiver's table under names of their own, dates too."""
+    parts = people(60, seed=1), people(60, seed=2)
+    Z = Trial.of(tuple(d.X[["born", "job"]] for d in parts), *parts, Asked(alongside=("born",)))
+    assert list(Z.frames[0].columns) == ["born", "job", "born (alongside)"]
+    assert Z.encoded[0].shape[1] == Z.encoded[1].shape[1]
