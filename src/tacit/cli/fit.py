@@ -123,7 +123,7 @@ def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -
     names = chosen.get_feature_names_out()
     rest = np.setdiff1d(np.arange(len(data)), train.rows)
     others = data.take(rest)
-    parts = [chosen.release_training_rows(), transformed(chosen, others, others.units_of())]
+    parts = [chosen.release_training_rows(), transformed(chosen, others)]
     frames = [p if isinstance(p, pd.DataFrame) else pd.DataFrame(np.asarray(p), columns=names) for p in parts]
     back = np.argsort(np.concatenate([train.rows, rest]), kind="stable")
     return pd.concat(frames, ignore_index=True).iloc[back].reset_index(drop=True)
