@@ -228,8 +228,11 @@ def clinics(change):
         (lambda X: X.drop(columns="age"), "node 'east' has no column 'age'"),
         (lambda X: X.assign(extra=1.0), "node 'east' has a column 'extra'"),
         (lambda X: X[["job", "age", "pay"]], "node 'east' has column 'job' where the others have 'age'"),
-        (lambda X: X.assign(age="old"), "node 'east': column 'age' holds text, at the others numbers"),
-        (lambda X: X.assign(job=X["job"].str.upper()), "node 'east': column 'job'.*'CLERK'.*use the same words"),
+        (lambda X: X.assign(age="old"), "node 'east' has text in column 'age', where the others have numbers"),
+        (
+            lambda X: X.assign(job=X["job"].str.upper()),
+            "node 'east' has in column 'job' the categories 'CLERK'.*use the same words",
+        ),
         (lambda X: X.assign(pay=np.nan), "node 'east': column 'pay' has no value"),
         (lambda X: np.ones((60, 3)), "node 'east' has arrays of shape .3,., the others have a table of 3 columns"),
     ],
@@ -341,7 +344,7 @@ def test_a_node_that_missed_a_round_gets_the_whole_encoder_again_and_latecomers_
     assert server.finished
     with pytest.warns(TacitWarning, match="node 2: what it sent was rejected in 1 of 5 rounds"):
         assert f.conclude(server).transform(nodes[0].X).shape == (120, 2)
-    with pytest.raises(InputError, match="at the nodes, not here"):
+    with pytest.raises(InputError, match="at other nodes"):
         f.release_training_rows()
 
 

@@ -10,7 +10,7 @@ import tacit
 from tacit.baselines import LinearARL, LinearEraser
 from tacit.errors import InputError, InputTypeError
 from tacit.federated import Node, fit_closed_form
-from tacit.federated.sums import sums
+from tacit.federated.closed_form import sums
 
 
 def table(n, seed):

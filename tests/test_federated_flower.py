@@ -6,6 +6,7 @@ Messages, answers and the equality with `simulate` are tested in one process; de
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -23,7 +24,7 @@ import pytest
 import tacit
 from tacit.errors import InputError
 from tacit.federated import Node, simulate
-from tacit.federated.simulation import read_state
+from tacit.federated.states import read_state
 
 pytest.importorskip("flwr")
 import contextlib
@@ -31,15 +32,12 @@ import contextlib
 from cryptography import x509
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
-from tacit.federated.flower.algorithms import algorithm_of
+from tacit.federated.flower.carried import app_bundle, from_records, to_records
 from tacit.federated.flower.client_app import answer_request
-from tacit.federated.flower.config import read_node, read_server
+from tacit.federated.flower.config import algorithm_of, read_node, read_server
+from tacit.federated.flower.guards import ForeignApp, allowed, only
 from tacit.federated.flower.launch import free_port
-from tacit.federated.flower.link import allowed
-from tacit.federated.flower.node_app import app_bundle, bundle_hash
-from tacit.federated.flower.own_app import ForeignApp, only
-from tacit.federated.flower.records import from_records, to_records
-from tacit.federated.flower.strategy import registered_names
+from tacit.federated.flower.server_app import registered_names
 from tacit.federated.flower.trust import make_keys
 from tacit.federated.protocol import Message, ProtocolError
 
@@ -143,7 +141,7 @@ def encoder_of(folder: Path) -> np.ndarray:
     arrays, _ = read_state(folder / "state" / "last.safetensors", read_server(folder / "server.toml").identity)[
         "server"
     ]
-    return np.concatenate([arrays[k].ravel() for k in sorted(arrays) if k.startswith("encoder/")])
+    return np.concatenate([arrays[k].ravel() for k in sorted(arrays) if k.startswith("current/")])
 
 
 def simulated(folder: Path, training=TRAINING) -> np.ndarray:
@@ -228,9 +226,10 @@ def test_a_node_runs_tacits_app_and_no_other():
             self.content = content
 
     assert app_bundle() == app_bundle()
-    assert only(bundle_hash(), lambda h, r: App(app_bundle()))("x", 1).content == app_bundle()
+    expected = hashlib.sha256(app_bundle()).hexdigest()
+    assert only(expected, lambda h, r: App(app_bundle()))("x", 1).content == app_bundle()
     with pytest.raises(ForeignApp, match="the server sent an app with hash"):
-        only(bundle_hash(), lambda h, r: App(app_bundle() + b" "))("x", 1)
+        only(expected, lambda h, r: App(app_bundle() + b" "))("x", 1)
 
 
 def test_messages_survive_flowers_records():

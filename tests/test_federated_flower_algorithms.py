@@ -1,6 +1,6 @@
 """The closed forms and PersonalMinimax on Flower: what `simulate` gives, and nodes that do not fit in are left out.
 
-Most of it runs the strategy and the nodes' app without a network: every message is packed, and answered from what the
+Most of it runs the server and the nodes' app without a network: every message is packed, and answered from what the
 node has on its disk. A real deployment of each is marked slow.
 """
 
@@ -24,22 +24,20 @@ import tacit
 from tacit.baselines import LinearARL, LinearEraser
 from tacit.errors import InputError, TacitWarning
 from tacit.federated import Node, PersonalMinimax, ProtocolError, fit_closed_form, simulate
+from tacit.federated.closed_form import sums
 from tacit.federated.common_schema import make_common_encoder
-from tacit.federated.common_start import tell_start
-from tacit.federated.simulation import read_state
-from tacit.federated.sums import sums
+from tacit.federated.personal import start_of, tell_start
+from tacit.federated.states import read_state
 
 pytest.importorskip("flwr")
 import httpx
 from flwr.app import RecordDict
 
-from tacit.federated.flower import strategy as strategies
-from tacit.federated.flower.algorithms import algorithm_of
+from tacit.federated.flower.carried import from_records, to_records
 from tacit.federated.flower.client_app import answer_request, train
-from tacit.federated.flower.config import NodeConfig, PublicConfig, ServerConfig, read_node, read_server
-from tacit.federated.flower.own_app import patiently
-from tacit.federated.flower.records import from_records, to_records
-from tacit.federated.flower.strategy import CoordinatorStrategy
+from tacit.federated.flower.config import NodeConfig, PublicConfig, ServerConfig, algorithm_of, read_node, read_server
+from tacit.federated.flower.guards import patiently
+from tacit.federated.flower.server_app import Server
 from tacit.federated.protocol import Message
 from test_federated_flower import Federation, free_port, make_keys
 
@@ -122,15 +120,15 @@ def plain_messages(monkeypatch):
     def message(content: RecordDict, dst_node_id=None, message_type=None, group_id=None, reply_to=None):
         return SimpleNamespace(content=content, metadata=SimpleNamespace(dst_node_id=dst_node_id))
 
-    monkeypatch.setattr(strategies, "FlowerMessage", message)
+    monkeypatch.setattr("tacit.federated.flower.server_app.FlowerMessage", message)
     monkeypatch.setattr("tacit.federated.flower.client_app.FlowerMessage", message)
 
 
-def run(folder: Path, wire: Wire | None = None) -> CoordinatorStrategy:
+def run(folder: Path, wire: Wire | None = None) -> Server:
     wire = wire or Wire(folder)
-    strategy = CoordinatorStrategy(read_server(folder / "server.toml"), {n.encode(): n for n in NAMES})
-    strategy.start(wire)
-    return strategy
+    server = Server(read_server(folder / "server.toml"), {n.encode(): n for n in NAMES})
+    server.run(wire)
+    return server
 
 
 def nodes_of(folder: Path, *names: str) -> list[Node]:
@@ -161,10 +159,10 @@ def alter(folder: Path, name: str, change) -> None:
 @pytest.mark.parametrize("training, estimator", [(ARL, LinearARL(lam=0.3)), (ERASER, LinearEraser())])
 def test_a_closed_form_is_that_of_one_process_and_ends_as_a_bundle(tmp_path, training, estimator):
     write_files(tmp_path, training)
-    strategy = run(tmp_path)
+    server = run(tmp_path)
     nodes = nodes_of(tmp_path)
     expected = fit_closed_form(estimator, nodes)
-    found = strategy.algorithm.conclude(strategy.coordinator)
+    found = server.algorithm.conclude(server.coordinator)
     X = records(tmp_path)
     assert np.allclose(found.transform(X), expected.transform(X), atol=1e-6)
     pooled = [pd.concat(part, ignore_index=True) for part in zip(*[(n.X, n.y, n.sensitive_features) for n in nodes])]  # noqa: B905
@@ -235,7 +233,7 @@ NAN = {"mean": lambda a: np.full_like(a, np.nan)}
         (told("sums", records=0), "says it has 0 records"),
         (told("sums", classes={}), "has an unknown array"),
         (told("sums", classes=["act"]), "cannot be read"),
-        (changed("description", **NAN), "no usable mean"),
+        (changed("description", **NAN), "'mean' holds NaN"),
         (changed("description", variance=lambda a: -a), "negative"),
         (told("description", records=0), "says it has 0 records"),
         (told("description", columns=[{"name": "a"}]), "cannot be read"),
@@ -246,9 +244,9 @@ NAN = {"mean": lambda a: np.full_like(a, np.nan)}
         (columns(lambda c: {**c, "range": [0, 10**400]}), "cannot be read"),
         (columns(lambda c: {**c, "range": [0, float("inf")]}), "cannot be read"),
         (columns(lambda c: {**c, "categories": ["nurse", *map(str, range(10_001))]}), "over 10,000 words"),
-        (changed("description", mean=lambda a: 0 * a + 1e200), "no 80 records have this"),
-        (changed("description", variance=lambda a: 0 * a + 1e9), "no 80 records have this"),
-        (changed("description", count=lambda a: 0 * a + 2**62), "no 80 records have this"),
+        (changed("description", mean=lambda a: 0 * a + 1e200), "no 80 records have"),
+        (changed("description", variance=lambda a: 0 * a + 1e9), "no 80 records have"),
+        (changed("description", count=lambda a: 0 * a + 2**62), "no 80 records have"),
         (changed("sums", mean=lambda a: 0 * a + 1e300), "'mean' holds numbers beyond"),
         (lose("sums"), "no answer within"),
         (lose("description"), "no answer within"),
@@ -264,8 +262,8 @@ def test_a_node_that_sends_rubbish_is_named_and_the_others_go_on(tmp_path, chang
     [
         (lambda t: t.drop(columns="a"), "node 'n3' has no column 'a'"),
         (lambda t: t.assign(extra=1.0), "node 'n3' has a column 'extra'"),
-        (lambda t: t.assign(a="low"), "column 'a' holds text"),
-        (lambda t: t.assign(job="pilot"), "column 'job' has the categories 'pilot'"),
+        (lambda t: t.assign(a="low"), "has text in column 'a'"),
+        (lambda t: t.assign(job="pilot"), "has in column 'job' the categories 'pilot'"),
         (lambda t: t[:0], "InputError: see the node's own log"),  # no record
         (lambda t: t.assign(sex=["x"] + ["m", "f"] * 39 + ["m"]), "InputError: see the node's own log"),  # a class of 1
     ],
@@ -279,8 +277,8 @@ def test_a_node_whose_table_does_not_fit_in_is_named_and_the_others_go_on(tmp_pa
 def check_that_n3_was_left_out(folder: Path, wire: Wire, words: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TacitWarning)
-        strategy = run(folder, wire)
-        f = strategy.algorithm.conclude(strategy.coordinator)
+        server = run(folder, wire)
+        f = server.algorithm.conclude(server.coordinator)
     reasons = {n: why for line in log_of(folder) for n, why in (line["rejected"] | line["failed"]).items()}
     assert list(reasons) == ["n3"]
     assert words in reasons["n3"]
@@ -300,9 +298,9 @@ def test_the_sums_of_a_word_that_one_record_has_are_not_that_record(tmp_path):
 
         alter(tmp_path, name, mark)
     wire = Wire(tmp_path)
-    strategy = run(tmp_path, wire)
+    server = run(tmp_path, wire)
     (node,) = nodes_of(tmp_path, "n1")
-    encoder = make_common_encoder(*strategy.coordinator.agreed)
+    encoder = make_common_encoder(*server.coordinator.agreed)
     X = encoder.transform(node.X)
 
     def read_off(answer):
@@ -376,7 +374,7 @@ def test_no_text_of_an_error_leaves_a_node(tmp_path, monkeypatch):
 
 def test_too_few_usable_answers_end_the_federation_by_name(tmp_path):
     write_files(tmp_path, ARL, min_nodes=3)
-    with pytest.raises(ProtocolError, match=r"sums of 2 of at least 3 .* 3 times in a row \(n3: 'mean' holds NaN"):
+    with pytest.raises(ProtocolError, match=r"round 0: 2 of at least 3 .* 3 times in a row \(n3: 'mean' holds NaN"):
         run(tmp_path, Wire(tmp_path, changed("sums", **NAN)))
 
 
@@ -386,7 +384,7 @@ def test_a_node_takes_part_in_what_its_own_file_names_and_keeps_its_own_limit(tm
     path.write_text(path.read_text().replace("LinearARL", "DistributedEIGAN"))
     alter(tmp_path, "n3", lambda t: t.assign(sex=["x"] + ["m", "f"] * 39 + ["m"]))
     wire = Wire(tmp_path)
-    with pytest.raises(ProtocolError, match=r"sums of 1 of at least 2 .*n3: InputError"):
+    with pytest.raises(ProtocolError, match=r"round 0: 1 of at least 2 .*n3: InputError"):
         run(tmp_path, wire)  # the server asks for classes of 1; n3 gives none below 5
     assert [m.kind for n, m in wire.answered if n == "n1"][:2] == ["description", "sums"]
     assert {m.kind for n, m in wire.answered if n == "n2"} == {"failed"}
@@ -439,12 +437,12 @@ def check_that_filters_are_those_of(folder: Path, f: PersonalMinimax, names=NAME
 def test_personal_filters_are_those_of_one_process_and_stay_at_the_nodes(tmp_path, settings):
     write_files(tmp_path, PERSONAL | settings)
     wire = Wire(tmp_path)
-    strategy = run(tmp_path, wire)
+    server = run(tmp_path, wire)
     check_that_filters_are_those_of(tmp_path, personal(tmp_path))
     assert not (tmp_path / "out" / "common.tacit").exists()
     allowed = {"samples", "labels"} if "exchange" not in settings else {"counts", "means", "scatter"}
     assert {name for _, m in wire.answered for name in m.arrays} == allowed
-    assert strategy.coordinator.members == {"n1": 60, "n2": 70, "n3": 80}
+    assert server.coordinator.members == {"n1": 60, "n2": 70, "n3": 80}
     values = np.concatenate([pd.read_csv(tmp_path / f"{n}.csv")[list("abcd")].to_numpy().ravel() for n in NAMES])
     for path in (tmp_path / "log").glob("*.safetensors"):
         arrays, _ = read_state(path, "message")["message"]
@@ -478,7 +476,7 @@ def test_a_node_without_its_state_comes_back_and_one_that_is_gone_loses_its_turn
 def test_a_server_that_is_killed_goes_on_to_the_same_filters(tmp_path, monkeypatch):
     write_files(tmp_path, PERSONAL)
     wire = Wire(tmp_path)
-    before = CoordinatorStrategy._keep
+    before = Server._keep
 
     def killed(self):
         if len(wire.answered) == 6:
@@ -486,7 +484,7 @@ def test_a_server_that_is_killed_goes_on_to_the_same_filters(tmp_path, monkeypat
         before(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(CoordinatorStrategy, "_keep", killed)
+        patch.setattr(Server, "_keep", killed)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path, wire)
     text = (tmp_path / "public.csv").read_text()
@@ -508,24 +506,24 @@ def test_a_contributor_that_comes_later_takes_part(tmp_path):
         return send(messages, timeout)
 
     wire.send_and_receive = later
-    strategy = run(tmp_path, wire)
-    assert list(strategy.coordinator.members) == ["n1", "n3", "n2"]
+    server = run(tmp_path, wire)
+    assert list(server.coordinator.members) == ["n1", "n3", "n2"]
     assert (tmp_path / "n2.tacit").exists()
 
 
 @pytest.mark.parametrize(
     "change, words",
     [
-        (changed("filtered", samples=lambda a: a * np.nan), "sent 'samples' with NaN"),
-        (changed("filtered", samples=lambda a: a[:, :2]), "sent 'samples' of shape"),
+        (changed("filtered", samples=lambda a: a * np.nan), "'samples' holds NaN"),
+        (changed("filtered", samples=lambda a: a[:, :2]), "'samples' has shape"),
         (changed("filtered", labels=lambda a: a + 50), "labels outside its 3 classes"),
-        (changed("filtered", labels=lambda a: a[:5]), "sent 'labels' of shape"),
+        (changed("filtered", labels=lambda a: a[:5]), "'labels' has shape"),
         (changed("filtered", labels=lambda a: 0 * a - 1), "no record with a target"),
-        (changed("filtered", samples=lambda a: a[:0], labels=lambda a: a[:0]), "sent 'samples' of shape (0, 3)"),
+        (changed("filtered", samples=lambda a: a[:0], labels=lambda a: a[:0]), "no record with a target"),
         (told("filtered", classes=None), "classes of the target that cannot be read"),
-        (changed("improved", samples=lambda a: a * np.inf), "sent 'samples' with NaN"),
-        (changed("improved", samples=lambda a: a.T), "sent 'samples' of shape"),
-        (changed("improved", samples=lambda a: 0 * a + 1e300), "sent 'samples' with numbers beyond"),
+        (changed("improved", samples=lambda a: a * np.inf), "'samples' holds NaN"),
+        (changed("improved", samples=lambda a: a.T), "'samples' has shape"),
+        (changed("improved", samples=lambda a: 0 * a + 1e300), "'samples' holds numbers beyond"),
         (lose("improved"), "no answer within"),
     ],
 )
@@ -544,7 +542,7 @@ def test_a_contributor_that_sends_rubbish_is_named_and_the_others_go_on(tmp_path
 def test_counts_that_are_none_are_named_and_the_others_go_on(tmp_path, count):
     write_files(tmp_path, PERSONAL | {"exchange": "statistics"})
     run(tmp_path, Wire(tmp_path, changed("filtered", counts=lambda a: np.full(a.shape, count))))
-    assert "sent 'counts' with" in log_of(tmp_path)[0]["rejected"]["n3"]
+    assert "'counts' holds" in log_of(tmp_path)[0]["rejected"]["n3"]
 
 
 @pytest.mark.filterwarnings("ignore:n_components is 5")
@@ -552,8 +550,6 @@ def test_a_common_filter_that_can_be_undone_is_refused_by_the_nodes(tmp_path):
     write_files(tmp_path, PERSONAL)
     text = (tmp_path / "server.toml").read_text()
     (tmp_path / "server.toml").write_text(text.replace("n_components = 3", "n_components = 5"))
-    from tacit.federated.common_start import start_of, tell_start
-
     facts, arrays = tell_start(read_server(tmp_path / "server.toml").public.start())
     wide = facts["columns"][-1]["categories"], arrays["weight"].shape
     assert wide == (["cook", "nurse"], (5, 8))

@@ -15,7 +15,7 @@ import tacit
 from tacit.errors import InputError
 from tacit.federated import Node, PersonalMinimax, simulate
 from tacit.federated.protocol import Message
-from tacit.federated.samples_of_others import WeightedSoftmax, made_samples, statistics_of
+from tacit.federated.samples_of_others import made_samples, statistics_of, weighted_softmax
 
 
 def crowd(n_people=4, n=80, seed=0, strange=2.0):
@@ -132,7 +132,7 @@ def test_made_samples_have_the_means_and_covariances_of_the_samples():
 
 def test_the_written_out_gradient_is_the_gradient():
     rng = np.random.default_rng(1)
-    head = WeightedSoftmax(
+    head = weighted_softmax(
         rng.integers(3, size=8), rng.random(8), rng.normal(size=(5, 2)), rng.integers(3, size=5), rng.random(5), 3, 1e-2
     )
     z, dz = torch.from_numpy(rng.normal(size=(8, 2))), torch.from_numpy(rng.normal(size=(8, 2)))

@@ -12,7 +12,7 @@ import tacit
 from tacit.audit.membership import whitebox_membership
 from tacit.baselines import LinearEraser, VariationalObfuscator
 from tacit.federated import DistributedEIGAN, Node, audit_nodes, fit_closed_form
-from tacit.federated.flower.algorithms import algorithm_of
+from tacit.federated.flower.config import algorithm_of
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
 

@@ -1,8 +1,9 @@
-"""Old names of parameters: they work for this version, with a warning that says the new one."""
+"""Parameters: old names, which work for this version with a warning that says the new one, and inherited ones."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
@@ -26,6 +27,19 @@ def renamed(**names: str | Converted) -> Callable[[Callable[P, R]], Callable[P, 
         wrapper.deprecated_original = original  # type: ignore[attr-defined]  # whose signature scikit-learn reads
         wrapper.renamed = names  # type: ignore[attr-defined]
         return wrapper
+
+    return decorate
+
+
+def passing_on(to: Callable[..., None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a constructor with ``**more`` show those parameters, too, that it passes on to another one."""
+
+    def decorate(original: Callable[P, R]) -> Callable[P, R]:
+        own = inspect.signature(original)
+        mine = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        more = [p for name, p in inspect.signature(to).parameters.items() if name not in own.parameters]
+        original.__signature__ = own.replace(parameters=[*mine, *more])  # type: ignore[attr-defined]
+        return original
 
     return decorate
 

@@ -1,14 +1,18 @@
 """Closed-form filters across silos: one round of sums gives the very filter that all records together would.
 
 `LinearARL` and `LinearEraser` depend on the records through counts, means and covariances alone. After the scaling is
-agreed each node sends these once, for its encoded records and by class of its labels; merged they are exact. What
-travels is in `tacit.federated.sums`.
+agreed each node sends these once; merged they are exact. Per node: the number of encoded records, their mean and
+covariance, and per class of its labels its size and mean; of columns where one value is that of at least half of the
+node's records, that value and how often (to know columns that hardly vary). The mean of a class of one record is that
+record: a class of fewer than `min_count` records is refused. And the covariances of a word that one record has are
+that record: see `coarsened`.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,22 +21,21 @@ from sklearn.base import BaseEstimator, clone
 
 from tacit.baselines.linear_arl import LinearARL, solve_moments
 from tacit.baselines.linear_eraser import LinearEraser
+from tacit.baselines.moments import ClassMeans, Moments, moments_of
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
-from tacit.federated.agreement import (
-    SCALING,
-    AgreeingCoordinator,
-    AgreeingWorker,
-    agreed_preparation,
-)
-from tacit.federated.common_schema import make_common_encoder
-from tacit.federated.node import Node
-from tacit.federated.protocol import NODE, SERVER, Arrays, Message, ProtocolError, follow, under
+from tacit.federated.common_schema import LARGEST, make_common_encoder
+from tacit.federated.node import Node, naming
+from tacit.federated.protocol import Message, fault_of_arrays, fault_of_head, under
+from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker, agreed_preparation
 from tacit.federated.simulation import simulate
-from tacit.federated.sums import ROLES, coarsened, merged, sift_sums, sums
 from tacit.filters.base import finish_fit
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
+from tacit.labels import encode_labels
+from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.renamed import renamed
+
+ROLES = ("targets", "sensitive")
 
 
 @renamed(fewest="min_count")
@@ -89,7 +92,7 @@ class ClosedForm(BaseEstimator):
         """The fitted filter. `workers` are those of this process: none between machines."""
         f = clone(self.estimator)
         f.rounds_ = copy.deepcopy(coordinator.log)
-        f.nodes_ = {m.node: int(m.facts["records"]) for m in coordinator.sums}
+        f.nodes_ = {node: told["facts"]["records"] for node, told in coordinator.sums.items()}
         f.notes_ = []
         known = agreed_preparation(f, coordinator.agreed, workers)
         finish_fit(f, None, _solve(f, coordinator.sums, known.intake.scaling), known)
@@ -116,78 +119,170 @@ class ClosedForm(BaseEstimator):
 class SumsCoordinator(AgreeingCoordinator):
     """The server: agrees on columns and scaling, then asks for sums, once."""
 
-    n_rounds = 1
+    kept = (*AgreeingCoordinator.kept, "sums")
+    n_rounds, admits = 1, False  # who turns up after the scaling was agreed is too late
 
     def __init__(self, f: ClosedForm, names: Sequence[str], min_nodes: int = 1) -> None:
-        super().__init__(names, min_nodes)
-        self.f, self.categories = f, f.categories
-        self.sums: list[Message] = []
+        super().__init__(f, names, min_nodes)
+        self.sums: dict[str, dict[str, Any]] = {}  # by node: facts and arrays
 
-    def _open(self, available: Sequence[str]) -> list[Message]:
-        """Nodes that turn up after the scaling was agreed are too late."""
-        told, scaling = self._agreement()
-        return [Message("sum", n, self.round, told, scaling) for n in available if n in self.members]
+    def _open(self, nodes: Sequence[str]) -> list[Message]:
+        return [Message("sum", n, self.round, *self._agreement()) for n in nodes]
 
-    def receive(self, answers: Sequence[Message], failures: Mapping[str, str] | None = None) -> None:
-        if self.phase == "agreeing":
-            self._receive_descriptions(answers, failures)
-            return
-        line = self._line(self.round, answers, failures)
-        usable, line["rejected"] = sift_sums(answers, self._width)
-        line["nodes"] = sorted(m.node for m in usable)
+    def _merge(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
+        shape = self.columns.get("shape")
+        width = math.prod(shape) if shape else make_common_encoder(*self.agreed).n_out  # type: ignore[union-attr]
+        labels = [frozenset(m.facts["classes"]) for m in answers if _fault(m, width) is None]
+        usual = max(Counter(labels).items(), key=lambda pair: pair[1], default=(frozenset(), 0))[0]
+
+        def fault_of(message: Message) -> str | None:
+            fault = _fault(message, width)
+            for odd in sorted(usual ^ set(message.facts["classes"])) if fault is None else ():
+                return f"the label column {odd.split('/', 1)[1]!r} is not at all nodes; pass it everywhere"
+            return fault
+
+        usable = self._sift(answers, fault_of, line)
         for node, why in line["rejected"].items() if self.names else ():  # the sums of some are not those of all
             raise InputError(f"node {node!r}: {why}")
-        if len(usable) < max(1, self.min_nodes):
-            return self._retry(f"sums of {len(usable)} of at least {self.min_nodes} nodes can be used", line)
-        self.phase, self.sums, self.round = follow(SERVER, self.phase, "merge"), usable, 1
-        self.phase = follow(SERVER, self.phase, "finish")
-
-    @property
-    def _width(self) -> int:
-        facts = self.agreed[0]
-        return math.prod(facts["shape"]) if "shape" in facts else make_common_encoder(*self.agreed).n_out  # type: ignore[union-attr]
-
-    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        arrays, facts = super().state()
-        arrays |= {f"sums/{i}/{k}": a for i, m in enumerate(self.sums) for k, a in m.arrays.items()}
-        return arrays, {**facts, "sums": [[m.node, dict(m.facts)] for m in self.sums]}
-
-    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
-        super().restore(arrays, facts)
-        self.sums = []
-        for i, (node, told) in enumerate(facts["sums"]):
-            self.sums.append(Message("sums", node, 0, told, under(f"sums/{i}/", arrays)))
+        if why := self._too_few(usable):
+            return why
+        self.sums = {m.node: {"facts": dict(m.facts), "arrays": dict(m.arrays)} for m in usable}
+        self.round = 1
+        return None
 
 
 class SumsWorker(AgreeingWorker):
     """A node: describes its columns, then sends the sums of its encoded records. It keeps nothing but its phase."""
 
+    task = "sum"
+
     def __init__(self, f: ClosedForm, node: Node) -> None:
         super().__init__(clone(f.estimator), node)
         self.min_count, self.leaves = f.min_count, f.leaves
 
-    def work(self, message: Message) -> Message:
-        """Answer the server."""
-        if message.kind == "describe":
-            return self._description(message)
-        if message.kind != "sum":
-            raise ProtocolError(f"node {self.name!r} knows 'describe' and 'sum'; found {message.kind!r}")
-        if self.phase != "started":
-            self.phase = follow(NODE, self.phase, "start")
-        self.phase = follow(NODE, self.phase, "train")
+    def _answer(self, message: Message) -> Message:
         encoder = make_common_encoder(message.facts["agreed"], under(SCALING, message.arrays))
         X = encoder.transform(self._records)
         return sums(self.node, coarsened(X, encoder, self.min_count) if self.leaves else X, self.min_count)
 
-    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        return {}, {"phase": self.phase}
 
-    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
-        self.phase = facts["phase"]
+# -- what a node tells of its records ---------------------------------------------------------------
 
 
-def _solve(f: Any, answers: Sequence[Message], scaling: Any) -> Learned:
-    total, means = merged(answers)
+def sums(node: Node, X: np.ndarray, min_count: int = 5) -> Message:
+    """What a node sends of its encoded records."""
+    with naming(f"node {node.name!r}"):
+        labels = [
+            encode_labels(v, what, len(X), min_classes=1)
+            for v, what in ((node.y, "y"), (node.sensitive_features, "sensitive_features"))
+        ]
+    moments, means = moments_of(X, *labels)
+    flat = X.reshape(len(X), -1)
+    middle = np.median(flat, axis=0)  # a value that half of the records have is their median
+    often = (middle == flat).sum(axis=0)
+    half = 2 * often >= len(X)
+    arrays = {"mean": moments.mean, "scatter": moments.scatter[np.triu_indices(len(moments.mean))]}
+    arrays |= {"common": np.where(half, middle, np.nan), "often": np.where(half, often, 0)}
+    known: dict[str, list[Any]] = {}
+    for role, running in zip(ROLES, means, strict=True):
+        for name, classes in running.columns.items():
+            small = [label for label, (n, _) in classes.items() if n < min_count]
+            if small:
+                raise InputError(
+                    f"node {node.name!r}: class {small[0]!r} of {name!r} has fewer than {min_count} records, whose "
+                    f"mean would tell too much of each; leave these rows out (label NaN), or lower min_count"
+                )
+            key = f"{role}/{name}"
+            known[key] = list(classes)
+            arrays[f"{key}/counts"] = np.array([n for n, _ in classes.values()], dtype=np.int64)
+            arrays[f"{key}/means"] = np.array([mean for _, mean in classes.values()]).reshape(-1, flat.shape[1])
+    return Message("sums", str(node.name), 0, {"records": len(X), "classes": known}, arrays)
+
+
+def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: int) -> np.ndarray:
+    """Encoded records without what fewer than `min_count` of them have: covariances with it would be these records.
+
+    Records with a rare word (or with one of few gaps) count as having the commonest; a number that all but a few
+    records have in common counts as common to all.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"job": ["cook"] * 5 + ["nurse"] * 6 + ["pilot"]})
+    >>> encoder = TableEncoder().fit(table)
+    >>> coarsened(encoder.transform(table), encoder, 5).sum(axis=0).astype(int).tolist()  # cook, nurse, other, missing
+    [5, 7, 0, 0]
+    """
+    out = X.reshape(len(X), -1).copy()
+    at, numbers = 0, []
+    for column in encoder.columns if isinstance(encoder, TableEncoder) else ():
+        slots = np.arange(at, at + column.width)
+        at += column.width
+        if column.kind != "category":
+            numbers += slots.tolist()
+            continue
+        counts = out[:, slots].sum(axis=0)
+        rare = out[:, slots[counts < min_count]].any(axis=1)
+        out[np.ix_(rare, slots)] = np.eye(len(slots))[counts.argmax()]
+    for j in numbers if isinstance(encoder, TableEncoder) else range(out.shape[1]):
+        values, counts = np.unique(out[:, j], return_counts=True)
+        if len(out) - counts.max() < min_count:
+            out[:, j] = values[counts.argmax()]
+    return out.reshape(X.shape)
+
+
+# -- what the server makes of it --------------------------------------------------------------------
+
+
+def _merged(sums: Mapping[str, Mapping[str, Any]]) -> tuple[Moments, dict[str, ClassMeans]]:
+    """The statistics of all nodes' records together, whatever order the answers came in."""
+    width = len(next(iter(sums.values()))["arrays"]["mean"])
+    total, means = Moments(width), {role: ClassMeans(width) for role in ROLES}
+    for node in sorted(sums):
+        facts, arrays = sums[node]["facts"], sums[node]["arrays"]
+        own = Moments(width)
+        own.n, own.mean = int(facts["records"]), arrays["mean"]
+        own.scatter[np.triu_indices(width)] = arrays["scatter"]
+        own.scatter += np.triu(own.scatter, 1).T
+        own.values[0], own.counts[0] = arrays["common"], arrays["often"]
+        total.merge(own)
+        for key, classes in facts["classes"].items():
+            role, name = key.split("/", 1)
+            part, each = ClassMeans(width), zip(arrays[f"{key}/counts"], arrays[f"{key}/means"], strict=True)
+            part.columns[name] = {c: (int(n), mean) for c, (n, mean) in zip(classes, each, strict=True)}
+            means[role].merge(part)
+    return total, means
+
+
+def _fault(message: Message, width: int) -> str | None:
+    """What is wrong with sums over this many columns; None if nothing is."""
+    classes = message.facts.get("classes")
+    if fault := fault_of_head(message, "sums", 0):
+        return fault
+    if not isinstance(classes, dict) or not all(_readable(key, known) for key, known in classes.items()):
+        return "sent classes that cannot be read"
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "common", "often"), (width,))
+    shapes["scatter"] = (width * (width + 1) // 2,)
+    for key, known in classes.items():
+        shapes |= {f"{key}/counts": (len(known),), f"{key}/means": (len(known), width)}
+    # NaN says that no value is common
+    arrays = {k: np.nan_to_num(a, posinf=np.inf) if k == "common" else a for k, a in message.arrays.items()}
+    if fault := fault_of_arrays(arrays, shapes, LARGEST):
+        return fault
+    for key in classes:
+        counts = arrays[f"{key}/counts"]
+        if (counts < 1).any() or int(counts.sum()) > message.facts["records"]:
+            return f"{key!r} has classes of {counts.tolist()} of {message.facts['records']} records"
+    return None
+
+
+def _readable(key: Any, known: Any) -> bool:
+    plain = isinstance(known, list) and all(isinstance(c, str | int | float | bool) for c in known)
+    return plain and str(key).split("/", 1)[0] in ROLES and "/" in key and len(set(known)) == len(known)
+
+
+def _solve(f: Any, sums: Mapping[str, Mapping[str, Any]], scaling: Any) -> Learned:
+    total, means = _merged(sums)
     for role in ROLES if isinstance(f, LinearARL) else ROLES[1:]:
         poorest = means[role].fewest_classes()
         if poorest is not None and poorest[1] < 2:

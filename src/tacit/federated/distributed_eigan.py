@@ -11,25 +11,25 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.federated.agreement import agreed_preparation
-from tacit.federated.coordinator import EiganCoordinator
+from tacit.federated.eigan_rounds import EiganCoordinator, EiganWorker, set_parameters
 from tacit.federated.node import Node
-from tacit.federated.node_state import set_parameters
 from tacit.federated.protocol import AGGREGATIONS
+from tacit.federated.rounds import agreed_preparation
 from tacit.federated.simulation import simulate
-from tacit.federated.worker import EiganWorker
-from tacit.filters.base import check_units, finish_fit
-from tacit.filters.eigan import EIGAN, Factory, learned_encoder, warn_if_collapsed
+from tacit.filters.base import Problem, check_units, finish_fit
+from tacit.filters.eigan import EIGAN, learned_encoder, warn_if_collapsed
 from tacit.filters.notes import note
-from tacit.labels import encode_labels
-from tacit.records.dataset import cross_folds, unit_columns
-from tacit.renamed import renamed
+from tacit.filters.out_of_fold import release_by_folds
+from tacit.labels import Labels, encode_labels, joint_codes
+from tacit.records.intake import Intake
+from tacit.renamed import passing_on, renamed
 
 
 class DistributedEIGAN(EIGAN):
@@ -66,6 +66,7 @@ class DistributedEIGAN(EIGAN):
     """
 
     @renamed(head_speed="head_lr_factor")
+    @passing_on(EIGAN.__init__)
     def __init__(
         self,
         n_components: int = 8,
@@ -76,46 +77,15 @@ class DistributedEIGAN(EIGAN):
         sync_unit: str = "epoch",
         aggregation: str = "unbiased",
         categories: Mapping[str, Sequence[str]] | None = None,
-        target_weights: Mapping[str, float] | None = None,
-        sensitive_weights: Mapping[str, float] | None = None,
-        noise: float | None = None,
-        adversary_steps: int = 5,
-        encoder: Factory | None = None,
-        target_head: Factory | None = None,
-        sensitive_head: Factory | None = None,
-        epochs: int = 20,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        head_lr_factor: float = 3.0,
-        checkpoint: str | None = None,
-        random_state: Any = None,
         device: str = "cpu",
-        verbose: bool = False,
+        **eigan: Any,
     ) -> None:
-        super().__init__(
-            n_components,
-            alpha,
-            target_weights=target_weights,
-            sensitive_weights=sensitive_weights,
-            noise=noise,
-            adversary_steps=adversary_steps,
-            encoder=encoder,
-            target_head=target_head,
-            sensitive_head=sensitive_head,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            head_lr_factor=head_lr_factor,
-            random_state=random_state,
-            device=device,
-            verbose=verbose,
-        )
+        super().__init__(n_components, alpha, device=device, **eigan)
         self.share = share
         self.sync_every = sync_every
         self.sync_unit = sync_unit
         self.aggregation = aggregation
         self.categories = categories
-        self.checkpoint = checkpoint
 
     def fit(self, nodes: Sequence[Node]) -> Self:  # type: ignore[override]
         """Learn from all nodes, in this process (`tacit.federated.simulate` shows how)."""
@@ -138,11 +108,12 @@ class DistributedEIGAN(EIGAN):
         set_parameters(self.encoder_module_, coordinator.current)
         self.encoder_module_ = self.encoder_module_.double().eval()
         learned = learned_encoder(self.encoder_module_, self.n_components, self.noise, [])
-        finish_fit(self, None, learned, agreed_preparation(self, coordinator.agreed, workers))
+        known = agreed_preparation(self, coordinator.agreed, workers)
+        finish_fit(self, _pooled(workers, known.intake, coordinator.seed) if workers else None, learned, known)
         self.nodes_, self.rounds_ = dict(coordinator.members), copy.deepcopy(coordinator.log)
         self.node_history_ = {w.name: w.history for w in workers}
         self.history_ = _mean_history([(w.history, self.nodes_[w.name]) for w in workers if w.history])
-        self._nodes, self._trained_seed = [w.node for w in workers], coordinator.seed
+        self._nodes = [w.node for w in workers]
         self.notes_: list[str] = []
         self._tell_notes(workers)
         return self
@@ -169,44 +140,27 @@ class DistributedEIGAN(EIGAN):
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             note(self, f"{', '.join(names[:5])}{more}: {text}", kind)
 
-    # -- the training rows ----------------------------------------------------------------------
-
-    def release_training_rows(self) -> np.ndarray:
+    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         """All nodes' rows, node after node in the order of `fit`, each by a federation that trained without it."""
-        if not self._nodes:
-            raise InputError(
-                "the training rows are at the nodes, not here; release rows there that took no part in training"
-            )
-        starts, folds = np.cumsum([0, *map(len, self._nodes)]), []
-        for node in self._nodes:
-            labels = [
-                encode_labels(v, "labels", len(node), min_classes=1).codes for v in (node.y, node.sensitive_features)
-            ]
-            units = unit_columns(node.units, len(node))
-            unit = None if units is None else next(iter(units.values()))
-            folds.append(cross_folds(np.concatenate(labels, axis=1), 5, self._trained_seed, unit))
-        encoded = [self.noiseless(node.X) for node in self._nodes]
-        code = np.empty((starts[-1], self.n_components))
-        for f in range(max(int(fold.max()) for fold in folds) + 1):
-            outside = [node.take(fold != f) for node, fold in zip(self._nodes, folds, strict=True)]
-            refit = clone(self).set_params(checkpoint=None, verbose=False, random_state=self._trained_seed)
+        nodes, rows = self._nodes, np.arange(len(problem.X))
+        ends = np.cumsum([len(node) for node in nodes])[:-1]
+
+        def learn(part: Problem) -> Any:
+            kept = np.split(np.isin(rows, part.X), ends)
+            refit = clone(self).set_params(checkpoint=None, verbose=False, random_state=problem.seed)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TacitWarning)
-                refit.fit(outside)
-            there = [np.column_stack([refit.noiseless(n.X), np.ones(len(n))]) for n in self._nodes]
-            away = np.concatenate([t[fold != f] for t, fold in zip(there, folds, strict=True)])
-            main = np.concatenate([e[fold != f] for e, fold in zip(encoded, folds, strict=True)])
-            back = np.linalg.lstsq(away, main, rcond=None)[0]
-            for k, (t, fold) in enumerate(zip(there, folds, strict=True)):
-                code[starts[k] + np.flatnonzero(fold == f)] = np.clip(t[fold == f] @ back, -1, 1)
-        m, X = self.mechanism_, np.concatenate([self.mechanism_.schema.encode(node.X) for node in self._nodes])
-        named = [u for node in self._nodes if (u := check_units(node.units, len(node))) is not None]
-        drawn = m.draw(X, self.noise_key, np.concatenate(named) if len(named) == len(self._nodes) else None)
-        return m.leave(code if drawn is None or m.noise is None else m.noise.add(code, drawn))
+                refit.fit([node.take(here) for node, here in zip(nodes, kept, strict=True) if here.any()])
+            return refit.mechanism_.learned.code(problem.X).__getitem__
+
+        main = self.mechanism_.learned.code(problem.X)
+        return np.clip(release_by_folds(replace(problem, X=rows), learn, like=main.__getitem__), -1, 1)
 
     def check_parameters(self) -> None:
         """Raise where a parameter is not one that can be used."""
         self._check_parameters()
+        if self.n_bins is not None:
+            raise InputError(f"n_bins={self.n_bins} needs all records in one place; leave it out")
         check_number("share", self.share, 1e-6, 1)
         check_number("sync_every", self.sync_every, 1, whole=True)
         if self.sync_unit not in ("epoch", "step"):
@@ -221,15 +175,29 @@ class DistributedEIGAN(EIGAN):
                 )
 
 
+def _pooled(workers: Sequence[EiganWorker], intake: Intake, seed: int) -> Problem:
+    """The training rows of all nodes; folds of them have their share of every node and of its labels."""
+    who = np.repeat(np.arange(len(workers)), [len(w.node) for w in workers])
+    strata = joint_codes(np.column_stack([who, np.concatenate([joint_codes(w.codes) for w in workers])]))
+    units = None
+    if any(w.node.units is not None for w in workers):  # where there are none, every record is a unit
+        named = [check_units(w.node.units, len(w.node)) for w in workers]
+        units = np.concatenate([np.array([f"{w.name} {i}" for i in range(len(w.node))]) if u is None else u
+                                for w, u in zip(workers, named, strict=True)])  # fmt: skip
+    X = np.concatenate([intake.encode(w.node.X) for w in workers])
+    return Problem(
+        X, Labels(("stratum",), (np.unique(strata),), strata[:, None]), encode_labels(None, "", len(X)), units, seed
+    )
+
+
 def _mean_history(parts: Sequence[tuple[list[dict[str, float]], int]]) -> list[dict[str, float]]:
     """Losses averaged over the nodes that have that head, weighted by records."""
     out = []
     for t in range(max((len(history) for history, _ in parts), default=0)):
         lines = [(history[t], n) for history, n in parts if len(history) > t]
-        keys = list(dict.fromkeys(k for line, _ in lines for k in line if k != "epoch"))
         means: dict[str, float] = {"epoch": t}
-        for key in keys:
-            have = [(line[key], n) for line, n in lines if key in line]
-            means[key] = sum(v * n for v, n in have) / sum(n for _, n in have)
+        for key in dict.fromkeys(k for line, _ in lines for k in line if k != "epoch"):
+            values, weights = zip(*[(line[key], n) for line, n in lines if key in line], strict=True)
+            means[key] = float(np.average(values, weights=weights))
         out.append(means)
     return out

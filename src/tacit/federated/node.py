@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tacit.errors import InputError, InputTypeError, TacitError
+from tacit.labels import label_frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +54,11 @@ class Node:
     def take(self, rows: np.ndarray) -> Node:
         """The records where the mask is true."""
 
-        def of(values: Any) -> Any:
-            if values is None:
-                return None
-            if isinstance(values, dict):
-                return {k: np.asarray(v)[rows] for k, v in values.items()}
-            return values[rows] if isinstance(values, np.ndarray) else pd.DataFrame(values).loc[rows]
+        def of(values: Any, what: str) -> Any:
+            return None if values is None else label_frame(values, what)[rows]
 
-        records = self.X.iloc[rows] if isinstance(self.X, pd.DataFrame) else self.X[rows]
-        return replace(
-            self, X=records, y=of(self.y), sensitive_features=of(self.sensitive_features), units=of(self.units)
-        )
+        y, sensitive = of(self.y, "y"), of(self.sensitive_features, "sensitive_features")
+        return Node(self.X[rows], y, sensitive, of(self.units, "*"), self.name)
 
     def __repr__(self) -> str:
         return f"Node({self.name!r}: {len(self):,} records)"

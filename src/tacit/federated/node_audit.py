@@ -51,44 +51,45 @@ class FederatedReport:
     @property
     def table(self) -> pd.DataFrame:
         """One row per node and attribute."""
-        rows = [{"node": node, **figure} for node, figures in self.figures.items() for figure in figures]
-        return pd.DataFrame(rows)
+        return pd.DataFrame(self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{"node": node, **figure} for node, figures in self.figures.items() for figure in figures]
 
     def worst(self, attribute: str) -> dict[str, Any]:
         """The node where this attribute leaks most (or, for a target, where least is kept), with its figures."""
-        found = [
-            {"node": n, **f} for n, figures in self.figures.items() for f in figures if f["attribute"] == attribute
-        ]
+        found = [row for row in self._rows() if row["attribute"] == attribute]
         if not found:
-            known = sorted({f["attribute"] for figures in self.figures.values() for f in figures})
+            known = sorted({row["attribute"] for row in self._rows()})
             raise InputError(f"no node has figures of {attribute!r}; there are {', '.join(known) or 'none'}")
         leaks = [f for f in found if f["role"] == "leakage"]
         return max(leaks, key=lambda f: f["value"]) if leaks else min(found, key=lambda f: f["value"])
+
+    def _all_worst(self) -> dict[str, dict[str, Any]]:
+        return {name: self.worst(name) for name in dict.fromkeys(row["attribute"] for row in self._rows())}
 
     def require(self, leakage: Mapping[str, float]) -> FederatedReport:
         """Raise unless the upper end of every node's leakage is at most what is asked, at every node."""
         problems = [f"{node}: {why}" for node, why in self.failed.items()]
         for name, most in leakage.items():
             self.worst(name)
-            for node, figures in self.figures.items():
-                high = [f["high"] for f in figures if f["attribute"] == name and f["role"] == "leakage"]
-                if high and not high[0] <= most:
-                    problems.append(f"{node}: {name} may leak {high[0]:.3f}, allowed {most:.3f}")
+            problems += [
+                f"{f['node']}: {name} may leak {f['high']:.3f}, allowed {most:.3f}"
+                for f in self._rows()
+                if f["attribute"] == name and f["role"] == "leakage" and not f["high"] <= most
+            ]
         if problems:
             raise RequirementNotMet("; ".join(problems))
         return self
 
     def __str__(self) -> str:
         lines = [f"{'node':16s} {'':8s} {'attribute':16s} value  interval     guessing  rows  by"]
-        for node, figures in self.figures.items():
-            for f in figures:
-                lines.append(
-                    f"{node:16s} {'keeps' if f['role'] == 'utility' else 'leaks':8s} {f['attribute']:16s} "
-                    f"{f['value']:.3f}  {f['low']:.3f}–{f['high']:.3f}  {f['guessing']:.3f}     "
-                    f"{f['rows']:5d} {f['attacker']}"
-                )
-        for attribute in dict.fromkeys(f["attribute"] for figures in self.figures.values() for f in figures):
-            w = self.worst(attribute)
+        for f in self._rows():
+            lines.append(
+                f"{f['node']:16s} {'keeps' if f['role'] == 'utility' else 'leaks':8s} {f['attribute']:16s} "
+                f"{f['value']:.3f}  {f['low']:.3f}–{f['high']:.3f}  {f['guessing']:.3f} {f['rows']:9d} {f['attacker']}"
+            )
+        for attribute, w in self._all_worst().items():
             word = "leaks most" if w["role"] == "leakage" else "is kept least"
             lines.append(
                 f"worst: {attribute} {word} at {w['node']}: {w['value']:.3f} [{w['low']:.3f}, {w['high']:.3f}]"
@@ -97,10 +98,8 @@ class FederatedReport:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        names = dict.fromkeys(f["attribute"] for figures in self.figures.values() for f in figures)
-        worst = {name: self.worst(name) for name in names}
         nodes = {node: [dict(f) for f in figures] for node, figures in self.figures.items()}
-        return {"schema": SCHEMA, "nodes": nodes, "worst": worst, "failed": dict(self.failed)}
+        return {"schema": SCHEMA, "nodes": nodes, "worst": self._all_worst(), "failed": dict(self.failed)}
 
     def to_json(self, path: str | Path | None = None) -> str:
         """As JSON; written whole or not at all when a path is given."""
@@ -169,12 +168,13 @@ def readable_figures(told: Any) -> bool:
     """Whether what a node on another machine told are figures as `shared_figures` makes them."""
     if not isinstance(told, list) or not all(isinstance(f, dict) and set(f) == set(FIGURE) for f in told):
         return False
-    for figure in told:
-        for name, kind in FIGURE.items():
-            value = figure[name]
-            if not isinstance(value, kind) or isinstance(value, bool) or (kind is not str and not abs(value) < 1e15):
-                return False
-    return all(f["role"] in ("utility", "leakage") for f in told)
+
+    def fits(value: Any, kind: Any) -> bool:
+        return isinstance(value, kind) and not isinstance(value, bool) and (kind is str or abs(value) < 1e15)
+
+    return all(
+        f["role"] in ("utility", "leakage") and all(fits(f[k], kind) for k, kind in FIGURE.items()) for f in told
+    )
 
 
 def shared_figures(report: Report) -> list[dict[str, Any]]:
@@ -184,10 +184,7 @@ def shared_figures(report: Report) -> list[dict[str, Any]]:
             "role": role,
             "attribute": name,
             "measure": r.headline.replace("_", " "),
-            "value": round(float(r.value), 4),
-            "low": round(float(r.low), 4),
-            "high": round(float(r.high), 4),
-            "guessing": round(float(r.guessing), 4),
+            **{k: round(float(getattr(r, k)), 4) for k in ("value", "low", "high", "guessing")},
             "attacker": r.attacker,
             "rows": int(r.n),
             "units": int(r.n_units),

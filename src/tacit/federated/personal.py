@@ -10,7 +10,7 @@ filters.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -18,11 +18,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InputError, check_number
-from tacit.federated.aggregator import Aggregator
-from tacit.federated.contributor import Contributor
 from tacit.federated.node import Node
+from tacit.federated.personal_rounds import Aggregator, Contributor
+from tacit.federated.protocol import Arrays
+from tacit.federated.rounds import agreed_intake
 from tacit.federated.simulation import simulate
-from tacit.filters.minimax import MinimaxFilter
+from tacit.filters.base import Preparation, finish_fit
+from tacit.filters.minimax import MinimaxFilter, learned_filter, linear_net
+from tacit.records.encoding import TableEncoder
+from tacit.records.fingerprints import Memory
+from tacit.records.schema import Column
 
 CHOICES = {"order": ("sequential", "parallel"), "exchange": ("samples", "statistics"), "loss": ("logistic", "squared")}
 
@@ -157,3 +162,45 @@ class PersonalMinimax(BaseEstimator):
         ):  # fmt: skip
             raise InputError("start must be a linear MinimaxFilter without noise, fitted on public data")
         check_is_fitted(self.start)
+
+
+# -- the common filter as plain facts and arrays, so that it can be given to every node ------------------
+
+
+def tell_start(f: MinimaxFilter) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A linear filter of tables: its columns with their scaling, and its matrix. All of it is of public data.
+
+    Examples
+    --------
+    >>> import pandas as pd, tacit
+    >>> data = tacit.load_dataset("gaussians", n=300)
+    >>> X = pd.DataFrame(data.X, columns=["a", "b"])
+    >>> f = tacit.MinimaxFilter(1, max_iter=2, random_state=0).fit(X, data.y, sensitive_features=data.sensitive)
+    >>> bool((start_of(*tell_start(f)).transform(X) == f.transform(X)).all())
+    True
+    """
+    if not isinstance(f.mechanism_.schema.encoder, TableEncoder):
+        raise InputError("the common filter must be one of tables; fit it on a table of named columns")
+    columns = [c.to_dict(scaling=True) for c in f.mechanism_.schema.encoder.columns]
+    (weight,) = f.encoder_module_.parameters()
+    facts = {"columns": columns, "named": hasattr(f, "feature_names_in_")}
+    return facts, {"weight": weight.detach().numpy().copy()}
+
+
+def start_of(facts: Mapping[str, Any], arrays: Arrays) -> MinimaxFilter:
+    """The filter that `tell_start` told of."""
+    encoder = TableEncoder()
+    encoder.columns = tuple(Column.from_dict(c) for c in facts["columns"])
+    weight = arrays["weight"]
+    if weight.ndim != 2 or weight.shape[1] != encoder.n_out or not np.isfinite(weight).all():
+        raise InputError(f"the common filter has a matrix of shape {weight.shape} for {encoder.n_out} encoded columns")
+    if len(weight) >= encoder.n_out:
+        raise InputError(
+            f"the common filter makes {len(weight)} numbers of {encoder.n_out}, which can be undone; it needs fewer"
+        )
+    f = MinimaxFilter(len(weight))
+    f.encoder_module_ = linear_net(weight.T).eval()
+    f.n_components_, f.local_dp_, f.history_, f.notes_ = len(weight), None, [], []
+    known = Preparation(agreed_intake(f, facts, encoder), Memory(np.empty(0, dtype=np.uint64)))
+    finish_fit(f, None, learned_filter(f, f.encoder_module_), known)
+    return f

@@ -17,7 +17,7 @@ coordinator's ``log`` has a line about every exchange: round, nodes, rejected an
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,11 @@ def under(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
 
+def over(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
+    """The arrays, with this before their names."""
+    return {prefix + k: v for k, v in arrays.items()}
+
+
 # -- sparse messages ------------------------------------------------------------------------------
 
 
@@ -184,38 +189,17 @@ def aggregate(current: Arrays, answers: Sequence[Message], aggregation: str = "u
     return out
 
 
-def usable_answers(
-    answers: Sequence[Message], like: Arrays, kind: str, round_: int
-) -> tuple[list[Message], dict[str, str]]:
+def sift(answers: Sequence[Message], fault_of: Callable[[Message], str | None]) -> tuple[list[Message], dict[str, str]]:
     """The answers that can be used, and by node why each other one cannot; the round continues with the rest."""
-    usable: list[Message] = []
+    usable: dict[str, Message] = {}
     rejected: dict[str, str] = {}
     for message in answers:
-        fault = fault_of(message, like, kind, round_)
-        if fault is None and message.node in {m.node for m in usable}:
-            fault = "answered twice"
+        fault = fault_of(message) or ("answered twice" if message.node in usable else None)
         if fault is None:
-            usable.append(message)
+            usable[message.node] = message
         else:
             rejected.setdefault(message.node, fault)
-    return usable, rejected
-
-
-def fault_of(message: Message, like: Arrays, kind: str, round_: int) -> str | None:
-    """What is wrong with an answer that should hold (part of) arrays like these; None if nothing is."""
-    fault = fault_of_head(message, kind, round_)
-    if fault is not None:
-        return fault
-    wanted = {VALUES + name for name in like}
-    found = set(message.arrays) - {INDICES + name for name in like}
-    if found != wanted:
-        odd = sorted(found ^ wanted)[0]
-        return f"{'has no' if odd in wanted else 'has an unknown'} array {odd.removeprefix(VALUES)!r}"
-    for name, array in like.items():
-        fault = _fault_of_array(name, array, message.arrays[VALUES + name], message.arrays.get(INDICES + name))
-        if fault is not None:
-            return fault
-    return None
+    return list(usable.values()), rejected
 
 
 def fault_of_head(message: Message, kind: str, round_: int) -> str | None:
@@ -228,27 +212,33 @@ def fault_of_head(message: Message, kind: str, round_: int) -> str | None:
     return None
 
 
-def _fault_of_array(name: str, like: np.ndarray, values: np.ndarray, indices: np.ndarray | None) -> str | None:
-    if values.dtype != like.dtype:
-        return f"{name!r} has type {values.dtype}, expected {like.dtype}"
-    if indices is None:
-        if values.shape != like.shape:
-            return f"{name!r} has shape {values.shape}, expected {like.shape}"
-    else:
-        if indices.dtype != np.uint32 or indices.ndim != 1 or values.shape != indices.shape:
-            return f"{name!r} has {values.shape} values for indices of shape {indices.shape}, type {indices.dtype}"
-        if len(indices) and (int(indices[-1]) >= like.size or (np.diff(indices.astype(np.int64)) <= 0).any()):
-            return f"{name!r} has indices that are not sorted, repeat, or lie outside 0..{like.size - 1}"
-    if not np.isfinite(values).all():
-        return f"{name!r} holds NaN or infinity"
-    if values.size and np.abs(values).max() > LARGEST:
-        return f"{name!r} holds numbers beyond {LARGEST:g}"
+def fault_of_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], largest: float) -> str | None:
+    """What is wrong with arrays that should be finite numbers of these shapes; None if nothing is."""
+    for name in sorted(set(arrays) ^ set(shapes)):
+        return f"has {'no' if name in shapes else 'an unknown'} array {name!r}"
+    for name, shape in shapes.items():
+        array = arrays[name]
+        if array.shape != shape or array.dtype.kind not in "fiu":
+            return f"{name!r} has shape {array.shape} and type {array.dtype}, expected {shape} and numbers"
+        if not np.isfinite(array).all():
+            return f"{name!r} holds NaN or infinity"
+        if np.abs(array.astype(np.float64)).max(initial=0) > largest:
+            return f"{name!r} holds numbers beyond {largest:g}"
     return None
 
 
-# -- traffic --------------------------------------------------------------------------------------
-
-
-def traffic(sent: Sequence[Message], received: Sequence[Message]) -> dict[str, int]:
-    """Bytes that went down to the nodes and up to the server."""
-    return {"bytes_down": sum(m.nbytes for m in sent), "bytes_up": sum(m.nbytes for m in received)}
+def fault_of_parameters(message: Message, like: Arrays) -> str | None:
+    """What is wrong with an answer that should hold (part of) parameters like these; None if nothing is."""
+    sparse = {name: message.arrays[INDICES + name] for name in like if INDICES + name in message.arrays}
+    values = {k: v for k, v in message.arrays.items() if k not in over(INDICES, sparse)}
+    shapes = {VALUES + name: sparse.get(name, array).shape for name, array in like.items()}
+    fault = fault_of_arrays(values, shapes, LARGEST)
+    for name, array in like.items() if fault is None else ():
+        found = values[VALUES + name].dtype
+        if found != array.dtype:
+            return f"{name!r} has type {found}, expected {array.dtype}"
+        indices = sparse.get(name, np.empty(0, np.uint32))
+        steps = np.diff(indices.astype(np.int64), prepend=-1, append=array.size) if indices.ndim == 1 else np.zeros(1)
+        if indices.dtype != np.uint32 or (steps <= 0).any():
+            return f"{name!r} has indices that are not sorted, repeat, or lie outside 0..{array.size - 1}"
+    return fault

@@ -14,69 +14,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.solvers.inner import Evaluation
+from tacit.labels import Labels
+from tacit.solvers.heads import SoftmaxHeads
 
 
-class WeightedSoftmax:
-    """Softmax regression over own rows and fixed rows, every row with its weight (weights sum to 1).
-
-    Parameters
-    ----------
-    own, own_weight : class of each own row (n,), and its weight
-    fixed, labels, weight : the others' rows (m, d), their classes, their weights
-    """
-
-    def __init__(
-        self,
-        own: np.ndarray,
-        own_weight: np.ndarray,
-        fixed: np.ndarray,
-        labels: np.ndarray,
-        weight: np.ndarray,
-        n_classes: int,
-        ridge: float,
-    ) -> None:
-        self.fixed, self.width, self.ridge = torch.from_numpy(fixed), fixed.shape[1], ridge
-        codes = np.concatenate([own, labels])
-        weights = np.concatenate([own_weight, weight])
-        self.weights = weights / weights.sum()
-        self.own_rows = (np.eye(n_classes)[codes] * self.weights[:, None]).T  # weight at the row's own class
-        self.codes, self.n_classes = torch.from_numpy(codes), n_classes
-
-    def start(self) -> Tensor:
-        return torch.zeros((self.width + 1) * self.n_classes, dtype=torch.float64)
-
-    def risk(self, z: Tensor, parameters: Tensor) -> Tensor:
-        table = parameters.view(self.width + 1, -1)
-        logits = torch.addmm(table[-1], torch.cat([z, self.fixed]), table[:-1])
-        losses = torch.nn.functional.cross_entropy(logits, self.codes, reduction="none")
-        return (torch.from_numpy(self.weights) * losses).sum() + self.ridge * (parameters * parameters).sum()
-
-    def at(self, z: Tensor, dz: Tensor | None = None) -> Evaluation:
-        """The risk (plus its slope along dz, where only own rows move) and its gradient, written out for speed."""
-        rows = np.concatenate([torch.cat([z, self.fixed]).numpy().T, np.ones((1, len(self.weights)))])
-        n = len(z)
-        moved = None if dz is None else np.concatenate([dz.numpy().T, np.zeros((1, n))])
-
-        def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            table = flat.reshape(self.width + 1, -1)
-            logits = table.T @ rows
-            logits -= logits.max(axis=0)
-            p = np.exp(logits)
-            sums = p.sum(axis=0)
-            p /= sums
-            total = self.ridge * float(flat @ flat)
-            total += float(np.log(sums) @ self.weights) - float(np.vdot(self.own_rows, logits))
-            residual = p * self.weights - self.own_rows
-            gradient = 2 * self.ridge * table + rows @ residual.T
-            if moved is not None:
-                slope = table.T @ moved
-                total += float(np.vdot(residual[:, :n], slope))
-                turn = p[:, :n] * (slope - (p[:, :n] * slope).sum(axis=0)) * self.weights[:n]
-                gradient += moved @ residual[:, :n].T + rows[:, :n] @ turn.T
-            return total, gradient.ravel()
-
-        return evaluate
+def weighted_softmax(
+    own: np.ndarray,
+    own_weight: np.ndarray,
+    fixed: np.ndarray,
+    labels: np.ndarray,
+    weight: np.ndarray,
+    n_classes: int,
+    ridge: float,
+) -> SoftmaxHeads:
+    """Softmax regression over own rows (their classes and weights) and the others' rows, which stand still."""
+    others, weights = torch.from_numpy(fixed), np.concatenate([own_weight, weight])
+    known = Labels(("class",), (np.arange(n_classes),), np.concatenate([own, labels])[:, None])
+    return SoftmaxHeads(
+        known,
+        fixed.shape[1],
+        ridge=ridge,
+        features=lambda z: torch.cat([z, others]),
+        weight=weights * (len(weights) / weights.sum()),
+    )
 
 
 class LeastSquares:
@@ -133,14 +93,11 @@ def sums_of(statistics: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarra
     >>> bool(np.allclose(gram, rows.T @ rows) and np.allclose(cross, rows.T @ np.eye(2)[y]))
     True
     """
-    counts, means = statistics["counts"].astype(float), statistics["means"]
-    d = means.shape[1]
-    gram, cross = np.zeros((d + 1, d + 1)), np.zeros((d + 1, len(counts)))
-    for c, n in enumerate(counts):
-        mean = np.append(means[c], 1.0)
-        gram += n * np.outer(mean, mean)
-        gram[:d, :d] += _square(statistics["scatter"][c], d)
-        cross[:, c] = n * mean
+    d = statistics["means"].shape[1]
+    rows = np.column_stack([statistics["means"], np.ones(len(statistics["means"]))])
+    cross = (rows * statistics["counts"][:, None]).T
+    gram = cross @ rows
+    gram[:d, :d] += _square(statistics["scatter"].sum(axis=0), d)
     return gram, cross
 
 

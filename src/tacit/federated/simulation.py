@@ -9,15 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from tacit import files
 from tacit.errors import TacitWarning
 from tacit.federated.node import Node, named
-from tacit.federated.protocol import Arrays
+from tacit.federated.states import read_state, write_state
 
-FORMAT = "tacit-federation-1"
 WRITES = 50  # of the checkpoint, in all
 
 
@@ -75,30 +72,6 @@ def simulate(
     return algorithm.conclude(coordinator, list(workers.values()))
 
 
-def write_state(path: Path, parts: Mapping[str, tuple[Arrays, Mapping[str, Any]]], identity: str) -> None:
-    """Named states, each of arrays and JSON, in one file."""
-    arrays = {f"{part}|{k}": v for part, (own, _) in parts.items() for k, v in own.items()}
-    files.write_state(path, arrays, {part: told for part, (_, told) in parts.items()}, FORMAT, identity)
-
-
-def read_state(path: Path, identity: str) -> dict[str, tuple[dict[str, np.ndarray], dict[str, Any]]]:
-    """What `write_state` wrote; a file of another federation is refused."""
-    arrays, facts = files.read_state(path, FORMAT, "a federation", identity)
-    out: dict[str, tuple[dict[str, np.ndarray], dict[str, Any]]] = {part: ({}, told) for part, told in facts.items()}
-    for key, value in arrays.items():
-        part, name = key.split("|", 1)
-        out[part][0][name] = value
-    return out
-
-
-def plain_settings(algorithm: Any) -> dict[str, Any]:
-    """An algorithm's parameters as text, alike in every process."""
-    params = algorithm.get_params(deep=False)
-    return {
-        k: getattr(v, "__qualname__", None) or repr(v) for k, v in params.items() if k not in ("checkpoint", "verbose")
-    }
-
-
 def _write(path: Path, identity: str, coordinator: Any, workers: Mapping[str, Any]) -> None:
     parts = {"server": coordinator.state()} | {f"node {name}": w.state() for name, w in workers.items()}
     write_state(path, parts, identity)
@@ -112,7 +85,9 @@ def _resume(path: Path, identity: str, coordinator: Any, workers: Mapping[str, A
 
 
 def _identity(algorithm: Any, workers: Mapping[str, Any]) -> str:
-    told = {"settings": plain_settings(algorithm), "nodes": {name: w.digest() for name, w in workers.items()}}
+    params = {k: v for k, v in algorithm.get_params(deep=False).items() if k not in ("checkpoint", "verbose")}
+    settings = {k: getattr(v, "__qualname__", None) or repr(v) for k, v in params.items()}  # alike in every process
+    told = {"settings": settings, "nodes": {name: w.digest() for name, w in workers.items()}}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 

@@ -42,6 +42,7 @@ class SoftmaxHeads:
         the weights (S-1) and 1 of eq. 7, scaled so that guessing has risk ln 2
     ridge : weight of |parameters|^2
     features : map of the code that the heads read instead of the code itself
+    weight : of each row, in the multiclass loss; all alike without
     """
 
     def __init__(
@@ -52,13 +53,15 @@ class SoftmaxHeads:
         binary: bool = False,
         ridge: float = 1e-6,
         features: Callable[[Tensor], Tensor] | None = None,
+        weight: np.ndarray | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> None:
         self.codes = [torch.from_numpy(np.ascontiguousarray(c)) for c in labels.codes.T]
         self.classes = [labels.n_classes(i) for i in range(len(labels))]
         self.width, self.ridge, self.features, self.dtype = width, ridge, features, dtype
         pairs = zip(self.codes, self.classes, strict=True)
-        self._known = [(c != MISSING).double().numpy() for c in self.codes]
+        self.weight = None if weight is None else torch.from_numpy(weight)
+        self._known = [(c != MISSING).double().numpy() * (1 if weight is None else weight) for c in self.codes]
         self._own = [
             np.eye(m)[c.clamp_min(0).numpy()].T * known
             for c, m, known in zip(self.codes, self.classes, self._known, strict=True)
@@ -73,12 +76,18 @@ class SoftmaxHeads:
         table = parameters.view(self.width + 1, -1)
         logits = torch.addmm(table[-1], read, table[:-1])
         risks = [
-            torch.nn.functional.cross_entropy(block, codes, ignore_index=MISSING)
+            self._mean_loss(block, codes)
             if self.against_rest is None
             else weighted_binary_loss(block, *self.against_rest[i])
             for i, (block, codes) in enumerate(zip(logits.split(self.classes, dim=1), self.codes, strict=True))
         ]
         return torch.stack(risks).mean() + self.ridge * (parameters * parameters).sum()
+
+    def _mean_loss(self, logits: Tensor, codes: Tensor) -> Tensor:
+        if self.weight is None:
+            return torch.nn.functional.cross_entropy(logits, codes, ignore_index=MISSING)
+        losses = torch.nn.functional.cross_entropy(logits, codes, ignore_index=MISSING, reduction="none")
+        return (self.weight * losses).sum() / self.weight[codes != MISSING].sum()
 
     def at(self, z: Tensor, dz: Tensor | None = None) -> Evaluation | None:
         """The risk (plus its slope along dz) and its gradient over the parameters, for a code that stands still.
@@ -88,13 +97,14 @@ class SoftmaxHeads:
         if self.against_rest is not None:
             return None
         read = z if self.features is None else self.features(z)
-        rows = np.concatenate([read.double().numpy().T, np.ones((1, len(z)))])
+        rows = np.concatenate([read.double().numpy().T, np.ones((1, len(read)))])
         moved = None
         if dz is not None:
             step = dz if self.features is None else torch.func.jvp(self.features, (z,), (dz,))[1]
-            moved = np.concatenate([step.double().numpy().T, np.zeros((1, len(z)))])
+            moved = np.concatenate([step.double().numpy().T, np.zeros((1, len(read)))])
         own = [np.ascontiguousarray(o) for o in self._own]
         share = [1 / (len(own) * max(1.0, o.sum())) for o in own]
+        alike = [bool((known == 1).all()) for known in self._known]
         cuts = np.cumsum([0, *self.classes])
 
         def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -109,7 +119,7 @@ class SoftmaxHeads:
                 p /= sums
                 known = self._known[i]
                 total += share[i] * (float(np.log(sums) @ known) - float(np.vdot(o, logits)))
-                residual = (p - o) if known.all() else (p - o) * known
+                residual = p - o if alike[i] else p * known - o
                 if moved is None:
                     gradient[:, block] += share[i] * (rows @ residual.T)
                     continue

@@ -111,7 +111,7 @@ class Training:
             self._resume(self.path)
         self._scope = ExitStack()
         self._scope.enter_context(torch.random.fork_rng(devices=range(torch.cuda.device_count())))
-        self._scope.enter_context(searched_kernels(next(iter(self._tensors().values())).device))
+        self._scope.enter_context(searched_kernels(next(iter(tensors_of(self.modules).values())).device))
         if self._bar is not None:
             self._scope.enter_context(self._bar)
             self._bar.update(self._task, completed=self._done)
@@ -131,7 +131,7 @@ class Training:
                 stacklevel=2,
             )
         if (kind is None or survived) and self.best_state:
-            self._load(self.best_state)
+            load_tensors(self.best_state, self.modules)
         for module in self.modules.values():
             module.eval()
         return survived
@@ -161,24 +161,16 @@ class Training:
         epoch = self._done
         self.history.append({"epoch": epoch, **losses, **({} if score is None else {"score": score})})
         if score is not None and score > self.best_score:
-            self.best_score, self.best_state = score, {k: v.detach().clone() for k, v in self._tensors().items()}
+            self.best_score, self.best_state = (
+                score,
+                {k: v.detach().clone() for k, v in tensors_of(self.modules).items()},
+            )
 
     # -- the checkpoint: tensors and JSON in a safetensors file, never a pickle ----------------------
 
-    def _tensors(self) -> dict[str, Tensor]:
-        return {f"{name}/{key}": value for name, m in self.modules.items() for key, value in m.state_dict().items()}
-
-    def _load(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, module in self.modules.items():
-            prefix = f"{name}/"
-            module.load_state_dict({k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)})
-
     def _write(self, path: Path) -> None:
-        tensors = {f"now/{k}": v for k, v in self._tensors().items()}
-        tensors |= {f"best/{k}": v for k, v in self.best_state.items()}
-        for name, optimiser in self.optimisers.items():
-            for number, state in optimiser.state_dict()["state"].items():
-                tensors |= {f"optimiser/{name}/{number}/{k}": torch.as_tensor(v) for k, v in state.items()}
+        tensors = {f"now/{k}": v for k, v in tensors_of(self.modules).items()}
+        tensors |= {f"best/{k}": v for k, v in self.best_state.items()} | tensors_of({}, self.optimisers)
         told = {
             "done": self._done,
             "history": self.history,
@@ -191,15 +183,37 @@ class Training:
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         self._done, self.history = int(told["done"]), told["history"]
         self.best_score = -np.inf if told["best"] is None else float(told["best"])
-        self._load(_under("now/", tensors))
-        device = next(iter(self._tensors().values())).device
+        load_tensors(_under("now/", tensors), self.modules)
+        device = next(iter(tensors_of(self.modules).values())).device
         self.best_state = {k: v.to(device) for k, v in _under("best/", tensors).items()}
-        for name, optimiser in self.optimisers.items():
-            states: dict[int, dict[str, Tensor]] = {}
-            for key, value in _under(f"optimiser/{name}/", tensors).items():
-                number, field = key.split("/", 1)
-                states.setdefault(int(number), {})[field] = value
-            optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
+        load_tensors(tensors, {}, self.optimisers)
+
+
+def tensors_of(
+    modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer] | None = None
+) -> dict[str, Tensor]:
+    """What training changes, by name: weights and buffers, and what optimisers remember."""
+    tensors = {f"{name}/{key}": value for name, m in modules.items() for key, value in m.state_dict().items()}
+    for name, optimiser in (optimisers or {}).items():
+        for number, state in optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser/{name}/{number}/{k}": torch.as_tensor(v) for k, v in state.items()}
+    return tensors
+
+
+def load_tensors(
+    tensors: Mapping[str, Tensor],
+    modules: Mapping[str, nn.Module],
+    optimisers: Mapping[str, torch.optim.Optimizer] | None = None,
+) -> None:
+    """Put modules and optimisers into the state that `tensors_of` gave."""
+    for name, module in modules.items():
+        module.load_state_dict(_under(f"{name}/", tensors))
+    for name, optimiser in (optimisers or {}).items():
+        states: dict[int, dict[str, Tensor]] = {}
+        for key, value in _under(f"optimiser/{name}/", tensors).items():
+            number, field = key.split("/", 1)
+            states.setdefault(int(number), {})[field] = value
+        optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
 def epoch_seed(seed: int, epoch: int) -> int:

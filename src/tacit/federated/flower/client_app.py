@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,16 +17,14 @@ from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from tacit.errors import InputError, TacitError
-from tacit.federated.flower.algorithms import START, name_of, unpack_algorithm
-from tacit.federated.flower.config import NodeConfig, read_node
-from tacit.federated.flower.records import from_records, to_records
+from tacit.federated.flower.carried import from_records, to_records
+from tacit.federated.flower.config import START, NodeConfig, name_of, read_node, unpack_algorithm
 from tacit.federated.node import Node
 from tacit.federated.protocol import Message, ProtocolError
-from tacit.federated.simulation import read_state, write_state
+from tacit.federated.states import read_state, write_state
 from tacit.records.dataset import Dataset
 
 app = ClientApp()
-ERROR = 40  # of the standard logging levels
 
 
 @app.train()
@@ -39,7 +38,7 @@ def train(message: FlowerMessage, context: Context) -> FlowerMessage:
         answer = answer_request(config, request)
     except Exception as error:
         # a message of an error may quote values of the table: it stays here. Of what is raised Flower tells the server
-        log(ERROR, "round %s: %s", round_, error, exc_info=not isinstance(error, TacitError))
+        log(logging.ERROR, "round %s: %s", round_, error, exc_info=not isinstance(error, TacitError))
         answer = Message("failed", name, round_, {"why": f"{type(error).__name__}: see the node's own log"})
     return FlowerMessage(content=to_records(answer), reply_to=message)
 

@@ -1,4 +1,7 @@
-"""The two configuration files of a federation: the server's and a node's, both TOML."""
+"""The two configuration files of a federation (TOML), the server's and a node's, and the algorithm they name.
+
+Algorithms are built from plain settings and arrays alone.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,94 @@ import functools
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit.errors import InputError, check_number
-from tacit.federated.flower.algorithms import DEFAULT, OLD, algorithm_of, name_of
+from tacit.federated.protocol import Arrays, over, under
 from tacit.records.dataset import Dataset, read_table
+
+# what may be set for all nodes: plain numbers and words, no code
+CLOSED = ("categories", "min_count")
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "DistributedEIGAN": (
+        "n_components", "alpha", "share", "sync_every", "sync_unit", "aggregation", "categories", "target_weights",
+        "sensitive_weights", "noise", "adversary_steps", "epochs", "batch_size", "learning_rate", "head_lr_factor",
+        "random_state",
+    ),
+    "LinearARL": ("n_components", "lam", *CLOSED),
+    "LinearEraser": ("min_frequency", *CLOSED),
+    "PersonalMinimax": ("rho", "rounds", "steps", "order", "exchange", "loss", "ridge"),
+}  # fmt: skip
+OLD = {"fewest": "min_count", "head_speed": "head_lr_factor", "rare": "min_frequency"}  # in settings written before
+DEFAULT = "DistributedEIGAN"
+START = "start/"
+
+
+def name_of(settings: Mapping[str, Any]) -> str:
+    """The algorithm that settings name; all settings must be its own."""
+    name = settings.get("algorithm", DEFAULT)
+    if name not in SETTINGS:
+        raise InputError(f"[training] algorithm is one of {', '.join(SETTINGS)}; found {name!r}")
+    for setting in settings:
+        if OLD.get(setting, setting) not in ("algorithm", *SETTINGS[name]):
+            raise InputError(f"[training] has no setting {setting!r}; {name} has {', '.join(SETTINGS[name])}")
+    return str(name)
+
+
+def algorithm_of(settings: Mapping[str, Any], start: Any = None) -> Any:
+    """The algorithm of these settings, checked; `start` is PersonalMinimax's common filter.
+
+    Examples
+    --------
+    >>> algorithm_of({"algorithm": "LinearARL", "lam": 0.3})
+    ClosedForm(estimator=LinearARL(lam=0.3))
+    """
+    name = name_of(settings)
+    own = {OLD.get(k, k): v for k, v in settings.items() if k != "algorithm"}
+    f: Any
+    if name == "DistributedEIGAN":
+        from tacit.federated.distributed_eigan import DistributedEIGAN  # every message starts a new Python at a node
+
+        f = DistributedEIGAN(**own)
+    elif name == "PersonalMinimax":
+        from tacit.federated.personal import PersonalMinimax  # every message starts a new Python at a node
+
+        f = PersonalMinimax(start, **own)
+        if start is None:
+            f.check_settings()
+            return f
+    else:
+        from tacit import baselines  # every message starts a new Python at a node
+        from tacit.federated.closed_form import ClosedForm
+
+        more = {k: own.pop(k) for k in CLOSED if k in own}
+        f = ClosedForm(getattr(baselines, name)(**own), **more)
+    f.check_parameters()
+    return f
+
+
+def pack_algorithm(settings: Mapping[str, Any], start: Any = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Facts and arrays that go along with every message, from which a node builds the algorithm."""
+    if start is None:
+        return {"settings": dict(settings)}, {}
+    from tacit.federated.personal import tell_start  # every message starts a new Python at a node
+
+    told, arrays = tell_start(start)
+    return {"settings": dict(settings), "start": told}, over(START, arrays)
+
+
+def unpack_algorithm(facts: Mapping[str, Any], arrays: Arrays) -> Any:
+    """The algorithm that `pack_algorithm` told of."""
+    if "start" not in facts:
+        return algorithm_of(facts["settings"])
+    from tacit.federated.personal import start_of  # every message starts a new Python at a node
+
+    return algorithm_of(facts["settings"], start_of(facts["start"], under(START, arrays)))
 
 
 @dataclass(frozen=True)
@@ -139,21 +222,16 @@ def read_server(path: str | Path) -> ServerConfig:
     check_number("min_nodes", config.min_nodes, 1, whole=True)
     for name in ("deadline", "wait"):
         check_number(name, getattr(config, name), 0)
-    _check_out(path, config.out)
-    for name in ("server.pem", "server.key", "authority.pem", "allowed"):
-        if not (config.keys / name).exists():
-            raise InputError(f"{path}: {config.keys} has no {name}; make it with: tacit federated keys")
+    _check_files(path, config, ("server.pem", "server.key", "authority.pem", "allowed"))
     personal = name_of(config.training) == "PersonalMinimax"
     algorithm_of(config.training)
     if personal and config.public is None:
         raise InputError(f"{path}: PersonalMinimax begins with a filter of public data; add [public] with data, target "
                          f"and sensitive")  # fmt: skip
-    if config.public is not None and not (personal and config.public.data.exists()):
-        raise InputError(
-            f"{path}: there is no file {config.public.data}; check data of [public]"
-            if personal
-            else f"{path}: [public] is for PersonalMinimax alone; take it out"
-        )
+    if config.public is not None and not personal:
+        raise InputError(f"{path}: [public] is for PersonalMinimax alone; take it out")
+    if config.public is not None and not config.public.data.exists():
+        raise InputError(f"{path}: there is no file {config.public.data}; check data of [public]")
     return config
 
 
@@ -163,16 +241,16 @@ def read_node(path: str | Path, data: str | Path | None = None) -> NodeConfig:
     check_number("hold_out", config.hold_out, 0, 0.9)
     check_number("min_count", config.min_count, 1, whole=True)
     name_of({"algorithm": config.algorithm})
-    _check_out(path, config.out)
-    for name in ("node.key", "authority.pem"):
-        if not (config.keys / name).exists():
-            raise InputError(f"{path}: {config.keys} has no {name}; it is made by: tacit federated keys")
+    _check_files(path, config, ("node.key", "authority.pem"))
     return config
 
 
-def _check_out(path: str | Path, out: Path) -> None:
-    if out.suffix != ".tacit":
-        raise InputError(f"{path}: out is called NAME.tacit; found {out.name!r}")
+def _check_files(path: str | Path, config: ServerConfig | NodeConfig, keys: Sequence[str]) -> None:
+    if config.out.suffix != ".tacit":
+        raise InputError(f"{path}: out is called NAME.tacit; found {config.out.name!r}")
+    for name in keys:
+        if not (config.keys / name).exists():
+            raise InputError(f"{path}: {config.keys} has no {name}; make it with: tacit federated keys")
 
 
 def _read(path: Path, kind: type, more: Mapping[str, Any] | None = None) -> Any:
@@ -185,44 +263,40 @@ def _read(path: Path, kind: type, more: Mapping[str, Any] | None = None) -> Any:
     return _build(found, path, kind)
 
 
-KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("text in quotes", lambda v: isinstance(v, str)),
-    "Path": ("a path in quotes", lambda v: isinstance(v, str)),
-    "bool": ("true or false", lambda v: isinstance(v, bool)),
-    "int": ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
-    "float": ("a number", lambda v: isinstance(v, int | float) and not isinstance(v, bool)),
-    "tuple": (
-        "a name in quotes, or a list of names",
-        lambda v: isinstance(v, str) or (isinstance(v, list) and all(isinstance(c, str) for c in v)),
-    ),
-    "Mapping": ("a section of settings, written [training]", lambda v: isinstance(v, dict)),
-    "PublicConfig": ("a section of settings, written [public]", lambda v: isinstance(v, dict)),
+def _build(found: Mapping[str, Any], path: Path, kind: type) -> Any:
+    known = {f.name: f for f in fields(kind)}
+    given = {f.name: str(f.default) for f in fields(kind) if isinstance(f.default, Path)}  # relative to the file, too
+    given |= {OLD.get(name, name): value for name, value in found.items()}
+    for name in given:
+        if name not in known:
+            raise InputError(f"{path} has no setting {name!r}; it has {', '.join(known)}")
+    for name, f in known.items():
+        if name not in given and f.default is f.default_factory:  # both are MISSING where a value is needed
+            raise InputError(f"{path} says nothing of {name!r}; add it")
+    return kind(**{name: _value(known[name], value, path) for name, value in given.items()})
+
+
+KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "str": ("text in quotes", (str,)),
+    "Path": ("a path in quotes", (str,)),
+    "bool": ("true or false", (bool,)),
+    "int": ("a number", (int, float)),
+    "float": ("a number", (int, float)),
+    "tuple": ("a name in quotes, or a list of names", (str, list)),
+    "Mapping": ("a section of settings, written [training]", (dict,)),
+    "PublicConfig": ("a section of settings, written [public]", (dict,)),
 }
 
 
-def _build(found: Mapping[str, Any], path: Path, kind: type) -> Any:
-    known = {f.name: f for f in fields(kind)}
-    found = {OLD.get(name, name): value for name, value in found.items()}
-    for name, value in found.items():
-        if name not in known:
-            raise InputError(f"{path} has no setting {name!r}; it has {', '.join(known)}")
-        expected, fits = KINDS[str(known[name].type).split(" |")[0].split("[")[0]]
-        if not fits(value):
-            raise InputError(f"{path}: {name} must be {expected}; found {value!r}")
-    values: dict[str, Any] = {}
-    for name, f in known.items():
-        if name in found:
-            value = found[name]
-        elif f.default is not f.default_factory:  # both are MISSING where a value is needed
-            continue
-        else:
-            raise InputError(f"{path} says nothing of {name!r}; add it")
-        values[name] = value
-    for name, f in known.items():
-        if name == "public" and name in values:
-            values[name] = _build(values[name], path, PublicConfig)
-        if str(f.type).startswith("Path") and (name in values or f.default is not None):
-            values[name] = (path.parent / str(values.get(name, f.default))).resolve()
-        if "tuple" in str(f.type) and name in values:
-            values[name] = (values[name],) if isinstance(values[name], str) else tuple(values[name])
-    return kind(**values)
+def _value(f: Any, value: Any, path: Path) -> Any:
+    """A setting as its dataclass has it."""
+    kind = str(f.type).split(" |")[0].split("[")[0]
+    expected, types = KINDS[kind]
+    fits = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
+    if not fits or (kind == "tuple" and not all(isinstance(c, str) for c in value)):
+        raise InputError(f"{path}: {f.name} must be {expected}; found {value!r}")
+    if kind == "Path":
+        return (path.parent / value).resolve()
+    if kind == "tuple":
+        return (value,) if isinstance(value, str) else tuple(value)
+    return _build(value, path, PublicConfig) if kind == "PublicConfig" else value

@@ -16,9 +16,7 @@ from typing import Any
 
 from tacit.errors import InputError, TacitError
 from tacit.federated.flower.config import NodeConfig, ServerConfig
-from tacit.federated.flower.link import READY
-from tacit.federated.flower.node_app import app_bundle
-from tacit.federated.flower.trust import flower_environment
+from tacit.federated.flower.guards import READY
 
 STARTUP = 60.0
 
@@ -32,7 +30,7 @@ def run_server(config: ServerConfig, say: Any = print) -> int:
     host, port = split_address(config.address)
     config.state.mkdir(parents=True, exist_ok=True)
     command = [
-        sys.executable, "-m", "tacit.federated.flower.link",
+        sys.executable, "-m", "tacit.federated.flower.guards", "server",
         "--host", host, "--port", str(port),
         "--ssl-certfile", str(config.keys / "server.pem"),
         "--ssl-keyfile", str(config.keys / "server.key"),
@@ -57,7 +55,7 @@ def run_node(config: NodeConfig, path: Path, say: Any = print) -> int:
     config.state.mkdir(parents=True, exist_ok=True)
     settings = f'config="{path.resolve()}" data="{config.data}"'
     command = [
-        sys.executable, "-m", "tacit.federated.flower.own_app",
+        sys.executable, "-m", "tacit.federated.flower.guards", "node",
         "--superlink", config.server,
         "--root-certificates", str(config.keys / "authority.pem"),
         "--auth-supernode-private-key", str(config.keys / "node.key"),
@@ -73,7 +71,7 @@ def register_nodes(config: ServerConfig) -> None:
     """Make the keys that Flower lets in those of the folder `allowed`: no fewer, and no others."""
     from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest, UnregisterNodeRequest
 
-    from tacit.federated.flower.strategy import registered_names  # every message starts a new Python at a node
+    from tacit.federated.flower.server_app import registered_names  # every message starts a new Python at a node
 
     names = registered_names(config.keys / "allowed")
     with _control(config) as control:
@@ -100,6 +98,8 @@ def submit(config: ServerConfig, path: Path) -> int:
     from flwr.common.serde import fab_to_proto, user_config_to_proto
     from flwr.proto.control_pb2 import StartRunRequest
     from flwr.supercore.fab import Fab
+
+    from tacit.federated.flower.carried import app_bundle  # every command starts quickly
 
     content = app_bundle()
     fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
@@ -178,3 +178,16 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def flower_environment(home: Path) -> dict[str, str]:
+    """The environment Flower's processes run in: nothing is reported, checked for updates, or installed."""
+    return {
+        **os.environ,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        # Flower starts its helpers by name
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,84 +37,51 @@ def make_keys(folder: Path, nodes: Sequence[str], hosts: Sequence[str]) -> None:
     if not nodes:
         raise InputError("name at least one node: --node north --node south")
     folder.mkdir(parents=True, exist_ok=True)
-    key, certificate = _authority(folder)
+    authority = _authority(folder)
+    trusted = authority[1].public_bytes(PEM)
     server = folder / "server"
     server.mkdir(exist_ok=True)
     if not (server / "server.pem").exists():
-        _server(server, key, certificate, hosts)
+        _issue(server / "server.key", server / "server.pem", "Tacit federation server", authority, hosts)
     elif missing := [h for h in hosts if h not in _speaks_for(server / "server.pem")]:
         raise InputError(
             f"{server / 'server.pem'} does not speak for {', '.join(missing)}; delete it and server.key, and run this "
             f"again with every --host (nodes' keys stay as they are)"
         )
-    (server / "authority.pem").write_bytes(certificate.public_bytes(PEM))
+    (server / "authority.pem").write_bytes(trusted)
     (server / "allowed").mkdir(exist_ok=True)
     for name in nodes:
         home = folder / "nodes" / name
         home.mkdir(parents=True, exist_ok=True)
-        (home / "authority.pem").write_bytes(certificate.public_bytes(PEM))
+        (home / "authority.pem").write_bytes(trusted)
         if not (home / "node.key").exists():
-            own = ec.generate_private_key(ec.SECP384R1())
-            write_secret(home / "node.key", own.private_bytes(PEM, SSH, NO_PASSWORD))
-            public = own.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+            key = ec.generate_private_key(ec.SECP384R1())
+            write_secret(home / "node.key", key.private_bytes(PEM, SSH, NO_PASSWORD))
+            public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
             (home / "node.pub").write_bytes(public + b"\n")
         (server / "allowed" / f"{name}.pub").write_bytes((home / "node.pub").read_bytes())
 
 
-def _authority(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+Authority = tuple[ec.EllipticCurvePrivateKey, x509.Certificate]
+
+
+def _authority(folder: Path) -> Authority:
     key_path, path = folder / "authority.key", folder / "authority.pem"
-    if key_path.exists() and path.exists():
-        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        return key, x509.load_pem_x509_certificate(path.read_bytes())
-    key = ec.generate_private_key(ec.SECP384R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tacit federation")])
-    certificate = (
-        _certificate(name, name, key)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA384())
-    )
-    write_secret(key_path, key.private_bytes(PEM, PLAIN, NO_PASSWORD))
-    path.write_bytes(certificate.public_bytes(PEM))
-    return key, certificate
+    if not (key_path.exists() and path.exists()):
+        return _issue(key_path, path, "Tacit federation")
+    key = serialization.load_pem_private_key(key_path.read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return key, x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def _server(
-    folder: Path, authority: ec.EllipticCurvePrivateKey, issuer: x509.Certificate, hosts: Sequence[str]
-) -> None:
-    key = ec.generate_private_key(ec.SECP384R1())
-    names: list[x509.GeneralName] = []
-    for host in dict.fromkeys([*hosts, "localhost", "127.0.0.1"]):
-        try:
-            names.append(x509.IPAddress(ipaddress.ip_address(host)))
-        except ValueError:
-            names.append(x509.DNSName(host))
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tacit federation server")])
-    certificate = (
-        _certificate(subject, issuer.subject, key)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
-        .sign(authority, hashes.SHA384())
-    )
-    write_secret(folder / "server.key", key.private_bytes(PEM, PLAIN, NO_PASSWORD))
-    (folder / "server.pem").write_bytes(certificate.public_bytes(PEM))
-
-
-def _speaks_for(path: Path) -> list[str]:
-    names = x509.load_pem_x509_certificate(path.read_bytes()).extensions.get_extension_for_class(
-        x509.SubjectAlternativeName
-    )
-    return [str(name.value) for name in names.value]
-
-
-def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
-    return (
+def _issue(
+    key_path: Path, path: Path, name: str, authority: Authority | None = None, hosts: Sequence[str] = ()
+) -> Authority:
+    """Write a key and its certificate: a server's, for these hosts, or without an authority the authority's own."""
+    key, signs, now = ec.generate_private_key(ec.SECP384R1()), authority is None, datetime.datetime.now(datetime.UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signer, issuer = (key, subject) if authority is None else (authority[0], authority[1].subject)
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
@@ -123,23 +89,32 @@ def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePri
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(days=365 * YEARS))
+        .add_extension(x509.BasicConstraints(ca=signs, path_length=0 if signs else None), critical=True)
+        .add_extension(x509.KeyUsage(not signs, False, False, False, False, signs, signs, False, False), critical=True)
     )
+    more: list[x509.ExtensionType] = [x509.SubjectKeyIdentifier.from_public_key(key.public_key())]
+    if not signs:
+        more = [
+            x509.SubjectAlternativeName([_host(host) for host in dict.fromkeys([*hosts, "localhost", "127.0.0.1"])]),
+            x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+        ]
+    for extension in more:
+        builder = builder.add_extension(extension, critical=False)
+    certificate = builder.sign(signer, hashes.SHA384())
+    write_secret(key_path, key.private_bytes(PEM, PLAIN, NO_PASSWORD))
+    path.write_bytes(certificate.public_bytes(PEM))
+    return key, certificate
 
 
-def _usage(signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(not signs, False, False, False, False, signs, signs, False, False)
+def _host(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
-def flower_environment(home: Path) -> dict[str, str]:
-    """The environment Flower's processes run in: nothing is reported, checked for updates, or installed."""
-    import sys
-
-    return {
-        **os.environ,
-        "FLWR_HOME": str(home),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        # Flower starts its helpers by name
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-    }
+def _speaks_for(path: Path) -> list[str]:
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return [str(name.value) for name in names.value]

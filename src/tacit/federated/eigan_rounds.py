@@ -1,0 +1,223 @@
+"""Both sides of D-EIGAN (Algorithm 1 of the EIGAN paper): the server that averages, and a node that plays the game."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from torch import nn
+
+from tacit.errors import InputError
+from tacit.federated.common_schema import make_common_encoder
+from tacit.federated.node import Node, naming
+from tacit.federated.protocol import (
+    Arrays,
+    Message,
+    aggregate,
+    choose_indices,
+    fault_of_head,
+    fault_of_parameters,
+    pack,
+    under,
+    unpack,
+)
+from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker
+from tacit.federated.states import State, joined, parted
+from tacit.filters.base import Problem
+from tacit.filters.eigan import Game, one_hidden
+from tacit.filters.notes import note_copies, note_dependence
+from tacit.labels import Labels, encode_labels
+from tacit.training.device import choose_batch_size
+from tacit.training.loop import load_tensors, tensors_of
+from tacit.training.stack import Stack
+
+UP, DOWN = 21, 22  # the streams of random numbers of uplinks and downlinks, apart from those of the games
+
+
+class EiganCoordinator(AgreeingCoordinator):
+    """The server of D-EIGAN: agrees on columns and scaling, then opens rounds and merges what comes back."""
+
+    kept = (*AgreeingCoordinator.kept, "current", "seed", "in_step")
+
+    def __init__(self, f: Any, names: Sequence[str], min_nodes: int = 1) -> None:
+        super().__init__(f, names, min_nodes)
+        self.seed = int(check_random_state(f.random_state).randint(2**31 - 1))
+        self.in_step: list[str] = []  # nodes that hold what the last round left
+        self.current: dict[str, np.ndarray] = {}
+
+    @property
+    def n_rounds(self) -> int:  # type: ignore[override]
+        """From the agreed epochs; with steps as the unit, the node with most steps an epoch decides."""
+        if self.f.sync_unit == "epoch":
+            return math.ceil(self.f.epochs / self.f.sync_every)
+        per_epoch = max(n // min(choose_batch_size(self.f.batch_size, n), n) for n in self.members.values())
+        return math.ceil(self.f.epochs * max(1, per_epoch) / self.f.sync_every)
+
+    def _begin(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
+        why = super()._begin(answers, line)
+        self.current = {} if why else parameters_of(self.new_encoder())
+        return why
+
+    def _open(self, nodes: Sequence[str]) -> list[Message]:
+        """A node that is new or missed a round gets the whole encoder, and what it needs to begin."""
+        rng = np.random.default_rng((self.seed, self.round, DOWN))
+        some = pack(self.current, choose_indices(self.current, self.f.share, rng))
+        told, scaling = self._agreement()
+        whole = pack(self.current, None) | scaling
+        facts = {"count": self.f.sync_every, "unit": self.f.sync_unit}
+        places = list(self.members)  # which give nodes their seeds
+
+        def ask(n: str) -> Message:
+            if n in self.in_step:
+                return Message("train", n, self.round, facts, some)
+            begin = {**facts, **told, "seed": self.seed, "position": places.index(n)}
+            return Message("train", n, self.round, begin, whole)
+
+        return [ask(n) for n in nodes]
+
+    def _merge(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
+        new = [m.kind == "description" and m.node not in self.members for m in answers]
+        trained = [m for m, late in zip(answers, new, strict=True) if not late]
+        usable = self._sift(trained, self._fault, line)
+        if why := self._too_few(usable):
+            self.in_step = [n for n in self.in_step if n not in {*line["rejected"], *line["failed"]}]
+            return why
+        self.current = aggregate(self.current, usable, self.f.aggregation)
+        self.members |= {m.node: int(m.facts["records"]) for m in usable}
+        self.in_step = sorted(m.node for m in usable)
+        self._admit([m for m, late in zip(answers, new, strict=True) if late], line)
+        self.round += 1
+        return None
+
+    def _fault(self, message: Message) -> str | None:
+        return fault_of_head(message, "trained", self.round) or fault_of_parameters(message, self.current)
+
+    def new_encoder(self) -> nn.Module:
+        """An encoder of the agreed width with the common start."""
+        shape = tuple(self.columns.get("shape", ()))
+        n_in: Any = shape if len(shape) > 1 else shape[0] if shape else make_common_encoder(*self.agreed).n_out  # type: ignore[union-attr]
+        make = self.f.encoder or one_hidden
+        return Stack(lambda: make(n_in, self.f.n_components), [self.seed]).module(0)
+
+
+class EiganWorker(AgreeingWorker):
+    """A node of D-EIGAN: describes its columns, then plays EIGAN's game with its own heads between syncs."""
+
+    task = "train"
+
+    def __init__(self, f: Any, node: Node) -> None:
+        super().__init__(clone(f), node)
+        self.problem: Problem | None = None
+        self.game: Game | None = None
+        self.notes: list[str] = []
+        self._told: dict[str, Any] = {}  # what was agreed, the seed, this node's place
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        return [] if self.game is None else self.game.history[0]
+
+    def _begin(self, message: Message) -> None:
+        told = {k: message.facts[k] for k in ("agreed", "seed", "position")}
+        self._play(told | {"scaling": under(SCALING, message.arrays)})
+
+    def _answer(self, message: Message) -> Message:
+        assert self.game is not None
+        encoder = self.game.encoders.alone
+        assert encoder is not None
+        set_parameters(encoder, unpack(message.arrays, parameters_of(encoder)))  # line 16
+        per_epoch = self.game.batches.per_epoch if message.facts["unit"] == "epoch" else 1
+        self.game.advance(message.facts["count"] * per_epoch)  # lines 17-19
+        mine = parameters_of(encoder)
+        rng = np.random.default_rng((self._seed, message.round, UP))
+        packed = pack(mine, choose_indices(mine, self.f.share, rng))  # line 20
+        return Message("trained", self.name, message.round, {"records": len(self.node)}, packed)
+
+    def state(self) -> State:
+        game = {} if self.game is None else _game_state(self.game)
+        return parted({"phase": self.phase, "told": self._told, "game": game})
+
+    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+        tree = joined(arrays, facts)
+        self.phase = tree["phase"]
+        if tree["game"]:
+            _restore_game(self._play(tree["told"]), tree["game"])
+
+    @property
+    def _seed(self) -> int:
+        """The first node plays with the federation's own seed, so that one node alone is EIGAN to the bit."""
+        seed, position = int(self._told["seed"]), int(self._told["position"])
+        return seed if position == 0 else int(np.random.SeedSequence((seed, position)).generate_state(1)[0] >> 1)
+
+    def _play(self, told: dict[str, Any]) -> Game:
+        """Begin the game that was agreed on."""
+        self._told, f, node = told, self.f, self.node
+        f.notes_ = []
+        with naming(f"node {self.name!r}"):
+            targets = self._labels(node.y, "y")
+            sensitive = self._labels(node.sensitive_features, "sensitive_features")
+            if not len(targets) + len(sensitive):
+                raise InputError(
+                    "it has neither targets nor sensitive attributes of at least two classes, so nothing to train"
+                )
+            X = make_common_encoder(told["agreed"], told["scaling"]).transform(self._records)
+            f.target_weights = _own(f.target_weights, targets.names)
+            f.sensitive_weights = _own(f.sensitive_weights, sensitive.names)
+            self.problem = Problem(X, targets, sensitive, None, self._seed)
+            self.game = Game(f, self.problem, [f.alpha], [self._seed])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            note_copies(f, self._records, sensitive)
+            note_dependence(f, targets, sensitive)
+        self.notes = list(f.notes_)
+        return self.game
+
+    def _labels(self, values: Any, what: str) -> Labels:
+        """This node's labels; one that has a single class here has nothing to teach, and is left out."""
+        labels = encode_labels(values, what, len(self.node), min_classes=1)
+        kept = [i for i in range(len(labels)) if labels.n_classes(i) > 1]
+        for i in set(range(len(labels))) - set(kept):
+            only = labels.classes[i][0] if len(labels.classes[i]) else "missing values"
+            self.f.notes_.append(f"{what} column {labels.names[i]!r} has only {only!s} here, so it trains no head")
+        names, classes = tuple(labels.names[i] for i in kept), tuple(labels.classes[i] for i in kept)
+        return Labels(names, classes, labels.codes[:, kept])
+
+
+def parameters_of(module: nn.Module) -> dict[str, np.ndarray]:
+    """All floating-point weights and buffers by name, as arrays of their own."""
+    state = module.state_dict()
+    return {name: value.cpu().numpy().copy() for name, value in state.items() if value.is_floating_point()}
+
+
+def set_parameters(module: nn.Module, arrays: Arrays) -> None:
+    """Write arrays over the weights and buffers of these names, in place: optimisers keep pointing at them."""
+    state = module.state_dict()
+    for name, array in arrays.items():
+        state[name].copy_(torch.from_numpy(array))
+
+
+def _game_state(game: Game) -> dict[str, Any]:
+    """Everything a game needs to resume with the same bits: weights, optimisers, shuffles, noise, history."""
+    learned = {k: v.detach().cpu().numpy().copy() for k, v in tensors_of(game.modules, game.optimisers).items()}
+    shuffle, noise = game.batches.generators[0].bit_generator.state, game.generators[0].get_state().numpy()
+    return {"learned": learned, "left": game.batches.left.copy(), "noise": noise, "shuffle": shuffle,
+            "history": game.history[0]}  # fmt: skip
+
+
+def _restore_game(game: Game, kept: Mapping[str, Any]) -> None:
+    """Put a fresh game of the same shape into the state that `_game_state` gave."""
+    learned = {k: torch.from_numpy(np.array(v)) for k, v in kept["learned"].items()}
+    load_tensors(learned, game.modules, game.optimisers)
+    game.batches.left = kept["left"]
+    game.generators[0].set_state(torch.from_numpy(kept["noise"]))
+    game.batches.generators[0].bit_generator.state = kept["shuffle"]
+    game.history[0] = list(kept["history"])
+
+
+def _own(weights: Any, names: Sequence[str]) -> dict[str, float] | None:
+    return None if weights is None else {n: weights[n] for n in names if n in weights}
