@@ -1,45 +1,34 @@
-"""Parameters: old names, which work for this version with a warning that says the new one, and inherited ones."""
+"""Old names of parameters: they work for this version, with a warning that says the new one."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 Converted = tuple[str, Callable[[Any], Any]]
 
 
-def renamed(**names: str | Converted) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Take old keywords for new ones, as in ``@renamed(seed="random_state")``, on a function or a constructor.
+def renamed(**names: str | Converted) -> Callable[[F], F]:
+    """Take old keywords for new ones, as in ``@renamed(seed="random_state")``, on a function, a constructor or a class.
 
     Where the value changes too, the new name comes with a function from the old value to the new one.
     """
 
-    def decorate(original: Callable[P, R]) -> Callable[P, R]:
+    def decorate(original: F) -> F:
+        if isinstance(original, type):
+            original.__init__ = decorate(original.__init__)  # type: ignore[misc]
+            return original
+
         @functools.wraps(original)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             return original(*args, **current(kwargs, names, original.__qualname__))
 
         wrapper.deprecated_original = original  # type: ignore[attr-defined]  # whose signature scikit-learn reads
         wrapper.renamed = names  # type: ignore[attr-defined]
-        return wrapper
-
-    return decorate
-
-
-def passing_on(to: Callable[..., None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a constructor with ``**more`` show those parameters, too, that it passes on to another one."""
-
-    def decorate(original: Callable[P, R]) -> Callable[P, R]:
-        own = inspect.signature(original)
-        mine = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        more = [p for name, p in inspect.signature(to).parameters.items() if name not in own.parameters]
-        original.__signature__ = own.replace(parameters=[*mine, *more])  # type: ignore[attr-defined]
-        return original
+        return cast(F, wrapper)
 
     return decorate
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tacit.training.stack import Batches, Stack
 
 
 @register_filter("autoencoder", examples=[{"n_components": 2, "epochs": 1}])
+@dataclass(eq=False, repr=False)
 class Autoencoder(Filter):
     """A bottleneck trained to rebuild the record. It knows of no target and of no sensitive attribute.
 
@@ -49,28 +51,16 @@ class Autoencoder(Filter):
     knob = Knob("n_components", utility_rises=True, values=(1, 2, 4, 8, 16, 32))
     needs_target = False
 
-    def __init__(
-        self,
-        n_components: int = 8,
-        *,
-        hidden: tuple[int, ...] = (128,),
-        epochs: int = 20,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.hidden = hidden
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+    n_components: int = 8
+    _: KW_ONLY
+    hidden: tuple[int, ...] = (128,)
+    epochs: int = 20
+    batch_size: int | None = None
+    learning_rate: float = 1e-3
+    random_state: Any = None
+    device: str = "auto"
+    verbose: bool = False
+    checkpoint: str | Path | None = None
 
     def _learn(self, problem: Problem) -> Learned:
         check_training(self)

@@ -13,7 +13,7 @@ divided out, so against a re-trained attacker only the inputs that reach (nearly
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ TINY = 1e-12
 
 
 @register_filter("discriminability-mask", offered=False)
+@dataclass(eq=False, repr=False)
 class DiscriminabilityMask(Filter):
     """A weight for every input that keeps one binary target discernible and one binary sensitive attribute not.
 
@@ -62,22 +63,13 @@ class DiscriminabilityMask(Filter):
 
     knob = Knob("privacy_weight", utility_rises=False, values=(0.0, 0.25, 0.5, 1.0, 2.0, 4.0))
 
-    def __init__(
-        self,
-        privacy_weight: float = 1.0,
-        *,
-        fidelity: float = 0.1,
-        ridge: float = 1.0,
-        cut: float = 0.1,
-        max_iter: int = 500,
-        random_state: Any = None,
-    ) -> None:
-        self.privacy_weight = privacy_weight
-        self.fidelity = fidelity
-        self.ridge = ridge
-        self.cut = cut
-        self.max_iter = max_iter
-        self.random_state = random_state
+    privacy_weight: float = 1.0
+    _: KW_ONLY
+    fidelity: float = 0.1
+    ridge: float = 1.0
+    cut: float = 0.1
+    max_iter: int = 500
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

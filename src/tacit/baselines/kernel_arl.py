@@ -9,7 +9,7 @@ summed up chunk by chunk: time grows with n, memory does not.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from tacit.filters.registry import register_filter
 
 
 @register_filter("kernel-arl", examples=[{"n_features": 50}])
+@dataclass(eq=False, repr=False)
 class KernelARL(LinearARL):
     """A code in closed form, linear in the features of a Gaussian kernel: targets kept, sensitive attributes withheld.
 
@@ -53,24 +54,14 @@ class KernelARL(LinearARL):
 
     knob = Knob("lam", utility_rises=False, values=(0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99))
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        lam: float = 0.5,
-        *,
-        sigma: float | None = None,
-        n_features: int = 500,
-        features: Any = None,
-        ridge: float = 1e-3,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.lam = lam
-        self.sigma = sigma
-        self.n_features = n_features
-        self.features = features
-        self.ridge = ridge
-        self.random_state = random_state
+    n_components: int | None = None
+    lam: float = 0.5
+    _: KW_ONLY
+    sigma: float | None = None
+    n_features: int = 500
+    features: Any = None
+    ridge: float = 1e-3
+    random_state: Any = None
 
     def _solve(self, problem: Problem) -> tuple[LinearCode, np.ndarray]:
         check_number("sigma", self.sigma, 1e-12, optional=True)

@@ -14,7 +14,7 @@ log-probabilities. (The comparison printed in the EIGAN paper fed raw logits to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ from tacit.training.stack import Batches, Stack
 
 
 @register_filter("obfuscator", examples=[{"epochs": 2}, {"epochs": 2, "noise": None}])
+@renamed(head_speed="head_lr_factor")
+@dataclass(eq=False, repr=False)
 class VariationalObfuscator(Filter):
     """A stochastic change of the records that keeps the targets and holds what is sensitive to an information budget.
 
@@ -73,39 +75,21 @@ class VariationalObfuscator(Filter):
 
     knob = Knob("budget", utility_rises=True, values=(0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5))
 
-    @renamed(head_speed="head_lr_factor")
-    def __init__(
-        self,
-        budget: float = 0.01,
-        *,
-        penalty: float = 50.0,
-        noise: float | None = 1.0,
-        n_noise: int = 8,
-        adversary_steps: int = 5,
-        hidden: tuple[int, ...] = (128,),
-        epochs: int = 20,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        head_lr_factor: float = 3.0,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.budget = budget
-        self.penalty = penalty
-        self.noise = noise
-        self.n_noise = n_noise
-        self.adversary_steps = adversary_steps
-        self.hidden = hidden
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.head_lr_factor = head_lr_factor
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+    budget: float = 0.01
+    _: KW_ONLY
+    penalty: float = 50.0
+    noise: float | None = 1.0
+    n_noise: int = 8
+    adversary_steps: int = 5
+    hidden: tuple[int, ...] = (128,)
+    epochs: int = 20
+    batch_size: int | None = None
+    learning_rate: float = 1e-3
+    head_lr_factor: float = 3.0
+    random_state: Any = None
+    device: str = "auto"
+    verbose: bool = False
+    checkpoint: str | Path | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

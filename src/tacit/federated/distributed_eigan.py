@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -29,9 +29,11 @@ from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
 from tacit.labels import Labels, encode_labels, joint_codes
 from tacit.records.intake import Intake
-from tacit.renamed import passing_on, renamed
+from tacit.renamed import renamed
 
 
+@renamed(head_speed="head_lr_factor")
+@dataclass(eq=False, repr=False)
 class DistributedEIGAN(EIGAN):
     """EIGAN across silos: nodes keep their records, labels and heads; a common encoder is averaged.
 
@@ -65,27 +67,13 @@ class DistributedEIGAN(EIGAN):
     ((600, 2), ['node 1', 'node 2', 'node 3'])
     """
 
-    @renamed(head_speed="head_lr_factor")
-    @passing_on(EIGAN.__init__)
-    def __init__(
-        self,
-        n_components: int = 8,
-        alpha: float = 0.5,
-        *,
-        share: float = 1.0,
-        sync_every: int = 1,
-        sync_unit: str = "epoch",
-        aggregation: str = "unbiased",
-        categories: Mapping[str, Sequence[str]] | None = None,
-        device: str = "cpu",
-        **eigan: Any,
-    ) -> None:
-        super().__init__(n_components, alpha, device=device, **eigan)
-        self.share = share
-        self.sync_every = sync_every
-        self.sync_unit = sync_unit
-        self.aggregation = aggregation
-        self.categories = categories
+    _: KW_ONLY
+    share: float = 1.0
+    sync_every: int = 1
+    sync_unit: str = "epoch"
+    aggregation: str = "unbiased"
+    categories: Mapping[str, Sequence[str]] | None = None
+    device: str = "cpu"
 
     def fit(self, nodes: Sequence[Node]) -> Self:  # type: ignore[override]
         """Learn from all nodes, in this process (`tacit.federated.simulate` shows how)."""

@@ -11,7 +11,7 @@ k cells, eq. 1 is computed exactly, and the release can be certified.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ FAMILIES = ("deep", "wide")  # those whose fresh kin learn most from a release
     offered=False,
     examples=[{"epochs": 1, "n_maps": 4}, {"epochs": 1, "n_maps": 4, "noise": None}, {"epochs": 2, "codes": 4}],
 )
+@renamed(regularise_output="regularize_output", regularisers="regularizers", regulariser_steps="regularizer_steps")
+@dataclass(eq=False, repr=False)
 class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Rebuild sensor windows so that the activity stays and the person does not.
 
@@ -92,51 +94,27 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
     refuse = partial(check_windows, shortest=SHORTEST)
     knob = Knob("beta_identity", utility_rises=False, values=(0.0, 0.1, 0.3, 1.0, 2.0, 4.0))
 
-    @renamed(regularise_output="regularize_output", regularisers="regularizers", regulariser_steps="regularizer_steps")
-    def __init__(
-        self,
-        beta_identity: float = 1.0,
-        beta_activity: float = 2.0,
-        beta_distortion: float = 0.01,
-        *,
-        regularize_output: bool = True,
-        codes: int | None = None,
-        identity_loss: str = "uniform",
-        regularizers: Sequence[str | Factory] = FAMILIES,
-        regularizer_steps: int = 3,
-        restart_every: int | None = 5,
-        noise: float | None = 0.5,
-        n_maps: int = 100,
-        validation: float = 0.1,
-        patience: int = 6,
-        epochs: int = 24,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.beta_identity = beta_identity
-        self.beta_activity = beta_activity
-        self.beta_distortion = beta_distortion
-        self.regularize_output = regularize_output
-        self.codes = codes
-        self.identity_loss = identity_loss
-        self.regularizers = regularizers
-        self.regularizer_steps = regularizer_steps
-        self.restart_every = restart_every
-        self.noise = noise
-        self.n_maps = n_maps
-        self.validation = validation
-        self.patience = patience
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+    beta_identity: float = 1.0
+    beta_activity: float = 2.0
+    beta_distortion: float = 0.01
+    _: KW_ONLY
+    regularize_output: bool = True
+    codes: int | None = None
+    identity_loss: str = "uniform"
+    regularizers: Sequence[str | Factory] = FAMILIES
+    regularizer_steps: int = 3
+    restart_every: int | None = 5
+    noise: float | None = 0.5
+    n_maps: int = 100
+    validation: float = 0.1
+    patience: int = 6
+    epochs: int = 24
+    batch_size: int | None = None
+    learning_rate: float = 1e-3
+    random_state: Any = None
+    device: str = "auto"
+    verbose: bool = False
+    checkpoint: str | Path | None = None
 
     # -- learning -------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -46,6 +46,7 @@ RATIOS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 4.0, 6.0, 8.0)
     offered=False,  # it needs its cloud half: see docs/how-to/split.md
     examples=[{"n_components": 2, "epochs": 4, "backbone_epochs": 3, "noise_ratio": r} for r in (0.0, 0.3)],
 )
+@dataclass(eq=False, repr=False)
 class DPFE(Filter):
     """A code between the client's and the cloud's half of a classifier, trained to lose who it is from.
 
@@ -96,40 +97,22 @@ class DPFE(Filter):
     grouping = "seed"
     knob = Knob("noise_ratio", utility_rises=False, values=RATIOS)
 
-    def __init__(
-        self,
-        network: nn.Module | Callable[[Any, int], nn.Module] | None = None,
-        cut: str | None = None,
-        n_components: int = 10,
-        *,
-        beta: float = 0.05,
-        margin: float = 5.0,
-        noise_ratio: float = 0.0,
-        simple: bool = False,
-        epochs: int = 20,
-        backbone_epochs: int = 10,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-        checkpoint: str | None = None,
-    ) -> None:
-        self.network = network
-        self.cut = cut
-        self.n_components = n_components
-        self.beta = beta
-        self.margin = margin
-        self.noise_ratio = noise_ratio
-        self.simple = simple
-        self.epochs = epochs
-        self.backbone_epochs = backbone_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+    network: nn.Module | Callable[[Any, int], nn.Module] | None = None
+    cut: str | None = None
+    n_components: int = 10
+    _: KW_ONLY
+    beta: float = 0.05
+    margin: float = 5.0
+    noise_ratio: float = 0.0
+    simple: bool = False
+    epochs: int = 20
+    backbone_epochs: int = 10
+    batch_size: int | None = None
+    learning_rate: float = 1e-3
+    random_state: Any = None
+    device: str = "auto"
+    verbose: bool = False
+    checkpoint: str | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,7 +9,7 @@ that lags protects nobody), a class-balanced adversary loss, noise on the bounde
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ Factory = Callable[[Any, int], nn.Module]
     settings={"noise": 0.3},
     examples=[{"n_components": 2, "epochs": 2, **more} for more in ({}, {"noise": 0.2}, {"n_bins": 6})],
 )
+@renamed(pieces="n_bins", head_speed="head_lr_factor")
+@dataclass(eq=False, repr=False)
 class EIGAN(Filter):
     """Adversarially learned code: predictive of the targets, uninformative of the sensitive attributes.
 
@@ -84,47 +86,25 @@ class EIGAN(Filter):
     streams = True  # learns from records that lie in a mapped file
     knob = Knob("alpha", utility_rises=True, values=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9))
 
-    @renamed(pieces="n_bins", head_speed="head_lr_factor")
-    def __init__(
-        self,
-        n_components: int = 8,
-        alpha: float = 0.5,
-        *,
-        target_weights: Sequence[float] | Mapping[str, float] | None = None,
-        sensitive_weights: Sequence[float] | Mapping[str, float] | None = None,
-        noise: float | None = None,
-        n_bins: int | None = None,
-        adversary_steps: int = 5,
-        encoder: Factory | None = None,
-        target_head: Factory | None = None,
-        sensitive_head: Factory | None = None,
-        epochs: int = 20,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        head_lr_factor: float = 3.0,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.alpha = alpha
-        self.target_weights = target_weights
-        self.sensitive_weights = sensitive_weights
-        self.noise = noise
-        self.n_bins = n_bins
-        self.adversary_steps = adversary_steps
-        self.encoder = encoder
-        self.target_head = target_head
-        self.sensitive_head = sensitive_head
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.head_lr_factor = head_lr_factor
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+    n_components: int = 8
+    alpha: float = 0.5
+    _: KW_ONLY
+    target_weights: Sequence[float] | Mapping[str, float] | None = None
+    sensitive_weights: Sequence[float] | Mapping[str, float] | None = None
+    noise: float | None = None
+    n_bins: int | None = None
+    adversary_steps: int = 5
+    encoder: Factory | None = None
+    target_head: Factory | None = None
+    sensitive_head: Factory | None = None
+    epochs: int = 20
+    batch_size: int | None = None
+    learning_rate: float = 1e-3
+    head_lr_factor: float = 3.0
+    random_state: Any = None
+    device: str = "auto"
+    verbose: bool = False
+    checkpoint: str | Path | None = None
 
     def _learn(self, problem: Problem) -> Learned:
         return self._learn_many([self], [problem])[0]

@@ -12,7 +12,7 @@ each class of the task.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ Factory = Callable[[Any, int], nn.Module]
 
 
 @register_filter("mask", modality="images", offered=False, examples=[{"keep": 0.25, "epochs": 2}])
+@dataclass(eq=False, repr=False)
 class TaskMask(Filter):
     """Images in, images out: the same size and units, with all but a share `keep` of the pixels hidden.
 
@@ -91,44 +92,24 @@ class TaskMask(Filter):
     refuse = staticmethod(check_images)
     knob = Knob("keep", utility_rises=True, values=(0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5))
 
-    def __init__(
-        self,
-        keep: float = 0.2,
-        *,
-        complement: str = "rest",
-        adversarial: bool = True,
-        class_maps: bool = True,
-        always: Any = None,
-        never: Any = None,
-        fill: float | None = None,
-        masker: Factory | None = None,
-        predictor: Factory | None = None,
-        augment: Callable[[Tensor], Tensor] | None = None,
-        epochs: int = 30,
-        batch_size: int | None = None,
-        learning_rate: float = 3e-3,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.keep = keep
-        self.complement = complement
-        self.adversarial = adversarial
-        self.class_maps = class_maps
-        self.always = always
-        self.never = never
-        self.fill = fill
-        self.masker = masker
-        self.predictor = predictor
-        self.augment = augment
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+    keep: float = 0.2
+    _: KW_ONLY
+    complement: str = "rest"
+    adversarial: bool = True
+    class_maps: bool = True
+    always: Any = None
+    never: Any = None
+    fill: float | None = None
+    masker: Factory | None = None
+    predictor: Factory | None = None
+    augment: Callable[[Tensor], Tensor] | None = None
+    epochs: int = 30
+    batch_size: int | None = None
+    learning_rate: float = 3e-3
+    random_state: Any = None
+    device: str = "auto"
+    verbose: bool = False
+    checkpoint: str | Path | None = None
 
     def mask(self, X: Any) -> np.ndarray:
         """The bare masks, (n, 1, height, width): True where a pixel is revealed. Their shape is information too."""

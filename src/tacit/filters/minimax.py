@@ -9,7 +9,7 @@ filter that defeats every linear attacker can be read by the first kernel machin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ DECAY = 1e-4  # ridge on a network while it is fitted to the target
         {"n_components": 4, "max_iter": 3, "adversary": "exact"},
     ],
 )
+@dataclass(eq=False, repr=False)
 class MinimaxFilter(Filter):
     """Minimize over the filter: the worst adversary's gain plus rho times the best ally's loss (eq. 9).
 
@@ -101,42 +102,23 @@ class MinimaxFilter(Filter):
 
     knob = Knob("rho", utility_rises=True, values=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0))
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        rho: float = 1.0,
-        *,
-        network: str | Callable[[Any, int], nn.Module] = "linear",
-        solver: str = "kiwiel",
-        privacy_loss: str = "multiclass",
-        utility: str = "labels",
-        init: Any = "eigen",
-        noise: float | None = None,
-        adversary: str = "softmax",
-        ridge: float = 1e-6,
-        max_iter: int = 30,
-        tolerance: float = 1e-6,
-        inner_max_iter: int = 50,
-        inner_tolerance: float = 1e-7,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.rho = rho
-        self.network = network
-        self.solver = solver
-        self.privacy_loss = privacy_loss
-        self.utility = utility
-        self.init = init
-        self.noise = noise
-        self.adversary = adversary
-        self.ridge = ridge
-        self.max_iter = max_iter
-        self.tolerance = tolerance
-        self.inner_max_iter = inner_max_iter
-        self.inner_tolerance = inner_tolerance
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | None = None
+    rho: float = 1.0
+    _: KW_ONLY
+    network: str | Callable[[Any, int], nn.Module] = "linear"
+    solver: str = "kiwiel"
+    privacy_loss: str = "multiclass"
+    utility: str = "labels"
+    init: Any = "eigen"
+    noise: float | None = None
+    adversary: str = "softmax"
+    ridge: float = 1e-6
+    max_iter: int = 30
+    tolerance: float = 1e-6
+    inner_max_iter: int = 50
+    inner_tolerance: float = 1e-7
+    random_state: Any = None
+    verbose: bool = False
 
     def _learn(self, problem: Problem) -> Learned:
         self._check_parameters()
