@@ -269,6 +269,7 @@ def test_other_bad_input():
         ({"sync_unit": "batch"}, "sync_unit"),
         ({"aggregation": "median"}, "aggregation"),
         ({"target_weights": [1.0]}, "mapping"),
+        ({"n_bins": 4}, "all records in one place"),
     ):
         with pytest.raises(InputError, match=words):
             small(**settings).fit([clinic("a")])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from tacit.errors import check_number
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Knob, Problem, TrainedFilter
 from tacit.filters.mechanism import Learned, NetworkOutput
 from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.registry import register_filter
@@ -24,7 +22,7 @@ from tacit.training.stack import Batches, Stack
 
 @register_filter("autoencoder", examples=[{"n_components": 2, "epochs": 1}])
 @dataclass(eq=False, repr=False)
-class Autoencoder(Filter):
+class Autoencoder(TrainedFilter):
     """A bottleneck trained to rebuild the record. It knows of no target and of no sensitive attribute.
 
     Parameters
@@ -54,13 +52,6 @@ class Autoencoder(Filter):
     n_components: int = 8
     _: KW_ONLY
     hidden: tuple[int, ...] = (128,)
-    epochs: int = 20
-    batch_size: int | None = None
-    learning_rate: float = 1e-3
-    random_state: Any = None
-    device: str = "auto"
-    verbose: bool = False
-    checkpoint: str | Path | None = None
 
     def _learn(self, problem: Problem) -> Learned:
         check_training(self)

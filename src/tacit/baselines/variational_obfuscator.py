@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import check_number
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Knob, Problem, TrainedFilter
 from tacit.filters.mechanism import Learned
 from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.filters.registry import register_filter
@@ -43,7 +42,7 @@ from tacit.training.stack import Batches, Stack
 @register_filter("obfuscator", examples=[{"epochs": 2}, {"epochs": 2, "noise": None}])
 @renamed(head_speed="head_lr_factor")
 @dataclass(eq=False, repr=False)
-class VariationalObfuscator(Filter):
+class VariationalObfuscator(TrainedFilter):
     """A stochastic change of the records that keeps the targets and holds what is sensitive to an information budget.
 
     Parameters
@@ -82,14 +81,7 @@ class VariationalObfuscator(Filter):
     n_noise: int = 8
     adversary_steps: int = 5
     hidden: tuple[int, ...] = (128,)
-    epochs: int = 20
-    batch_size: int | None = None
-    learning_rate: float = 1e-3
     head_lr_factor: float = 3.0
-    random_state: Any = None
-    device: str = "auto"
-    verbose: bool = False
-    checkpoint: str | Path | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from torch import nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.aae_game import AnonymizingGame, Regularizers
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Knob, Problem, TrainedFilter
 from tacit.filters.codebook import PrototypeOf, typical_records
 from tacit.filters.codes import NetworkCode
 from tacit.filters.mechanism import Learned
@@ -50,7 +49,7 @@ FAMILIES = ("deep", "wide")  # those whose fresh kin learn most from a release
 )
 @renamed(regularise_output="regularize_output", regularisers="regularizers", regulariser_steps="regularizer_steps")
 @dataclass(eq=False, repr=False)
-class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Rebuild sensor windows so that the activity stays and the person does not.
 
     Parameters
@@ -109,12 +108,6 @@ class AnonymizingAutoencoder(Filter, auto_wrap_output_keys=None):  # type: ignor
     validation: float = 0.1
     patience: int = 6
     epochs: int = 24
-    batch_size: int | None = None
-    learning_rate: float = 1e-3
-    random_state: Any = None
-    device: str = "auto"
-    verbose: bool = False
-    checkpoint: str | Path | None = None
 
     # -- learning -------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -249,6 +250,20 @@ class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     _key: bytes | None = None
     _owner: bytes = b""
     _prepared: Preparation
+
+
+@dataclass(eq=False, repr=False)
+class TrainedFilter(Filter):
+    """A filter that is trained epoch by epoch: `tacit.training.identity` reads these parameters."""
+
+    _: KW_ONLY
+    epochs: int = 20
+    batch_size: int | None = None
+    learning_rate: float = 1e-3
+    random_state: Any = None
+    device: str = "auto"
+    verbose: bool = False
+    checkpoint: str | Path | None = None
 
 
 def prepare(f: Filter, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:

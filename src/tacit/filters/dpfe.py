@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
-from tacit.filters.base import Filter, Knob, Problem, copy_with
+from tacit.filters.base import Knob, Problem, TrainedFilter, copy_with
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import FEW_FOLDS, Release, release_by_folds
@@ -47,7 +47,7 @@ RATIOS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 4.0, 6.0, 8.0)
     examples=[{"n_components": 2, "epochs": 4, "backbone_epochs": 3, "noise_ratio": r} for r in (0.0, 0.3)],
 )
 @dataclass(eq=False, repr=False)
-class DPFE(Filter):
+class DPFE(TrainedFilter):
     """A code between the client's and the cloud's half of a classifier, trained to lose who it is from.
 
     Parameters
@@ -105,14 +105,7 @@ class DPFE(Filter):
     margin: float = 5.0
     noise_ratio: float = 0.0
     simple: bool = False
-    epochs: int = 20
     backbone_epochs: int = 10
-    batch_size: int | None = None
-    learning_rate: float = 1e-3
-    random_state: Any = None
-    device: str = "auto"
-    verbose: bool = False
-    checkpoint: str | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

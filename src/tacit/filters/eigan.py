@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Knob, Problem, TrainedFilter
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
@@ -47,7 +46,7 @@ Factory = Callable[[Any, int], nn.Module]
 )
 @renamed(pieces="n_bins", head_speed="head_lr_factor")
 @dataclass(eq=False, repr=False)
-class EIGAN(Filter):
+class EIGAN(TrainedFilter):
     """Adversarially learned code: predictive of the targets, uninformative of the sensitive attributes.
 
     Parameters
@@ -97,14 +96,7 @@ class EIGAN(Filter):
     encoder: Factory | None = None
     target_head: Factory | None = None
     sensitive_head: Factory | None = None
-    epochs: int = 20
-    batch_size: int | None = None
-    learning_rate: float = 1e-3
     head_lr_factor: float = 3.0
-    random_state: Any = None
-    device: str = "auto"
-    verbose: bool = False
-    checkpoint: str | Path | None = None
 
     def _learn(self, problem: Problem) -> Learned:
         return self._learn_many([self], [problem])[0]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Knob, Problem, TrainedFilter
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import FEW_FOLDS, release_by_folds
@@ -49,7 +48,7 @@ Factory = Callable[[Any, int], nn.Module]
 
 @register_filter("mask", modality="images", offered=False, examples=[{"keep": 0.25, "epochs": 2}])
 @dataclass(eq=False, repr=False)
-class TaskMask(Filter):
+class TaskMask(TrainedFilter):
     """Images in, images out: the same size and units, with all but a share `keep` of the pixels hidden.
 
     Parameters
@@ -104,12 +103,7 @@ class TaskMask(Filter):
     predictor: Factory | None = None
     augment: Callable[[Tensor], Tensor] | None = None
     epochs: int = 30
-    batch_size: int | None = None
     learning_rate: float = 3e-3
-    random_state: Any = None
-    device: str = "auto"
-    verbose: bool = False
-    checkpoint: str | Path | None = None
 
     def mask(self, X: Any) -> np.ndarray:
         """The bare masks, (n, 1, height, width): True where a pixel is revealed. Their shape is information too."""
