@@ -94,28 +94,17 @@ class Rounds(Kept):
         few = len(usable) < self.min_nodes
         return f"{len(usable)} of at least {self.min_nodes} nodes can be used" if few else None
 
-    # -- what a coordinator says of its own rounds ------------------------------------------------
-
     @property
     def _asked(self) -> list[str]:
         """Whose turn it is."""
         return list(self.members)
 
-    def _first(self, node: str, round_: int) -> Message:
-        """What a node is asked first."""
-        raise NotImplementedError
-
-    def _open(self, nodes: Sequence[str]) -> list[Message]:
-        """The messages of a round."""
-        raise NotImplementedError
-
-    def _begin(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
-        """Take the first answers, or say why they are not enough."""
-        raise NotImplementedError
-
-    def _merge(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
-        """Take the answers of a round, or say why it has to be held again."""
-        raise NotImplementedError
+    # what a coordinator says of its own rounds: what a node is asked first, and the messages of a round; how the first
+    # answers are taken, and those of a round (or why they are not enough, so that they are asked for again)
+    _first: Callable[[str, int], Message]
+    _open: Callable[[list[str]], list[Message]]
+    _begin: Callable[[Sequence[Message], dict[str, Any]], str | None]
+    _merge: Callable[[Sequence[Message], dict[str, Any]], str | None]
 
 
 class AgreeingCoordinator(Rounds):
@@ -210,12 +199,10 @@ class AgreeingWorker(Kept):
         self.phase = follow(NODE, self.phase, "train")
         return self._answer(message)
 
+    _answer: Callable[[Message], Message]  # does the task of a round
+
     def _begin(self, message: Message) -> None:
         """Take what was agreed."""
-
-    def _answer(self, message: Message) -> Message:
-        """Do the task of a round."""
-        raise NotImplementedError
 
 
 def agreed_preparation(

@@ -7,6 +7,7 @@ import json
 import logging
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def answer_request(config: NodeConfig, request: Message) -> Message:
     if request.kind == "audit":
         return _audit(config, request, worker.own_filter(), attack, test)
     arrays = {k: v for k, v in request.arrays.items() if not k.startswith(START)}
-    answer = worker.work(Message(request.kind, request.node, request.round, request.facts, arrays))
+    answer = worker.work(replace(request, arrays=arrays))
     if answer.kind == "description":
         _check_means(config, answer)
     own = worker.own_filter()

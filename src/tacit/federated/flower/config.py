@@ -99,8 +99,22 @@ def unpack_algorithm(facts: Mapping[str, Any], arrays: Arrays) -> Any:
     return algorithm_of(facts["settings"], start_of(facts["start"], under(START, arrays)))
 
 
-@dataclass(frozen=True)
-class PublicConfig:
+@dataclass(frozen=True, kw_only=True)
+class TableConfig:
+    """A table, and what its columns are for."""
+
+    data: Path
+    target: tuple[str, ...]
+    sensitive: tuple[str, ...]
+    unit: str | None = None
+    drop: tuple[str, ...] = ()
+
+    def read(self) -> Dataset:
+        return read_table(self.data, list(self.target), list(self.sensitive), self.unit, self.drop)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicConfig(TableConfig):
     """`[public]` of the server's file: what the common initial filter of PersonalMinimax is learned from.
 
     Attributes
@@ -111,11 +125,6 @@ class PublicConfig:
     n_components, rho, privacy_loss, max_iter, random_state : as of `MinimaxFilter`
     """
 
-    data: Path
-    target: tuple[str, ...]
-    sensitive: tuple[str, ...]
-    unit: str | None = None
-    drop: tuple[str, ...] = ()
     n_components: int | None = None
     rho: float = 1.0
     privacy_loss: str = "multiclass"
@@ -126,7 +135,7 @@ class PublicConfig:
         """The common filter, fitted."""
         from tacit.filters.minimax import MinimaxFilter  # every message starts a new Python at a node
 
-        data = read_table(self.data, list(self.target), list(self.sensitive), self.unit, self.drop)
+        data = self.read()
         names = ("n_components", "rho", "privacy_loss", "max_iter", "random_state")
         f = MinimaxFilter(**{name: getattr(self, name) for name in names})
         return f.fit(data.X, data.y, sensitive_features=data.sensitive, units=data.units_of())
@@ -173,8 +182,8 @@ class ServerConfig:
         return json.dumps(told, sort_keys=True)
 
 
-@dataclass(frozen=True)
-class NodeConfig:
+@dataclass(frozen=True, kw_only=True)
+class NodeConfig(TableConfig):
     """`tacit federated node CONFIG`.
 
     Attributes
@@ -196,11 +205,6 @@ class NodeConfig:
     name: str
     server: str
     keys: Path
-    data: Path
-    target: tuple[str, ...]
-    sensitive: tuple[str, ...]
-    unit: str | None = None
-    drop: tuple[str, ...] = ()
     hold_out: float = 0.4
     state: Path = Path("state")
     algorithm: str = DEFAULT
@@ -209,7 +213,7 @@ class NodeConfig:
 
     def parts(self) -> tuple[Dataset, Dataset | None, Dataset | None]:
         """Rows to train on, rows attackers learn from, rows they are measured on."""
-        data = read_table(self.data, list(self.target), list(self.sensitive), self.unit, self.drop)
+        data = self.read()
         if self.hold_out == 0:
             return data, None, None
         train, attack, test = data.split((1 - self.hold_out, self.hold_out / 2, self.hold_out / 2), random_state=0)

@@ -8,6 +8,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ class Server:
         Every message carries besides: which federation, and the algorithm.
         """
         more = {"federation": self.federation, **self.told}
-        asked = [Message(m.kind, m.node, m.round, {**m.facts, **more}, {**m.arrays, **self.given}) for m in asked]
+        asked = [replace(m, facts={**m.facts, **more}, arrays={**m.arrays, **self.given}) for m in asked]
         names = {node_id: name for name, node_id in self.ids.items()}
         answers: list[Message] = []
         failures = {m.node: f"gone, or no answer within {self.config.deadline:g} s" for m in asked}
@@ -154,7 +155,7 @@ class Server:
             if answer.kind == "failed":
                 failures[name] = str(answer.facts.get("why"))
             else:
-                answers.append(Message(answer.kind, name, answer.round, answer.facts, answer.arrays))
+                answers.append(replace(answer, node=name))
         return answers, failures
 
     def _wrap(self, message: Message) -> FlowerMessage:
