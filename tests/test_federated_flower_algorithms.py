@@ -216,6 +216,10 @@ def columns(change):
     return lambda m: told("description", columns=[change(c) for c in m.facts.get("columns", [])])(m)
 
 
+def last_column_twice(m):
+    return told("description", columns=[*m.facts["columns"], m.facts["columns"][-1]])(m) if "columns" in m.facts else m
+
+
 def lose(kind):
     return lambda m: None if (m.node, m.kind) == ("n3", kind) else m
 
@@ -241,6 +245,7 @@ NAN = {"mean": lambda a: np.full_like(a, np.nan)}
         (told("description", columns=[]), "cannot be read"),
         (told("description", records=10**400), "records; at least 1"),
         (told("sums", records=10**400), "records; at least 1"),
+        (last_column_twice, "has column 'job' twice"),
         (columns(lambda c: {**c, "range": [0, 10**400]}), "cannot be read"),
         (columns(lambda c: {**c, "range": [0, float("inf")]}), "cannot be read"),
         (columns(lambda c: {**c, "categories": ["nurse", *map(str, range(10_001))]}), "over 10,000 words"),

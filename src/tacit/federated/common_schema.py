@@ -155,6 +155,9 @@ def _fault_of_outline(facts: Mapping[str, Any]) -> str | None:
                 readable &= len(c["categories"]) <= MAX_WORDS
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         readable = False
+    for name, times in Counter(c["name"] for c in columns).items() if readable else ():
+        if times > 1:
+            return f"has column {name!r} twice; rename one"
     return None if readable else (
         f"sent a description of its columns that cannot be read (or numbers beyond {LARGEST:g}, or over {MAX_WORDS:,} "
         f"words in a column); check its table, and install the same version of tacit there"
@@ -203,12 +206,11 @@ def _difference(mine: tuple[Any, ...], usual: tuple[Any, ...]) -> str:
     for name in names:
         if name not in others:
             return f"has a column {name!r}, which the others do not have; drop it there"
-    for (name, kind), (other, usual_kind) in zip(mine, usual, strict=True):
-        if name != other:
-            return f"has column {name!r} where the others have {other!r}; use one order of columns"
-        if kind != usual_kind:
-            return f"has {KINDS[kind]} in column {name!r}, where the others have {KINDS[usual_kind]}; convert it there"
-    return "has a column twice; rename one"
+    both = zip(mine, usual, strict=True)
+    (name, kind), (other, usual_kind) = next((one, two) for one, two in both if one != two)
+    if name != other:
+        return f"has column {name!r} where the others have {other!r}; use one order of columns"
+    return f"has {KINDS[kind]} in column {name!r}, where the others have {KINDS[usual_kind]}; convert it there"
 
 
 def _agree_column(nodes: Sequence[str], told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
