@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ["", "baselines", "release", "federated", "serve"]
 WRONG = {
     "tacit.EIGAN(n_componets=3)": "n_componets",
+    "tacit.federated.DistributedEIGAN(epoch=3)": "epoch",
+    "tacit.federated.PersonalMinimax(tacit.MinimaxFilter(), round=3)": "round",
     "tacit.no_such_name": "no_such_name",
     "tacit.baselines.LabelOnly(n_fold=3)": "n_fold",
     "report.leakag": "leakag",

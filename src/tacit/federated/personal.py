@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -33,7 +32,6 @@ from tacit.records.schema import Column
 CHOICES = {"order": ("sequential", "parallel"), "exchange": ("samples", "statistics"), "loss": ("logistic", "squared")}
 
 
-@dataclass(eq=False, repr=False)
 class PersonalMinimax(BaseEstimator):
     """One minimax filter per contributor, learned without sharing records or filters (Algorithm 3).
 
@@ -72,17 +70,30 @@ class PersonalMinimax(BaseEstimator):
     (40, 1)
     """
 
-    start: MinimaxFilter
-    _: KW_ONLY
-    rho: float = 1.0
-    rounds: int = 20
-    steps: int = 1
-    order: str = "sequential"
-    exchange: str = "samples"
-    loss: str = "logistic"
-    ridge: float = 1e-6
-    checkpoint: str | None = None
-    verbose: bool = False
+    def __init__(
+        self,
+        start: MinimaxFilter,
+        *,
+        rho: float = 1.0,
+        rounds: int = 20,
+        steps: int = 1,
+        order: str = "sequential",
+        exchange: str = "samples",
+        loss: str = "logistic",
+        ridge: float = 1e-6,
+        checkpoint: str | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.start = start
+        self.rho = rho
+        self.rounds = rounds
+        self.steps = steps
+        self.order = order
+        self.exchange = exchange
+        self.loss = loss
+        self.ridge = ridge
+        self.checkpoint = checkpoint
+        self.verbose = verbose
 
     def fit(self, nodes: Sequence[Node]) -> Self:
         """Learn a filter for every contributor, in this process. Nodes need a target (`y`, one column); who they

@@ -162,7 +162,7 @@ class AgreeingWorker(Kept):
     kept = ("phase",)
     task: str  # what it is asked in a round
 
-    def __init__(self, f: Filter, node: Node) -> None:
+    def __init__(self, f: Any, node: Node) -> None:
         self.f, self.node, self.name, self.phase = f, node, str(node.name), "new"
         with naming(f"node {self.name!r}"):
             self._records: Any = check_records(f, node.X, None)

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -76,7 +76,20 @@ class Preparation:
     classes: Mapping[str, list[Any]] = field(default_factory=dict)
 
 
-class Filter(OldNames, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+if TYPE_CHECKING:  # scikit-learn has no types, and a class with an unknown base would take any parameter
+
+    class Estimator:
+        def get_feature_names_out(self, input_features: Any = None) -> np.ndarray: ...
+        def __sklearn_tags__(self) -> Any: ...
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+else:
+
+    class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+        """What scikit-learn knows of a filter."""
+
+
+class Filter(OldNames, Estimator):
     """Base of all filters: learners whose `fit` leaves a `mechanism_`.
 
     A subclass writes `_learn` and `_out_of_fold`.
