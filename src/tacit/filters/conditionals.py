@@ -22,13 +22,17 @@ from tacit.records.dataset import allot
 from tacit.training.loop import Training, descend
 
 HIDDEN = 64
-EPOCHS = 12
-BATCH = 256
-RATE = 4e-3
-DECAY = 1e-2
-DROPOUT = 0.25
+EPOCHS = 10
+BATCH = 512  # rows a step at most; few rows are cut into `STEPS` of them
+STEPS = 40
+SMALLEST = 32
+RATE = 8e-3
+DECAY = 0.5
+FEW = 10_000  # rows: below, weights decay twice as fast, and the laws are the mean of `NETS` networks
+NETS = 3
+DROPOUT = 0.3
 HELD_OUT = 0.15  # of the rows, by which the best epoch is chosen
-PRIOR = 20.0  # rows' worth of P(value) under the counts of every class
+PRIOR = 2.0  # rows worth of P(value) under the counts of every class
 FLOOR = 1e-4  # of every law, spread like P(value): nothing is held for impossible
 
 
@@ -71,62 +75,46 @@ class Column:
 
 
 class Conditional(nn.Module):
-    """The laws of a value in all sensitive classes, given what was released before."""
+    """The laws of a value in all sensitive classes, given what was released before.
+
+    What was released gives features, which do not look at the class; a class reads them in a way that all share, and
+    in one of its own.
+    """
 
     starts: Tensor  # where the cells of each column begin
     logits: Tensor  # of the counts, (classes, values)
 
     def __init__(self, sizes: Sequence[int], counts: np.ndarray) -> None:
         super().__init__()
-        n_classes, n_values = counts.shape
         self.sizes = list(sizes)
-        starts = torch.tensor([0, *np.cumsum([*self.sizes, n_classes])])
+        starts = torch.tensor([0, *np.cumsum(self.sizes)])
         self.register_buffer("starts", starts[:-1])
         self.register_buffer("logits", torch.tensor(np.log(counts), dtype=torch.float32))
-        self.cells = nn.EmbeddingBag(int(starts[-1]), HIDDEN, mode="sum")
-        nn.init.normal_(self.cells.weight, std=(len(self.sizes) + 1) ** -0.5)
-        self.hidden, self.out = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, n_values)
-        nn.init.zeros_(self.out.weight)
-        nn.init.zeros_(self.out.bias)
-
-    def of(self, before: Tensor, classes: Tensor) -> Tensor:
-        """Logits of the values in each row's class, (n, values)."""
-        cells = torch.cat([before, classes[:, None]], dim=1) + self.starts
-        return self.logits[classes] + self._added(self.cells(cells))
+        self.cells = nn.EmbeddingBag(max(1, int(starts[-1])), HIDDEN, mode="sum")
+        nn.init.normal_(self.cells.weight, std=max(1, len(self.sizes)) ** -0.5)
+        self.hidden, self.shared = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, counts.shape[1])
+        self.own = nn.Linear(HIDDEN, counts.size)
+        for layer in (self.shared, self.own):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
 
     def forward(self, before: Tensor) -> Tensor:
-        """The laws in every class, (n, classes, values)."""
-        own = self.cells.weight[self.starts[-1] :]  # of the classes; the sum over columns is shared by them
-        columns = self.cells(before + self.starts[:-1]) if self.sizes else own.new_zeros(len(before), HIDDEN)
-        return (self.logits + self._added(columns[:, None] + own)).softmax(dim=2)
+        """Logits of the values in every class, (n, classes, values)."""
+        features = self._features(self.cells(before + self.starts))
+        return self.logits + self.shared(features)[:, None] + self.own(features).view(-1, *self.logits.shape)
 
-    def _added(self, cells: Tensor) -> Tensor:
+    def _features(self, cells: Tensor) -> Tensor:
         inside = nn.functional.dropout(torch.relu(cells), DROPOUT, self.training)
-        return self.out(inside + torch.relu(self.hidden(inside)))
+        return inside + torch.relu(self.hidden(inside))
 
     def laws(self, before: np.ndarray) -> np.ndarray:
-        """The same of arrays, none of them quite zero."""
-        found = forward(self, torch.from_numpy(np.ascontiguousarray(before, dtype=np.int64)))
+        """The laws of arrays, (n, classes, values), none of them quite zero."""
+        if not self.sizes:  # nothing was released before
+            found = self.logits.softmax(dim=1).double().numpy()[None].repeat(len(before), 0)
+        else:
+            cells = torch.from_numpy(np.ascontiguousarray(before, dtype=np.int64))
+            found = softmax(forward(self, cells))
         return (1 - FLOOR) * found + FLOOR * self.overall
-
-    def graph(self, g: Any, before: Sequence[str], name: str) -> str:
-        """The same laws as a graph, (n, classes, values); `before` are the names of columns of whole numbers, (n,)."""
-        weights = {f"{name}.{k}": v.detach().cpu().numpy() for k, v in self.state_dict().items()}
-        g.weights |= weights
-        cells, starts = self.cells.weight.detach().numpy(), [*self.starts.tolist(), self.cells.num_embeddings]
-        tables = [g.tensor(cells[a:b], "cells") for a, b in itertools.pairwise(starts)]
-        found = [g.op("Gather", t, at, axis=0) for t, at in zip(tables[:-1], before, strict=True)]
-        columns = functools.reduce(lambda a, b: g.op("Add", a, b), found)
-        every = g.op("Add", g.op("Unsqueeze", columns, g.tensor(np.array([1]), "axis")), tables[-1])
-        inside = g.op("Relu", every)
-        W = {
-            k: g.tensor(weights[f"{name}.{k}"].T, k) for k in ("hidden.weight", "hidden.bias", "out.weight", "out.bias")
-        }
-        deep = g.op("Relu", g.op("Add", g.op("MatMul", inside, W["hidden.weight"]), W["hidden.bias"]))
-        out = g.op("MatMul", g.op("Add", inside, deep), W["out.weight"])
-        logits = g.op("Add", g.op("Add", out, W["out.bias"]), g.tensor(weights[f"{name}.logits"], "logits"))
-        laws = g.op("Cast", g.op("Softmax", logits, axis=2), to=g.DOUBLE)
-        return g.op("Add", g.op("Mul", laws, g.number(1 - FLOOR)), g.tensor(FLOOR * self.overall, "floor"))
 
     @property
     def overall(self) -> np.ndarray:
@@ -134,10 +122,64 @@ class Conditional(nn.Module):
         found = self.logits.exp().mean(dim=0).double().numpy()
         return found / found.sum()
 
+    def graph(self, g: Any, before: Sequence[str], name: str) -> str:
+        """The same laws as a graph, (n, classes, values); `before` are the names of columns of whole numbers, (n,)."""
+        weights = {k: v.detach().cpu().numpy() for k, v in self.state_dict().items()}
+        g.weights |= {f"{name}.{k}": v for k, v in weights.items()}
+        ends = [*self.starts.tolist(), self.cells.num_embeddings]
+        tables = [g.tensor(weights["cells.weight"][a:b], "cells") for a, b in itertools.pairwise(ends)]
+        found = [g.op("Gather", table, at, axis=0) for table, at in zip(tables, before, strict=True)]
+        inside = g.op("Relu", functools.reduce(lambda a, b: g.op("Add", a, b), found))
+        hidden = g.tensor(weights["hidden.weight"].T, "hidden"), g.tensor(weights["hidden.bias"], "hidden")
+        deep = g.op("Relu", g.op("Add", g.op("MatMul", inside, hidden[0]), hidden[1]))
+        classes, values = self.logits.shape
+        out = np.tile(weights["shared.weight"], (classes, 1)) + weights["own.weight"]
+        start = np.tile(weights["shared.bias"], classes) + weights["own.bias"] + weights["logits"].ravel()
+        both = g.op("MatMul", g.op("Add", inside, deep), g.tensor(out.T, "out"))
+        logits = g.op("Cast", g.op("Add", both, g.tensor(start, "start")), to=g.DOUBLE)
+        shaped = g.op("Reshape", logits, g.tensor(np.array([-1, classes, values]), "shape"))
+        laws = g.op("Mul", g.op("Softmax", shaped, axis=2), g.number(1 - FLOOR))
+        return g.op("Add", laws, g.tensor(FLOOR * self.overall, "floor"))
 
-def learn_conditional(column: Column, seed: int) -> Conditional:
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Over the last axis, in double precision."""
+    found = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return found / found.sum(axis=-1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Laws:
+    """The mean of several conditionals: what few rows tell is told with less chance."""
+
+    nets: tuple[Conditional, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many classes and values there are."""
+        return tuple(self.nets[0].logits.shape)  # type: ignore[return-value]
+
+    def of(self, before: np.ndarray) -> np.ndarray:
+        """The laws of records whose columns before are these, (n, classes, values)."""
+        return np.mean([net.laws(before) for net in self.nets], axis=0)
+
+    def graph(self, g: Any, before: Sequence[str], name: str) -> str:
+        """The same as a graph."""
+        found = [net.graph(g, before, f"{name}.{i}") for i, net in enumerate(self.nets)]
+        return found[0] if len(found) == 1 else g.op("Mul", g.op("Sum", *found), g.number(1 / len(found)))
+
+
+def learn_laws(column: Column, seed: int) -> Laws:
     """Learn one column's laws."""
     column = column.take(np.flatnonzero(column.values >= 0))
+    few = len(column.values) < FEW and bool(column.sizes)
+    return Laws(
+        tuple(learn_conditional(column, seed + i, 2 * DECAY if few else DECAY) for i in range(NETS if few else 1))
+    )
+
+
+def learn_conditional(column: Column, seed: int, decay: float) -> Conditional:
+    """Learn one network."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = Conditional(column.sizes, column.counts)
@@ -145,14 +187,15 @@ def learn_conditional(column: Column, seed: int) -> Conditional:
         return net
     held = allot(np.zeros(len(column.values)), np.array([1 - HELD_OUT, HELD_OUT]), seed, column.units) == 1
     rest, check = (_tensors(column.take(np.flatnonzero(rows))) for rows in (~held, held))
-    adam = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=DECAY)
+    adam = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=decay)
     n = len(rest[2])
-    steps = EPOCHS * -(-n // BATCH)
+    batch = max(SMALLEST, min(BATCH, n // STEPS))
+    steps = EPOCHS * -(-n // batch)
     falling = torch.optim.lr_scheduler.OneCycleLR(adam, RATE, total_steps=steps + 1, pct_start=0.1)
     with Training({"net": net}, {"adam": adam}, EPOCHS, seed, keeps=False) as training:
         for _ in training.epochs():
             net.train()
-            for rows in torch.randperm(n).split(BATCH):
+            for rows in torch.randperm(n).split(batch):
                 descend(adam, _loss(net, *(t[rows] for t in rest)))
                 falling.step()
             net.eval()
@@ -162,7 +205,8 @@ def learn_conditional(column: Column, seed: int) -> Conditional:
 
 
 def _loss(net: Conditional, before: Tensor, classes: Tensor, values: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(net.of(before, classes), values)
+    logits = net(before)[torch.arange(len(classes)), classes]
+    return nn.functional.cross_entropy(logits, values)
 
 
 def _tensors(column: Column) -> tuple[Tensor, Tensor, Tensor]:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem, check_units
-from tacit.filters.conditionals import Column, Conditional, learn_conditional
+from tacit.filters.conditionals import Column, Conditional, Laws, learn_laws
 from tacit.filters.coupled_table import CouplingMechanism, TableIntake, table_problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.registry import register_filter
@@ -192,7 +192,7 @@ class Coupling:
     Attributes
     ----------
     order : the columns in the order of their treatment
-    models : for each of them in this order, a conditional for every fold
+    models : for each of them in this order, a conditional without every fold, and at last one of all rows
     shares : of the sensitive classes
     strength : of the target
     posterior : the sensitive class given a whole raw record, for records that miss it
@@ -200,10 +200,10 @@ class Coupling:
     """
 
     order: tuple[int, ...]
-    models: tuple[tuple[Conditional, ...], ...]
+    models: tuple[tuple[Laws, ...], ...]
     shares: np.ndarray
     strength: float
-    posterior: Conditional | None = None
+    posterior: Laws | None = None
     folds: np.ndarray | None = None
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
@@ -220,16 +220,15 @@ class Coupling:
         own_class = g.each(g.op("Cast", own_class, to=g.DOUBLE))
         blank, out, before = g.op("Mul", s, g.number(0.0)), dict[int, str](), list[str]()
         for place, j in enumerate(self.order):
-            models = self.models[place]
+            model = self.models[place][-1]
             if place:
-                laws = g.mean([m.graph(g, before, f"column{j}.{f}") for f, m in enumerate(models)])
+                laws = model.graph(g, before, f"column{j}")
             else:  # nothing was released before
-                known = np.mean([m.laws(np.empty((1, 0))) for m in models], axis=0)
-                laws = g.op("Add", g.each(blank), g.tensor(known, "laws"))
+                laws = g.op("Add", g.each(blank), g.tensor(model.of(np.empty((1, 0))), "laws"))
             own = g.total(g.op("Mul", laws, own_class), 1)
             mixture = g.total(g.op("Mul", laws, g.tensor(self.shares[None, :, None], "shares")), 1)
             parts = (g.op("Mul", mixture, g.number(self.strength)), g.op("Mul", own, g.number(1 - self.strength)))
-            out[j] = couple_graph(g, codes[j], own, g.op("Add", *parts), uniform[j], known_size(models[0]))
+            out[j] = couple_graph(g, codes[j], own, g.op("Add", *parts), uniform[j], model.shape[1])
             before.append(g.whole(out[j]))
         released = g.join(*(out[j] for j in range(d)))
         return g.op("Where", g.op("Less", s, g.number(0.0)), g.number(-1.0), released)
@@ -246,9 +245,10 @@ class Coupling:
     def arrays(self) -> dict[str, np.ndarray]:
         """All that was learned, by name; `coupling_of` gives it back."""
         found = {"folds": np.empty(0) if self.folds is None else self.folds}
-        nets = {f"{place}.{f}": m for place, models in enumerate(self.models) for f, m in enumerate(models)}
-        for name, net in (nets | ({} if self.posterior is None else {"posterior": self.posterior})).items():
-            found |= {f"{name}/{k}": v.numpy() for k, v in net.state_dict().items()}
+        laws = {f"{place}.{f}": m for place, models in enumerate(self.models) for f, m in enumerate(models)}
+        for name, law in (laws | ({} if self.posterior is None else {"posterior": self.posterior})).items():
+            for i, net in enumerate(law.nets):
+                found |= {f"{name}.{i}/{k}": v.numpy() for k, v in net.state_dict().items()}
         return found
 
     def noisy(self, encoded: np.ndarray, drawn: np.ndarray, folds: np.ndarray | None = None) -> np.ndarray:
@@ -274,7 +274,7 @@ class Coupling:
         gone = s == MISSING
         if self.posterior is None or not gone.any():
             return s
-        law = self.posterior.laws(codes[gone] + 1)[:, 0]
+        law = self.posterior.of(codes[gone] + 1)[:, 0]
         drawn = (law.cumsum(axis=1) < uniform[gone][:, None]).sum(axis=1)
         s = s.copy()
         s[gone] = np.minimum(drawn, len(self.shares) - 1)
@@ -284,24 +284,24 @@ class Coupling:
 def coupling_of(arrays: Mapping[str, np.ndarray], intake: Any, sizes: Sequence[int], strength: float) -> Coupling:
     """The coupling that gave these arrays."""
 
-    def net(name: str, around: Sequence[int]) -> Conditional:
-        own = {k.split("/")[1]: torch.as_tensor(v) for k, v in arrays.items() if k.startswith(f"{name}/")}
-        made = Conditional(around, own["logits"].exp().double().numpy())
-        made.load_state_dict(own)
-        return made
+    def laws(name: str, around: Sequence[int]) -> Laws | None:
+        nets = list[Conditional]()
+        while f"{name}.{len(nets)}/logits" in arrays:
+            start = f"{name}.{len(nets)}/"
+            own = {k.removeprefix(start): torch.as_tensor(v) for k, v in arrays.items() if k.startswith(start)}
+            nets.append(Conditional(around, own["logits"].exp().double().numpy()))
+            nets[-1].load_state_dict(own)
+        return Laws(tuple(nets)) if nets else None
 
-    models, shares = list[tuple[Conditional, ...]](), intake.hidden.shares
+    models, shares = list[tuple[Laws, ...]](), intake.hidden.shares
     for place in range(len(intake.order)):
-        n_folds = sum(k.startswith(f"{place}.") and k.endswith("/logits") for k in arrays)
         around = [sizes[i] for i in intake.order[:place]]
-        models.append(tuple(net(f"{place}.{f}", around) for f in range(n_folds)))
-    posterior = net("posterior", [m + 1 for m in sizes]) if "posterior/logits" in arrays else None
+        found = list[Laws]()
+        while (law := laws(f"{place}.{len(found)}", around)) is not None:
+            found.append(law)
+        models.append(tuple(found))
+    posterior = laws("posterior", [m + 1 for m in sizes])
     return Coupling(intake.order, tuple(models), shares, strength, posterior, arrays["folds"].astype(np.int64))
-
-
-def known_size(model: Conditional) -> int:
-    """How many values a column has."""
-    return model.logits.shape[1]
 
 
 def couple_graph(g: Any, values: str, own: str, target: str, uniform: str, n_values: int) -> str:
@@ -332,16 +332,15 @@ def learn_coupling(data: Rows, intake: TableIntake, strength: float, seed: int) 
     assert intake.sensitive is not None
     sizes, shares = [len(v) for v in intake.values], intake.sensitive.shares
     rng = np.random.default_rng(seed)
-    out, models = np.zeros_like(data.codes), list[tuple[Conditional, ...]]()
+    out, models = np.zeros_like(data.codes), list[tuple[Laws, ...]]()
     whole = Coupling(intake.order, (), shares, 1.0)
     for place, j in enumerate(intake.order):
         before = list(intake.order[:place])
         around = [sizes[i] for i in before]
         column = Column(out[:, before], around, data.s, len(shares), data.codes[:, j], sizes[j], data.units)
-        learned = tuple(
-            learn_conditional(column.take(np.flatnonzero(data.folds != f)), int(rng.integers(2**31)))
-            for f in range(int(data.folds.max()) + 1)
-        )
+        # one model without each fold, and one of all rows, for records that nobody learned from
+        parts = [np.flatnonzero(data.folds != f) for f in range(int(data.folds.max()) + 2)]
+        learned = tuple(learn_laws(column.take(rows), int(rng.integers(2**30))) for rows in parts)
         laws = by_fold(learned, column.before, data.folds)
         out[:, j] = whole.step(column.values, laws, data.s, rng.random(len(data.s)))
         models.append(learned)
@@ -349,19 +348,17 @@ def learn_coupling(data: Rows, intake: TableIntake, strength: float, seed: int) 
     if intake.draws_unknown:
         raw, nobody = data.codes + 1, np.zeros(len(data.s), dtype=np.int64)
         column = Column(raw, [m + 1 for m in sizes], nobody, 1, data.s, len(shares), data.units)
-        posterior = learn_conditional(column, seed)
+        posterior = learn_laws(column, seed)
     return Coupling(intake.order, tuple(models), shares, strength, posterior)
 
 
-def by_fold(models: Sequence[Conditional], before: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """The laws of each record by the model of its fold, which did not see it; by all of them where it has none."""
-    laws: Any = None
+def by_fold(models: Sequence[Laws], before: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """The laws of each record by the model of its fold, which did not see it; by the last, of all rows, without."""
+    laws = np.empty((len(before), *models[-1].shape))
     for f, model in enumerate(models):
-        for rows, share in ((folds == f, 1.0), (folds == MISSING, 1 / len(models))):
-            if rows.any():
-                found = share * model.laws(before[rows])
-                laws = np.zeros((len(before), *found.shape[1:])) if laws is None else laws
-                laws[rows] += found
+        rows = folds == (MISSING if f == len(models) - 1 else f)
+        if rows.any():
+            laws[rows] = model.of(before[rows])
     return laws
 
 

@@ -151,12 +151,6 @@ class GraphBuilder:
         """The sum over one axis."""
         return self.op("ReduceSum", x, self.tensor(np.array([axis], dtype=np.int64), "axis"), keepdims=int(keep))
 
-    def mean(self, values: Sequence[str]) -> str:
-        """Of several values of one shape."""
-        if len(values) == 1:
-            return values[0]
-        return self.op("Mul", self.op("Sum", *values), self.number(1 / len(values)))
-
     def each(self, x: str) -> str:
         """Columns (n, k) as (n, k, 1)."""
         return self.op("Unsqueeze", x, self.tensor(np.array([2], dtype=np.int64), "axis"))
