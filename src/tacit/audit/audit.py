@@ -14,6 +14,7 @@ from tacit.audit.attacks import run_attacks
 from tacit.audit.attacks.knowledge import known_sets
 from tacit.audit.breadth import measure_breadth
 from tacit.audit.certification import Certified, Terms, certify_few_columns, certify_trial, columns_to_certify
+from tacit.audit.changed_table import measure_change
 from tacit.audit.exposure import exposure, subgroups
 from tacit.audit.floor import NO_FLOOR, measure_floor
 from tacit.audit.forgotten_units import forgotten_units
@@ -168,6 +169,7 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     found |= {"certificate": certified.certificate, "bound": certified.bound, "in_sample": in_sample}
     found |= {"label_only": ground.label_only, "label_only_utility": ground.label_only_utility, "limit": ground.limit}
     found |= {"breadth": measure_breadth(trial), "pairs": certified.pairs}
+    found["change"] = None if found["breadth"] is None else measure_change(trial)
     found |= {"resemblance": alike, "attacks": attacks, "fresh": whole.fresh}
     found["notes"] = (*notes, *getattr(whole.release, "notes_", []))
     return found, {"rows": {"attack": len(trial.attack), "test": len(trial.test)}, "look": certified.look}

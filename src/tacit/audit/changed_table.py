@@ -8,17 +8,29 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tacit.audit.received import plain
+from tacit.audit.breadth import CLASSES, MAXIMUM_ROWS, ROUNDS
+from tacit.audit.received import plain, plain_frame
+from tacit.audit.trial import Trial
+from tacit.filters.mechanism import mechanism_of
 from tacit.records.encoding import make_encoder
 from tacit.records.finite import FiniteColumn, learn_values
 from tacit.records.people import Crowd
 from tacit.report.table_changes import ColumnChange, Question, TableChange
 from tacit.training.trees import boosted_trees
 
-CLASSES = 6  # that a column is asked for: numbers by quantiles, words by the most frequent and the rest
-MAXIMUM_ROWS, ROUNDS = 5_000, 40
 MAXIMUM_QUESTIONS = 12
 SHOWN = 12  # values of a column in the report
+
+
+def measure_change(trial: Trial) -> TableChange | None:
+    """What became of the table, where the release is one of a fitted filter."""
+    columns = getattr(mechanism_of(trial.release), "columns", None)
+    if columns is None or trial.asked.alongside:
+        return None
+    raw = [pd.concat([plain_frame(d.X), d.y.reset_index(drop=True)], axis=1) for d in (trial.attack, trial.test)]
+    raw = [t.loc[:, ~t.columns.duplicated()] for t in raw]
+    targets = [str(c) for c in trial.test.y.columns]
+    return changed_table(columns, (raw[0], raw[1]), trial.Z, targets, trial.asked.seed)
 
 
 def changed_table(

@@ -16,8 +16,8 @@ import tacit
 from tacit.audit.attacks.row_order import RowOrder
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Asked, Trial, transformed
-from tacit.cli.tables import print_comparison, progress, rows_as_people
-from tacit.files import write_whole
+from tacit.cli.tables import print_comparison, print_table_release, progress, rows_as_people
+from tacit.files import replacing, write_whole
 from tacit.filters.registry import make_filter
 from tacit.records.dataset import file_columns
 from tacit.release.record_files import write_parts
@@ -50,21 +50,31 @@ def run(
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
         task = bar.add_task(f"fitting {filter_name} on {len(train):,} rows", total=5)
-        label = tacit.baselines.LabelOnly(random_state=seed)
-        for f in (chosen, label):
-            f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
-            bar.advance(task)
+        chosen.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
+        bar.advance(task)
+        others: list[tuple[str, Any]] = [("raw data", None)]
+        whole = chosen.mechanism_.columns is not None  # the table itself, which nobody compares with a label
+        if not whole:
+            label = tacit.baselines.LabelOnly(random_state=seed)
+            label.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
+            others.insert(0, ("label-only", label))
+        bar.advance(task)
         reports: list[Report] = []
         # what is handed over comes first: its certificate then pays for no look at the others
-        for name, release in ((filter_name, chosen), ("label-only", label), ("raw data", None)):
+        for name, release in ((filter_name, chosen), *others):
             bar.update(task, description=f"attacking {name}")
-            reports.insert(0, tacit.audit(release, attack, test, floor=release is None, name=name, random_state=seed))
+            floor, broad = release is None and not whole, None if release is chosen else False
+            found = tacit.audit(release, attack, test, floor=floor, breadth=broad, name=name, random_state=seed)
+            reports.insert(0, found)
             bar.advance(task)
     for warning in {str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}:
         console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)
-    print_comparison(console, reports)
-    for name in reports[-1].leakage:
-        console.print(reports[-1].sentence(name), highlight=False, markup=False)
+    if whole:
+        print_table_release(console, *reports)
+    else:
+        print_comparison(console, reports)
+        for name in reports[-1].leakage:
+            console.print(reports[-1].sentence(name), highlight=False, markup=False)
     page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
     reports[-1].to_json(out / "audit.json")
     released, order = _in_order(
@@ -140,7 +150,13 @@ def _write(released: pd.DataFrame, out: Path, table: Path) -> Path:
     place = out / f"release{suffix}"
     for old in {".csv", ".parquet"} - {suffix}:
         (out / f"release{old}").unlink(missing_ok=True)  # of an earlier run, under another filter
-    write_parts(place, iter(pa.Table.from_pandas(released, preserve_index=False).to_batches()))
+    if suffix == ".parquet":
+        write_parts(place, iter(pa.Table.from_pandas(released, preserve_index=False).to_batches()))
+        return place
+    floats = released.select_dtypes("float")
+    whole = [c for c in floats if (floats[c].dropna() % 1 == 0).all()]  # counts that had gaps, not 40.0
+    with replacing(place) as partial:
+        released.astype(dict.fromkeys(whole, "Int64")).to_csv(partial, index=False)
     return place
 
 

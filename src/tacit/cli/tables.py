@@ -52,3 +52,33 @@ def print_comparison(console: Console, reports: Sequence[Report]) -> None:
             status = f"[green]certified ≤ {shown(c.bound)}[/green]" if c is not None else "[dim]audited only[/dim]"
             table.add_row(r.name, *utility, shown(v.value), interval(v), shown(v.guessing), status)
         console.print(table)
+
+
+def print_table_release(console: Console, raw: Report, released: Report) -> None:
+    """One screen about a table that left as a table: what attackers get, what is kept, what is certified."""
+    table = Table(box=None, pad_edge=False)
+    for head in ("", "raw data", "released", "guessing"):
+        table.add_column(head, justify="right" if head else "left")
+    for name, r in released.leakage.items():
+        table.add_row(
+            f"{escape(name)}: best attacker", shown(raw.leakage[name].value), shown(r.value), shown(r.guessing)
+        )
+    change = released.change
+    for name, q in change.questions.items() if change else ():
+        if q.declared:
+            table.add_row(
+                f"{escape(name)}: a model learned from it", shown(q.raw), shown(q.released), shown(q.guessing)
+            )
+    if released.breadth is not None:
+        table.add_row("breadth: what is told of every column", shown(1.0), shown(released.breadth.mean), shown(0.0))
+    console.print(table)
+    if change is not None:
+        console.print(f"{shown(change.kept)} of all values are as they were; by column:", highlight=False)
+        kept = Table(box=None, pad_edge=False, show_header=False)
+        for name, c in sorted(change.columns.items(), key=lambda pair: -pair[1].kept):
+            kept.add_row(escape(name), f"[green]{'█' * round(30 * c.kept)}[/green]", shown(c.kept))
+        console.print(kept)
+    for name in released.leakage:
+        console.print(released.sentence(name), highlight=False, markup=False)
+        if (few := released.few_columns(name)) is not None:
+            console.print(few, highlight=False, markup=False)

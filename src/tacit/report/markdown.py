@@ -42,6 +42,7 @@ def markdown_report(report: Any) -> str:  # a Report, which calls this and so ca
         ("Whoever reads few columns", few),
         ("Whoever knows raw columns", known),
         ("Breadth", [] if report.breadth is None else [report.breadth.sentence]),
+        ("The table before and after", [] if report.change is None else report.change.sentences),
         ("Notes", list(report.notes)),
         ("What this does not protect against", list(DOES_NOT_PROTECT)),
     ):

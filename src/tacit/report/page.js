@@ -59,6 +59,21 @@
     add(svg, "text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, label);
   }
 
+  function heatMap(place, names, table, title) {
+    const left = 96, size = Math.min(24, 300 / names.length), width = left + size * names.length + 8;
+    const figure = document.createElement("figure"), words = document.createElement("figcaption"), svg = add(figure, "svg", { viewBox: `0 0 ${width} ${size * names.length + 90}`, role: "group" });
+    words.textContent = title;
+    svg.style.width = `${width}px`;
+    names.forEach((a, i) => {
+      add(svg, "text", { x: left - 5, y: size * (i + .7), "text-anchor": "end", "font-size": 10 }, a.length > 15 ? a.slice(0, 14) + "…" : a);
+      const x = left + size * (i + .6), y = size * names.length + 8;
+      add(svg, "text", { x, y, "text-anchor": "end", "font-size": 10, transform: `rotate(-60 ${x} ${y})` }, a.length > 15 ? a.slice(0, 14) + "…" : a);
+      names.forEach((b, j) => explain(add(svg, "rect", { x: left + size * j, y: size * i, width: size - 1, height: size - 1, style: `fill:${colour(table[i][j] < 0 ? 3 : 0)};opacity:${.04 + .96 * Math.min(1, Math.abs(table[i][j]))}`, class: "cell" }), `${a} and ${b}: ${p(table[i][j])} (${title})`));
+    });
+    figure.append(words);
+    place.append(figure);
+  }
+
   const drawers = {
     "trade-off": (place, d) => tradeOff(place, d.attribute, d.target),
     attackers: (place, d) => {
@@ -76,6 +91,23 @@
     breadth: (place, d) => {
       const columns = Object.entries(reports[d.report].breadth.columns).sort((a, b) => b[1].value - a[1].value);
       bars(place, columns.map(([name, m]) => ({ name, m, i: +d.report })), 0, "share of the column that can be told: 0 guessing, 1 raw");
+    },
+    kept: (place, d) => {
+      const columns = Object.entries(reports[d.report].change.columns).sort((a, b) => b[1].kept - a[1].kept);
+      bars(place, columns.map(([name, c]) => ({ name, m: { value: c.kept }, i: +d.report })), null, "share of the values that are as they were");
+    },
+    marginals: (place, d) => {
+      for (const [name, c] of Object.entries(reports[d.report].change.columns)) {
+        const title = document.createElement("h4");
+        title.textContent = name;
+        place.append(title);
+        bars(place, c.values.flatMap((v, k) => [{ name: v, m: { value: c.before[k] }, i: +d.report, faint: true }, { name: "", m: { value: c.after[k] }, i: +d.report }]), null, "share of the records; pale: before");
+      }
+    },
+    associations: (place, d) => {
+      const { columns, before, after } = reports[d.report].change, names = Object.keys(columns);
+      const apart = before.map((row, i) => row.map((v, j) => after[i][j] - v));
+      for (const [title, table] of [["before", before], ["after", after], ["after minus before", apart]]) heatMap(place, names, table, title);
     },
     pooled: (place, d) => {
       const lines = reports.map((r, i) => ({ i, name: r.name, points: [[1, headline(r.leakage[d.attribute])], ...r.attacks.filter(a => a.kind.startsWith("pooled, ") && a.results[d.attribute]).map(a => [+a.kind.slice(8), headline(a.results[d.attribute])])] })).filter(l => l.points.length > 1);

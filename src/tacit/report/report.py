@@ -35,6 +35,7 @@ from tacit.report.results import (
     percent,
     shown,
 )
+from tacit.report.table_changes import TableChange
 
 if TYPE_CHECKING:
     import pandas as pd  # a device has none, and reads reports all the same
@@ -90,6 +91,7 @@ class Report:
     exposure : by sensitive attribute, who is named with 90 % confidence, and the most exposed group
     power : by sensitive attribute, the smallest planted leaks that these attackers would have found in these rows
     breadth : how much of every column can still be told from the release; None where it was not measured
+    change : where the release is a table: what became of it, column by column; None of other releases
     pairs : by sensitive attribute, a bound on whoever reads any two (or three) released columns and no more. It is no
         certificate of the release
     resemblance : reconstruction of the raw records, similarity, warped distance, where they apply
@@ -116,6 +118,7 @@ class Report:
     exposure: Mapping[str, Exposure] = field(default_factory=dict)
     power: Mapping[str, Power] = field(default_factory=dict)
     breadth: Breadth | None = None
+    change: TableChange | None = None
     pairs: Mapping[str, ColumnsCertificate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tacit.report.results import shown
+
 
 @dataclass(frozen=True)
 class ColumnChange:
@@ -61,3 +63,16 @@ class TableChange:
     def kept(self) -> float:
         """The share of all values that are as they were."""
         return sum(c.kept for c in self.columns.values()) / max(1, len(self.columns))
+
+    @property
+    def sentences(self) -> list[str]:
+        """What became of the table, in words."""
+        least = sorted(self.columns, key=lambda name: self.columns[name].kept)[:3]
+        told = ", ".join(f"{name} {shown(self.columns[name].kept)}" for name in least)
+        asked = [
+            f"a model of {name} that learned from the release is right {shown(q.released)} of the time on raw rows "
+            f"(learned from raw rows {shown(q.raw)}, the most frequent answer {shown(q.guessing)})"
+            for name, q in self.questions.items()
+            if q.declared
+        ]
+        return [f"kept: {shown(self.kept)} of all values are as they were (least: {told})", *asked]
