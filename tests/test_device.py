@@ -27,7 +27,7 @@ NEEDED = ("numpy", "onnxruntime", "flatbuffers", "packaging", "protobuf")  # the
 ABSENT = ("torch", "sklearn", "scipy", "pandas", "lightgbm", "onnx", "pyarrow", "typer", "rich", "PIL", "safetensors",
           "cryptography", "pip", "setuptools")  # fmt: skip
 KEY = b"k" * 32
-KINDS = {"table": "text", "windows": (3, 32), "images": (1, 16, 16)}
+KINDS = {"table": "text", "people": "people", "windows": (3, 32), "images": (1, 16, 16)}
 FILTERS = {
     f"{name}, {i}": (f, KINDS[registered.modality])
     for name, registered in registered_filters().items()
@@ -88,6 +88,9 @@ def text_table(n, seed):
 
 
 def records(kind, n, seed):
+    if kind == "people":  # a release that looks at the sensitive column is given it, and the target
+        X, y, s = text_table(n, seed)
+        return X.assign(y=y, sensitive_features=s), y, s
     if kind == "text":
         return text_table(n, seed)
     rng = np.random.default_rng(seed)
@@ -125,7 +128,7 @@ def test_bundles_release_the_same_where_torch_cannot_be_imported(device, tmp_pat
         fresh = records(kind, 1000, 1)[0]
         fitted[name] = f, fresh
         rows = None
-        if kind == "text":
+        if kind in ("text", "people"):
             rows = {c: [None if pd.isna(v) else v for v in fresh[c]] for c in fresh}
         else:
             np.save(tmp_path / f"{i}.in.npy", fresh)

@@ -17,8 +17,9 @@ from torch import nn
 
 import tacit
 from tacit.audit.certification import Terms, certify_trial
-from tacit.audit.trial import Trial, transformed
+from tacit.audit.trial import Trial
 from tacit.errors import InputError
+from tacit.filters.mechanism import transformed
 from tacit.filters.registry import registered_filters
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
@@ -109,7 +110,7 @@ def _seen_from_outside(f, name):
     X = RECORDS[FILTERS[name].modality]
     data = tacit.Dataset(X, LABELS["y"], pd.DataFrame({"s": LABELS["s"]}), np.arange(80), classes={"s": [0, 1]})
     halves = data.take(np.arange(40)), data.take(np.arange(40, 80))
-    Z = [transformed(f, part, part.units_of()) for part in halves]
+    Z = [transformed(f, part) for part in halves]
     certified = certify_trial(Trial(halves, tuple(Z), f), Terms(0.95, look=1))
     return np.concatenate([np.asarray(z) for z in Z]), f.mechanism_.noise, certified.bound
 

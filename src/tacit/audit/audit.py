@@ -21,9 +21,10 @@ from tacit.audit.forgotten_units import forgotten_units
 from tacit.audit.power import measure_power
 from tacit.audit.resemblance import resemblance
 from tacit.audit.suite import HEADLINE, AttackSuite
-from tacit.audit.trial import Asked, Trial, can_tell, has_noise, sees_sensitive
+from tacit.audit.trial import Asked, Trial, can_tell, has_noise
 from tacit.callback import Callback, silent
 from tacit.errors import InputError, TacitWarning, check_number
+from tacit.filters.mechanism import sees_sensitive
 from tacit.records.dataset import Dataset
 from tacit.renamed import renamed
 from tacit.report.report import Report, Settings, provenance

@@ -21,9 +21,9 @@ from tacit.audit.columns_certificate import MAX_SETS, certify_columns
 from tacit.audit.gaussian import certify_gaussian
 from tacit.audit.looks import count_look, release_digest
 from tacit.audit.received import plain_frame, receiver_cells
-from tacit.audit.trial import Trial, has_noise, sees_sensitive
+from tacit.audit.trial import Trial, has_noise
 from tacit.errors import InputError
-from tacit.filters.mechanism import mechanism_of
+from tacit.filters.mechanism import mechanism_of, sees_sensitive
 from tacit.labels import MISSING, joint_codes
 from tacit.noise.keyed import Noise
 from tacit.records.dataset import PRODUCT

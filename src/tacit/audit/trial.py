@@ -17,7 +17,7 @@ import pandas as pd
 from tacit.audit.certificate import release_cells
 from tacit.audit.received import plain, plain_frame, received_pair, receiver_cells
 from tacit.errors import InputError
-from tacit.filters.mechanism import mechanism_of
+from tacit.filters.mechanism import sees_sensitive, transformed
 from tacit.labels import MISSING, Labels, stacked
 from tacit.records.dataset import Dataset
 from tacit.records.encoding import make_encoder
@@ -291,14 +291,6 @@ def released_parts(release: Any, data: tuple[Dataset, ...]) -> Pair:
     return Z.iloc[: len(data[0])].reset_index(drop=True), Z.iloc[len(data[0]) :].reset_index(drop=True)
 
 
-def transformed(release: Any, data: Dataset) -> Any:
-    """What a release makes of records; one that looks at the sensitive columns is given them, and the targets."""
-    if mechanism_of(release) is None:
-        return release.transform(data.X)
-    seen = {"sensitive_features": data.sensitive, "y": data.y} if sees_sensitive(release) else {}
-    return release.transform(data.X, data.units_of(), **seen)  # draws are a person's: say whose records these are
-
-
 def with_side_columns(Z: Any, data: Dataset, alongside: Sequence[str]) -> Any:
     """The release with the columns that travel beside it."""
     if not alongside:
@@ -339,11 +331,6 @@ def _seen(release: Any, data: Dataset) -> np.ndarray:
 def can_tell(release: Any) -> bool:
     """Whether a release can say which rows it was fitted on."""
     return hasattr(release, "seen") or any(hasattr(step, "seen") for _, step in getattr(release, "steps", []))
-
-
-def sees_sensitive(release: Any) -> bool:
-    """Whether a release looks at the sensitive columns of the records it is given."""
-    return bool(getattr(mechanism_of(release), "sees_sensitive", False))
 
 
 def has_noise(release: Any) -> bool:

@@ -52,29 +52,22 @@ def run(
         task = bar.add_task(f"fitting {filter_name} on {len(train):,} rows", total=5)
         chosen.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
         bar.advance(task)
-        others: list[tuple[str, Any]] = [("raw data", None)]
-        whole = chosen.mechanism_.columns is not None  # the table itself, which nobody compares with a label
-        if not whole:
-            label = tacit.baselines.LabelOnly(random_state=seed)
-            label.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
-            others.insert(0, ("label-only", label))
+        whole = chosen.mechanism_.columns is not None
+        others = [_raw_table(attack, test)] if whole else _floor_and_raw(train, seed)
         bar.advance(task)
         reports: list[Report] = []
         # what is handed over comes first: its certificate then pays for no look at the others
         for name, release in ((filter_name, chosen), *others):
             bar.update(task, description=f"attacking {name}")
-            floor, broad = release is None and not whole, None if release is chosen else False
+            floor, broad = release is None, None if release is chosen else False
             found = tacit.audit(release, attack, test, floor=floor, breadth=broad, name=name, random_state=seed)
             reports.insert(0, found)
             bar.advance(task)
     for warning in {str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}:
         console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)
-    if whole:
-        print_table_release(console, *reports)
-    else:
-        print_comparison(console, reports)
-        for name in reports[-1].leakage:
-            console.print(reports[-1].sentence(name), highlight=False, markup=False)
+    (print_table_release if whole else print_comparison)(console, reports)
+    for name in [] if whole else reports[-1].leakage:
+        console.print(reports[-1].sentence(name), highlight=False, markup=False)
     page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
     reports[-1].to_json(out / "audit.json")
     released, order = _in_order(
@@ -92,6 +85,18 @@ def run(
         f"Report: [bold]{page}[/bold]",
         highlight=False,
     )
+
+
+def _raw_table(attack: tacit.Dataset, test: tacit.Dataset) -> tuple[str, Any]:
+    """What a released table is compared with: the raw one, which holds the targets too."""
+    return "raw data", tuple(pd.concat([d.X, d.y], axis=1) for d in (attack, test))
+
+
+def _floor_and_raw(train: tacit.Dataset, seed: int) -> list[tuple[str, Any]]:
+    """What codes are compared with: the predicted label alone, and everything."""
+    label = tacit.baselines.LabelOnly(random_state=seed)
+    label.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
+    return [("label-only", label), ("raw data", None)]
 
 
 def _in_order(released: pd.DataFrame, told: list[str], shuffle: bool | None, name: str) -> tuple[pd.DataFrame, str]:

@@ -38,6 +38,10 @@ def apply(
     ],
     key: NoiseKey = None,
     unit: Unit = None,
+    sensitive: Annotated[
+        list[str] | None,
+        typer.Option(help="For a table back: what the bundle's sensitive column is called here; it is dropped."),
+    ] = None,
     trusted_key: Trusted = None,
     on_error: Annotated[str, typer.Option(help="raise, or quarantine: set bad rows aside and continue.")] = "raise",
     rows: Annotated[int, typer.Option(min=1, help="Rows at a time, at most.")] = 65536,
@@ -58,6 +62,7 @@ def apply(
             trusted_key=trusted_key,
             noise_key=key,
             unit=unit,
+            sensitive=sensitive or (),
             on_error=on_error,
             rows=rows,
             n_jobs=jobs,

@@ -54,8 +54,9 @@ def print_comparison(console: Console, reports: Sequence[Report]) -> None:
         console.print(table)
 
 
-def print_table_release(console: Console, raw: Report, released: Report) -> None:
+def print_table_release(console: Console, reports: Sequence[Report]) -> None:
     """One screen about a table that left as a table: what attackers get, what is kept, what is certified."""
+    raw, released = reports
     table = Table(box=None, pad_edge=False)
     for head in ("", "raw data", "released", "guessing"):
         table.add_column(head, justify="right" if head else "left")

@@ -19,6 +19,7 @@ from tacit.errors import InputError
 from tacit.nets.forward import forward
 from tacit.noise.keyed import Noise
 from tacit.noise.support import Bounded, Support
+from tacit.records.dataset import Dataset
 from tacit.records.fingerprints import Memory
 from tacit.records.finite import FiniteColumn
 from tacit.records.intake import Intake
@@ -188,6 +189,19 @@ def mechanism_of(release: Any) -> Any:
     if found is not None:
         return found
     return release if hasattr(release, "support") and hasattr(release, "draw_names") else None
+
+
+def sees_sensitive(release: Any) -> bool:
+    """Whether a release looks at the sensitive columns of the records it is given."""
+    return bool(getattr(mechanism_of(release), "sees_sensitive", False))
+
+
+def transformed(release: Any, data: Dataset) -> Any:
+    """What a release makes of records; one that looks at the sensitive columns is given them, and the targets."""
+    if mechanism_of(release) is None:
+        return release.transform(data.X)
+    seen = {"sensitive_features": data.sensitive, "y": data.y} if sees_sensitive(release) else {}
+    return release.transform(data.X, data.units_of(), **seen)  # draws are a person's: say whose records these are
 
 
 def as_it_leaves(Z: Any) -> Any:

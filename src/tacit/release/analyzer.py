@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError, check_number
+from tacit.filters.mechanism import transformed
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.nets.mlp import mlp
 from tacit.noise.support import Finite
@@ -110,7 +111,7 @@ def fit_analyzer(
                 f"units); pass rows that it has not seen"
             )
         data = data.take(~seen)  # a few may equal rows of the fit by chance
-    Z, n_codes = _numbers(release, data.X)
+    Z, n_codes = _numbers(release, data)
     targets = encode_labels(data.y, "y", len(data))
     learn, held = (part.rows for part in _numbered(data).split((1 - HELD_OUT, HELD_OUT), random_state=random_state))
     with torch.random.fork_rng(devices=[]):
@@ -153,13 +154,19 @@ class OneHot(nn.Module):
         return self.rows[z[:, 0].long()]
 
 
-def _numbers(release: Any, X: Any) -> tuple[np.ndarray, int | None]:
+def _numbers(release: Any, data: Dataset) -> tuple[np.ndarray, int | None]:
     """Releases as a service gets them, and how many code numbers there are where each is one."""
     if hasattr(release, "numbers"):
-        return release.numbers(X), release.manifest["output"].get("codes")
+        beside = {"sensitive_features": data.sensitive, "y": data.y} if release.sees_sensitive else {}
+        return release.numbers(data.X, data.units_of(), **beside), release.manifest["output"].get("codes")
     m = release.mechanism_
     codes = m.support.codes if isinstance(m.support, Finite) else None
-    return (m.noiseless(X) if m.table is not None else np.asarray(release.transform(X), dtype=np.float64)), codes
+    if m.columns is not None:
+        Z = transformed(release, data)
+        return np.column_stack([c.codes(Z[c.name]) for c in m.columns]).astype(np.float64), None
+    if m.table is not None:
+        return m.noiseless(data.X), codes
+    return np.asarray(transformed(release, data), dtype=np.float64), codes
 
 
 def _numbered(data: Dataset) -> Dataset:

@@ -142,6 +142,11 @@ class Columns:
     def __len__(self) -> int:
         return self.batch.num_rows
 
+    def renamed(self, names: dict[str, str]) -> Columns:
+        """The same with some columns under other names."""
+        given = [names.get(n, n) for n in self.column_names]
+        return Columns(pa.record_batch(self.batch.columns, names=given), self.units)
+
     def column(self, i: int) -> Any:
         return self.batch.column(i)
 

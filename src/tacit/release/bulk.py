@@ -10,7 +10,7 @@ import hashlib
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +50,7 @@ def apply(
     trusted_key: Any = None,
     noise_key: bytes | str | Path | None = None,
     unit: str | None = None,
+    sensitive: Sequence[str] = (),
     on_error: str = "raise",
     rows: int = 65536,
     n_jobs: int = 1,
@@ -67,6 +68,8 @@ def apply(
     unit : for releases with noise, the column that says whose each record is: people's noise is then independent,
         and a person's record gets the same noise in every file. Without it, equal records of this file are told
         apart by their order, and 16 bytes are held in memory for each distinct record
+    sensitive : for releases that look at the sensitive columns, what these are called in the file, in the bundle's
+        order, where they have other names there; they are dropped from the output either way
     on_error : "raise", or "quarantine": records that do not fit are written to TARGET.quarantine.jsonl instead
     rows : records at a time, at most; fewer where they are wide, so that a part stays under 32 MiB
     n_jobs : processes. The output does not depend on it. Scripts that ask for several must guard their own start by
@@ -93,9 +96,12 @@ def apply(
     given = None if noise_key is None else read_key(noise_key)
     release = load(bundle, trusted_key, noise_key=given)
     rows = min(rows, max(1, PART_BYTES // _record_bytes(release.manifest)))
-    reader, finish = _plan(source, target, release, rows, unit)  # before the work: a wrong suffix is said at once
+    called = sensitive_names(release, sensitive)
+    reader, finish = _plan(
+        source, target, release, rows, unit, called
+    )  # before the work: a wrong suffix is said at once
     key = None if given is None else hashlib.sha256(b"which key" + given).hexdigest()
-    settings = {"target": target.name, "on_error": on_error, "rows": rows, "key": key, "unit": unit}
+    settings = {"target": target.name, "on_error": on_error, "rows": rows, "key": key, "unit": unit, "called": called}
     journal = Journal(target, describe(bundle, source, **settings))
     journal.start()
     try:
@@ -143,10 +149,23 @@ def _record_bytes(manifest: Mapping[str, Any]) -> int:
     return max(sum(8 if c["kind"] == "number" else TEXT_BYTES for c in declared["columns"]), out)
 
 
-def _plan(source: Path, target: Path, release: Release, rows: int, unit: str | None) -> tuple[Reader, Any]:
+def sensitive_names(release: Release, names: Sequence[str]) -> dict[str, str]:
+    """By sensitive column of a bundle, what it is called in a file, where that is another name."""
+    own = release.sensitive_names
+    if names and len(names) != len(own):
+        looks = f"looks at {len(own)} sensitive columns ({', '.join(own)})" if own else "looks at no sensitive column"
+        raise InputError(f"this bundle {looks}; found {len(names)} names for them: {', '.join(names)}")
+    if names and set(names) == set(own):
+        return {}
+    return {ours: theirs for ours, theirs in zip(own, names, strict=False) if ours != theirs}
+
+
+def _plan(
+    source: Path, target: Path, release: Release, rows: int, unit: str | None, called: Mapping[str, str]
+) -> tuple[Reader, Any]:
     """How the input is read, and how the output is written; None: as a folder of images."""
     if not source.is_dir():
-        return open_reader(source, release.manifest, rows, unit), open_writer(target, release)
+        return open_reader(source, release.manifest, rows, unit, called), open_writer(target, release)
     if unit is not None:
         raise InputError(f"{source} is a folder of images, which has no column {unit!r}; leave the unit out")
     pictures = pictures_in(source, release)

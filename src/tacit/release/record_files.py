@@ -39,8 +39,21 @@ class Reader:
         return self.parts
 
 
-def open_reader(path: Path, manifest: Mapping[str, Any], rows: int, unit: str | None = None) -> Reader:
-    """Read the columns that a bundle takes, and the one that says whose each record is."""
+def open_reader(
+    path: Path,
+    manifest: Mapping[str, Any],
+    rows: int,
+    unit: str | None = None,
+    called: Mapping[str, str] | None = None,
+) -> Reader:
+    """Read the columns that a bundle takes, and the one that says whose each record is.
+
+    `called` says of columns that have another name in the file which one.
+    """
+    if called:
+        found = open_reader(path, _under_names(manifest, called), rows, unit)
+        back = {theirs: ours for ours, theirs in called.items()}
+        return Reader((part.renamed(back) for part in found), found.rows)
     declared = manifest["input"]
     if path.suffix == ".npz":
         if unit is not None:
@@ -115,6 +128,11 @@ def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None) -
             raise InputError(f"{path.name} cannot be read to its end: {error}") from None
 
     return Reader(parts(), file.metadata.num_rows)
+
+
+def _under_names(manifest: Mapping[str, Any], called: Mapping[str, str]) -> Mapping[str, Any]:
+    columns = [{**c, "name": called.get(c["name"], c["name"])} for c in manifest["input"].get("columns", [])]
+    return {**manifest, "input": {**manifest["input"], "columns": columns}}
 
 
 def _as_declared(kind: str) -> Mapping[str, Any]:

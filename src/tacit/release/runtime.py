@@ -180,9 +180,16 @@ class Release:
             return out
         return Quarantined(out, np.flatnonzero(good), sorted(problems, key=lambda p: (p.row, p.column)))
 
-    def numbers(self, X: Any, units: Sequence[Any] | None = None, file: Numbers | None = None) -> np.ndarray:
-        """The release as a service takes it: as `transform`, but a row of the bundle's table as that row's number."""
-        return self._run(self._checked(X), units, file)
+    def numbers(
+        self,
+        X: Any,
+        units: Sequence[Any] | None = None,
+        file: Numbers | None = None,
+        sensitive_features: Any = None,
+        y: Any = None,
+    ) -> np.ndarray:
+        """The release as a service takes it: as `transform`, but rows and values of the bundle's table as numbers."""
+        return self._run(self._checked(self._whole(X, sensitive_features, y)), units, file)
 
     def draw_names(self, X: Any, units: Sequence[Any] | None = None) -> list[bytes] | None:
         """What names the noise of each record: two records of one name share their draw. None without noise."""

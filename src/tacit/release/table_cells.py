@@ -48,7 +48,7 @@ def columns_out(
 def _typed(values: list[Any], kind: str, codes: np.ndarray, like: Any, name: str) -> Any:
     """Values in the type of the column that came in; in their own where that cannot hold them."""
     pandas = sys.modules["pandas"]
-    found = pandas.Series(values, dtype=object)
+    found = pandas.Series(values, dtype=object) if name in like or kind in TIMES else pandas.Series(values)
     if kind in TIMES:
         found = pandas.to_timedelta(found, unit="s") if kind == "duration" else pandas.to_datetime(found, utc=True)
     elif kind != "text":

@@ -13,9 +13,10 @@ from tacit.audit.attacks import AttackKind, register_attack
 from tacit.audit.received import plain, plain_frame, received_pair
 from tacit.audit.stats import balanced_accuracy, paired_gain
 from tacit.audit.suite import AttackSuite, Outcome
-from tacit.audit.trial import Trial, sees_sensitive
+from tacit.audit.trial import Trial
 from tacit.errors import InputError
 from tacit.filters.coupled_table import association
+from tacit.filters.mechanism import sees_sensitive
 from tacit.records.dataset import Dataset
 from tacit.records.finite import learn_values
 from tacit.records.people import Crowd

@@ -11,9 +11,10 @@ import pandas as pd
 from tacit.audit.attacks import AttackKind, register_attack
 from tacit.audit.received import plain_frame
 from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial, transformed
+from tacit.audit.trial import Trial
 from tacit.errors import InputError
 from tacit.filters.base import Filter
+from tacit.filters.mechanism import transformed
 from tacit.records.dataset import Dataset
 from tacit.release.runtime import Release
 from tacit.report.results import Result

@@ -11,7 +11,8 @@ import pandas as pd
 from tacit.audit.attacks import AttackKind, register_attack
 from tacit.audit.received import plain_frame
 from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial, has_noise, released_parts, sees_sensitive
+from tacit.audit.trial import Trial, has_noise, released_parts
+from tacit.filters.mechanism import sees_sensitive
 from tacit.report.results import Result
 
 DRAWS = 10  # of the noise, for the averaging attack
