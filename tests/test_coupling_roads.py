@@ -274,7 +274,9 @@ def test_the_page_releases_a_table_without_the_sensitive_column(open_road, page)
                 {k: None if pd.isna(v) else v for k, v in r.items()} for r in table.astype(object).to_dict("records")
             ]
             found = released_in_browser(page, bundle, json.loads(json.dumps(records, default=lambda v: v.item())))
-            assert (found == codes).all()
+            # a word that the fit did not have is replaced by a draw, and the page draws for itself
+            assert (found == codes)[road.raw["job"].isin([*JOBS, *GAPS])].all()
+            assert road.raw["job"].isin([*JOBS, *GAPS]).mean() > 0.7
         page.open(f"{url}/")
         page.evaluate("new Promise(r => { const t = setInterval(() => { if (document.querySelector('#output dl')) "
                       "{ clearInterval(t); r(1); } }, 100); })")  # fmt: skip
@@ -284,18 +286,21 @@ def test_the_page_releases_a_table_without_the_sensitive_column(open_road, page)
         text = road.csv.read_text()
         released = page.evaluate(
             f"""(async () => {{
+            const link = () => document.getElementById("released-file"), make = URL.createObjectURL;
+            let made; // the page may fetch nothing but its service, not even its own blob
+            URL.createObjectURL = blob => {{ made = blob; return make(blob); }};
             const file = new File([{json.dumps(text)}], "fresh.csv");
             const input = document.querySelector("input[type=file]");
             const held = new DataTransfer(); held.items.add(file); input.files = held.files;
             input.dispatchEvent(new Event("change"));
-            const link = () => document.getElementById("released-file");
             for (let i = 0; i < 6000 && !link(); i++) await new Promise(r => setTimeout(r, 100));
-            return await (await fetch(link().href)).text();
+            return await made.text();
         }})()"""
         )
         out = road.folder / "from_page.csv"
         out.write_text(released)
-        assert cells(pd.read_csv(out)) == cells(road.expected)
+        known = road.raw["job"].isin([*JOBS, *GAPS]).to_numpy()
+        assert cells(pd.read_csv(out)[known]) == cells(road.expected[known])
 
 
 def test_times_are_read_in_every_form():

@@ -140,7 +140,7 @@ def test_a_parameter_set_after_the_fit_moves_neither_release_nor_claim(fitted, n
 def test_what_is_compared_differs_between_two_fits(fitted):
     """The control: a fit with another knob does move the release, and for noise its size and the bound."""
     for name, number, parameter, value in (
-        ("codebook", 0, "leakage_weight", 60.0),
+        ("codebook", 0, "n_codes", 2),
         ("eigan", 1, "noise", 3.0),
         ("laplace", 0, "epsilon", 0.01),
     ):

@@ -112,6 +112,11 @@ class TableIntake(Intake):
             raise InputError(f"column {problems[0]}")
         return read
 
+    def possible(self, made: pd.DataFrame) -> pd.DataFrame:
+        """Records whose combination of sensitive values the fit had."""
+        read = [self._good(c, made[c.name]) for c in self.hidden.columns]
+        return made[self.hidden.known(read)].reset_index(drop=True)
+
     def names_of(self, encoded: np.ndarray) -> np.ndarray:
         """What names the draws of encoded records."""
         return encoded[:, len(self.values) + 1 :]

@@ -59,18 +59,27 @@ class SensitiveClasses:
 
     def classes(self, read: Sequence[np.ndarray]) -> np.ndarray:
         """The class of each record, from its columns as `Column.read` has them; -1 where one is missing."""
-        places = [_place(c, at, x) for c, at, x in zip(self.columns, self.edges, read, strict=True)]
-        known = np.all([place != MISSING for place in places], axis=0)
-        out = np.full(len(known), MISSING)
-        out[known] = self.numbers[tuple(place[known] for place in places)]
-        strange = known & (out == MISSING)
-        if strange.any():
-            row = int(np.flatnonzero(strange)[0])
+        out, known = self._numbered(read), self.known(read)
+        if not known.all():
+            row = int(np.flatnonzero(~known)[0])
             shown = ", ".join(str(x[row]) for x in read)
             raise InputError(
                 f"sensitive_features, row {row}: the combination ({shown}) was not in the fit, so nothing is known of "
                 f"how to hide it; leave these rows out, or fit on rows that have it"
             )
+        return out
+
+    def known(self, read: Sequence[np.ndarray]) -> np.ndarray:
+        """Which records have a combination that the fit had, or miss a value."""
+        gaps = [_place(c, at, x) == MISSING for c, at, x in zip(self.columns, self.edges, read, strict=True)]
+        return np.any(gaps, axis=0) | (self._numbered(read) != MISSING)
+
+    def _numbered(self, read: Sequence[np.ndarray]) -> np.ndarray:
+        """The class of each record, -1 where it has none."""
+        places = [_place(c, at, x) for c, at, x in zip(self.columns, self.edges, read, strict=True)]
+        known = np.all([place != MISSING for place in places], axis=0)
+        out = np.full(len(known), MISSING)
+        out[known] = self.numbers[tuple(place[known] for place in places)]
         return out
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tacit.audit.certification import Terms
 from tacit.audit.floor import Floor, measure_floor
@@ -35,7 +36,8 @@ def audit_point(
         return number
     began = time.perf_counter()
     trial = _trial(folder, number, attack, test)
-    suite = AttackSuite(attackers, seed, max_rows=MAX_ROWS) if trial.cells is None else counting(seed)
+    codes = trial.cells is not None and not isinstance(trial.Z[0], pd.DataFrame)  # columns say more than their row
+    suite = counting(seed) if codes else AttackSuite(attackers, seed, max_rows=MAX_ROWS)
     fresh = trial.unseen()
     rows_of = np.flatnonzero(~trial.seen[1])
     out: dict[str, Any] = {}

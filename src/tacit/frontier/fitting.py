@@ -16,6 +16,7 @@ from tacit.audit.certification import Terms, certify_trial
 from tacit.audit.trial import Trial, can_tell
 from tacit.errors import InputError
 from tacit.filters.base import Filter, draw_seed, learn_many, prepare, relearn
+from tacit.filters.mechanism import mechanism_of
 from tacit.frontier.checkpoint import Folder, packed
 from tacit.frontier.points import Point
 from tacit.frontier.streaming import StreamedTable
@@ -133,7 +134,8 @@ def _halves(
 
 def _releases(trial: Trial) -> dict[str, np.ndarray]:
     """The releases of both parts: cells where there are few distinct ones, numbers otherwise."""
-    if trial.cells is not None:
+    table = getattr(mechanism_of(trial.release), "columns", None) is not None  # whose columns say more than their row
+    if trial.cells is not None and not table:
         return {"cells": trial.cells}
     return {k: packed(Z) for k, Z in zip(("attack", "test"), trial.Z, strict=True)}
 

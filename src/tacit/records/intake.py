@@ -67,6 +67,10 @@ class Intake:
             ends = zip((mean - reach).tolist(), (mean + reach).tolist(), strict=True)
         return ArraySchema(self.shape, list(ends or []))
 
+    def possible(self, made: pd.DataFrame) -> pd.DataFrame:
+        """Those of made-up records that could come."""
+        return made
+
     def graph(self, g: Any) -> tuple[str, str]:
         """Raw records to encoded ones as a graph, and what of them names their noise: both values' names."""
         encoder = self.encoder

@@ -160,7 +160,8 @@ def made_records(intake: Intake, n: int = MADE_ROWS, seed: int = 0) -> Any:
     """Records that fit the schema but are nobody's: numbers in their range, all categories, gaps, unknown text."""
     schema, rng = schema_of(intake.declared.to_dict()), np.random.default_rng(seed)
     if isinstance(schema, TableSchema):
-        return pd.DataFrame(schema.made_up(n, rng)).assign(**{name: np.arange(n) for name in intake.carried})
+        made = pd.DataFrame(schema.made_up(n, rng)).assign(**{name: np.arange(n) for name in intake.carried})
+        return intake.possible(made)
     return schema.made_up(max(8, min(n, 2**22 // math.prod(schema.shape))), rng)
 
 
