@@ -333,12 +333,15 @@ def parts(n=900):
     return whole.split((0.5, 0.25, 0.25), random_state=0)
 
 
+@pytest.mark.usefixtures("breadths")
 def test_a_frontier_shares_its_models_and_gives_the_filter_back():
     train, attack, test = parts()
     front = tacit.frontier(tacit.CouplingFilter(random_state=0), train, attack, test, values=[0.0, 1.0], seeds=1,
                            n_jobs=1, attackers="logistic", limit=False)  # fmt: skip
     leak = front.table().sort_values("value")["s"].tolist()
     assert leak[0] > 0.7 > 0.6 > leak[1]
+    broad = front.table().sort_values("value")["breadth"].tolist()
+    assert broad[0] > broad[1] > 0.5
     best = front.choose(max_leakage={"s": 0.65})
     assert best.strength == 1.0
     assert list(best.transform(test.X, sensitive_features=test.sensitive, y=test.y).columns) == ["a", "b", "c", "y"]

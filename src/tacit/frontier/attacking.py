@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tacit.audit.breadth import measure_breadth
 from tacit.audit.certification import Terms
 from tacit.audit.floor import Floor, measure_floor
 from tacit.audit.suite import HEADLINE, AttackSuite, counting
@@ -54,6 +55,8 @@ def audit_point(
             rows = np.full(len(test), 2, dtype=np.uint8)
             rows[rows_of[task.rows]] = answers == task.yt
             right[f"{role}/{task.attribute}"] = rows
+    broad = measure_breadth(fresh) if isinstance(trial.Z[0], pd.DataFrame) else None
+    out["breadth"] = None if broad is None else broad.mean
     out["seconds"] = round(time.perf_counter() - began, 1)
     folder.write("audited", number, right, out)
     return number

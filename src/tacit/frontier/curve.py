@@ -35,6 +35,7 @@ class Traced:
     notes: tuple[str, ...]
     right: Mapping[str, np.ndarray]  # by row of `test`: 1 right, 0 wrong, 2 unknown
     seconds: float  # the audit took
+    breadth: float | None = None  # of releases that are tables: how much of every column can still be told
 
     def upper(self, sensitive: str, certified: bool) -> float | None:
         """What the leakage is at most: by certificate, else (unless only that counts) by the audit's interval."""
@@ -103,6 +104,7 @@ class Frontier:
                 c = t.certificate[name]
                 row |= {name: r.value, f"{name} low": r.low, f"{name} high": r.high, f"{name} attacker": r.attacker}
                 row |= {f"{name} certified": None if c is None else c.bound}
+            row |= {} if t.breadth is None else {"breadth": t.breadth}
             rows.append(row | {"pareto": t.point.number in best})
         return pd.DataFrame(rows)
 

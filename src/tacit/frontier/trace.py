@@ -230,4 +230,5 @@ def _read(folder: Folder, point: Point) -> Traced:
         notes=tuple(trained["notes"]),
         right=right,
         seconds=results["seconds"],
+        breadth=results.get("breadth"),
     )
