@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 import tacit
 from tacit.audit.breadth import breadth
 from tacit.errors import InputError
+from tacit.filters import conditionals
 from tacit.filters.base import learn_many, prepare
 from tacit.filters.coupling import CouplingFilter
 from tacit.records.finite import NONE, learn_values
@@ -225,6 +226,13 @@ def people(n: int = 1_200, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
     return table, pd.Series(np.where(s, "m", "f"), name="sex")
 
 
+@pytest.fixture
+def quick_laws(monkeypatch):
+    """Laws that are hardly learned, for what does not depend on them."""
+    monkeypatch.setattr(conditionals, "EPOCHS", 1)
+    monkeypatch.setattr(conditionals, "NETS", 1)
+
+
 @pytest.fixture(scope="module")
 def fitted():
     X, s = people()
@@ -256,6 +264,7 @@ def test_a_table_comes_out_as_it_went_in_and_tells_no_sex(fitted):
     assert 0.5 < told.mean() < untold.mean()
 
 
+@pytest.mark.usefixtures("quick_laws")
 def test_rows_of_the_fit_are_released_by_models_that_did_not_see_them(fitted):
     """As little is told of them as of others; and a unit never lies in two folds."""
     X, s = people()
@@ -272,8 +281,9 @@ def test_strength_is_the_knob():
     X, s = people(800)
     new, t = people(1_500, seed=2)
     kept, read = [], []
-    for strength in (0.0, 0.7, 1.0):
-        f = CouplingFilter(strength, random_state=0).fit(X, sensitive_features=s)
+    filters = [CouplingFilter(strength, random_state=0) for strength in (0.0, 0.7, 1.0)]
+    learn_many(filters, [prepare(f, X, None, s, None) for f in filters])
+    for f in filters:
         Z = f.transform(new, sensitive_features=t)
         known = f.mechanism_.schema.values
         same = [Z[v.name].astype(object).fillna("gap").eq(_quantized(v, new).fillna("gap")).mean() for v in known]
@@ -284,6 +294,7 @@ def test_strength_is_the_knob():
     assert read[0] > read[1] > read[2]
 
 
+@pytest.mark.usefixtures("quick_laws")
 def test_strengths_share_their_models_and_end_as_each_would_alone():
     X, s = people(400)
     twins = [CouplingFilter(strength, random_state=0) for strength in (0.5, 1.0)]
@@ -341,6 +352,7 @@ def test_nobody_is_looked_up_among_equal_records():
     assert look_up(Z) < 0.54
 
 
+@pytest.mark.usefixtures("quick_laws")
 def test_one_seed_gives_one_fit_and_the_key_decides_what_is_replaced():
     X, s = people(500)
     one, two = (CouplingFilter(random_state=3).fit(X, sensitive_features=s).redraw(b"k" * 32) for _ in range(2))
@@ -366,6 +378,7 @@ def test_no_parameter_set_after_the_fit_moves_the_release(fitted):
         fitted.set_params(**now)
 
 
+@pytest.mark.usefixtures("quick_laws")
 def test_targets_are_columns_that_are_treated_first():
     X, s = people(400)
     f = CouplingFilter(random_state=0).fit(X.drop(columns="job"), X["job"], sensitive_features=s)
@@ -384,6 +397,7 @@ def test_targets_are_columns_that_are_treated_first():
     assert [schema.values[j].name for j in schema.order[:3]] == ["gain", "born", "smokes"]
 
 
+@pytest.mark.usefixtures("quick_laws")
 def test_names_are_left_out_a_key_is_carried_and_the_sensitive_column_is_dropped():
     X, s = people(300)
     X = X.assign(name=[f"name {i}" for i in range(300)], id=np.arange(300) + 10**6, sex=s)
@@ -395,6 +409,7 @@ def test_names_are_left_out_a_key_is_carried_and_the_sensitive_column_is_dropped
     assert f.notes_
 
 
+@pytest.mark.usefixtures("quick_laws")
 def test_several_sensitive_columns_are_hidden_as_their_product():
     X, s = people(1_000)
     rng = np.random.default_rng(0)
@@ -412,6 +427,7 @@ def test_several_sensitive_columns_are_hidden_as_their_product():
     assert g.mechanism_.schema.hidden.classes([np.array([100.0, 250.0])]).tolist() == [0, 4]
 
 
+@pytest.mark.usefixtures("quick_laws")
 def test_records_without_a_sensitive_value():
     X, s = people(600)
     gone = s.mask(np.arange(600) % 7 == 0)
@@ -442,6 +458,7 @@ def test_bad_input_is_refused_in_words(fitted):
         fitted.with_noise(2.0)
 
 
+@pytest.mark.usefixtures("quick_laws")
 def test_two_fits_under_one_key_tell_no_more_than_one():
     """The draws are shared, so that what two releases of a person disagree in tells little; other keys tell more.
 
@@ -483,6 +500,7 @@ def test_odd_columns_are_released_too():
     assert set(f.transform(unseen, sensitive_features=t)["copy"]) == {"F", "M"}
 
 
+@pytest.mark.usefixtures("quick_laws")
 def test_sensitive_features_are_routed_through_a_pipeline():
     X, s = people(300)
     with config_context(enable_metadata_routing=True):

@@ -16,6 +16,7 @@ import tacit
 from service import running
 from tacit.cli import app
 from tacit.errors import BundleError, InputError
+from tacit.filters import conditionals
 from tacit.noise.keyed import Occurrences
 from tacit.records.cells import GAPS, times
 from tacit.release.bundle import read_bundle
@@ -95,6 +96,15 @@ class Road:
         found = pd.DataFrame(found)
         assert list(found.columns) == list(self.expected.columns) or names is not None
         assert cells(found) == cells(self.expected)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_laws():
+    """Laws that are hardly learned: no road depends on them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conditionals, "EPOCHS", 2)
+        patch.setattr(conditionals, "NETS", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
