@@ -340,7 +340,7 @@ def learn_coupling(data: Rows, intake: TableIntake, strength: float, seed: int) 
         column = Column(out[:, before], around, data.s, len(shares), data.codes[:, j], sizes[j], data.units)
         # one model without each fold, and one of all rows, for records that nobody learned from
         parts = [np.flatnonzero(data.folds != f) for f in range(int(data.folds.max()) + 2)]
-        learned = tuple(learn_laws(column.take(rows), int(rng.integers(2**30))) for rows in parts)
+        learned = learn_laws([column.take(rows) for rows in parts], rng.integers(2**30, size=len(parts)).tolist())
         laws = by_fold(learned, column.before, data.folds)
         out[:, j] = whole.step(column.values, laws, data.s, rng.random(len(data.s)))
         models.append(learned)
@@ -348,7 +348,7 @@ def learn_coupling(data: Rows, intake: TableIntake, strength: float, seed: int) 
     if intake.draws_unknown:
         raw, nobody = data.codes + 1, np.zeros(len(data.s), dtype=np.int64)
         column = Column(raw, [m + 1 for m in sizes], nobody, 1, data.s, len(shares), data.units)
-        posterior = learn_laws(column, seed)
+        [posterior] = learn_laws([column], [seed])
     return Coupling(intake.order, tuple(models), shares, strength, posterior)
 
 
