@@ -108,13 +108,11 @@ class Conditional(nn.Module):
         return self.logits + self.shared(features)[:, None] + self.own(features).view(-1, *self.logits.shape)
 
     def laws(self, before: np.ndarray) -> np.ndarray:
-        """The laws of arrays, (n, classes, values), none of them quite zero."""
+        """The laws of arrays, (n, classes, values)."""
         if not self.sizes:  # nothing was released before
-            found = self.logits.softmax(dim=1).double().numpy()[None].repeat(len(before), 0)
-        else:
-            cells = torch.from_numpy(np.ascontiguousarray(before, dtype=np.int64))
-            found = softmax(forward(self, cells))
-        return (1 - FLOOR) * found + FLOOR * self.overall
+            return self.logits.softmax(dim=1).double().numpy()[None].repeat(len(before), 0)
+        cells = torch.from_numpy(np.ascontiguousarray(before, dtype=np.int64))
+        return forward(self, cells, after=lambda logits: logits.softmax(dim=2))
 
     @property
     def overall(self) -> np.ndarray:
@@ -123,7 +121,10 @@ class Conditional(nn.Module):
         return found / found.sum()
 
     def graph(self, g: Any, before: Sequence[str], name: str) -> str:
-        """The same laws as a graph, (n, classes, values); `before` are the names of columns of whole numbers, (n,)."""
+        """The same laws as a graph, (classes, n, values), in single precision.
+
+        `before` are the names of columns of whole numbers, (n,). Classes come first: to mix them is then one pass.
+        """
         weights = {k: v.detach().cpu().numpy() for k, v in self.state_dict().items()}
         g.weights |= {f"{name}.{k}": v for k, v in weights.items()}
         ends = [*self.starts.tolist(), self.cells.num_embeddings]
@@ -133,19 +134,10 @@ class Conditional(nn.Module):
         hidden = g.tensor(weights["hidden.weight"].T, "hidden"), g.tensor(weights["hidden.bias"], "hidden")
         deep = g.op("Relu", g.op("Add", g.op("MatMul", inside, hidden[0]), hidden[1]))
         classes, values = self.logits.shape
-        out = np.tile(weights["shared.weight"], (classes, 1)) + weights["own.weight"]
-        start = np.tile(weights["shared.bias"], classes) + weights["own.bias"] + weights["logits"].ravel()
-        both = g.op("MatMul", g.op("Add", inside, deep), g.tensor(out.T, "out"))
-        logits = g.op("Cast", g.op("Add", both, g.tensor(start, "start")), to=g.DOUBLE)
-        shaped = g.op("Reshape", logits, g.tensor(np.array([-1, classes, values]), "shape"))
-        laws = g.op("Mul", g.op("Softmax", shaped, axis=2), g.number(1 - FLOOR))
-        return g.op("Add", laws, g.tensor(FLOOR * self.overall, "floor"))
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Over the last axis, in double precision."""
-    found = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return found / found.sum(axis=-1, keepdims=True)
+        out = weights["shared.weight"] + weights["own.weight"].reshape(classes, values, HIDDEN)
+        start = weights["shared.bias"] + weights["own.bias"].reshape(classes, values) + weights["logits"]
+        both = g.op("MatMul", g.op("Add", inside, deep), g.tensor(out.transpose(0, 2, 1).copy(), "out"))
+        return g.op("Softmax", g.op("Add", both, g.tensor(start[:, None], "start")), axis=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,13 +152,26 @@ class Laws:
         return tuple(self.nets[0].logits.shape)  # type: ignore[return-value]
 
     def of(self, before: np.ndarray) -> np.ndarray:
-        """The laws of records whose columns before are these, (n, classes, values)."""
-        return np.mean([net.laws(before) for net in self.nets], axis=0)
+        """The laws of records whose columns before are these, (n, classes, values), none of them quite zero."""
+        found = functools.reduce(np.add, (net.laws(before) for net in self.nets))
+        found *= (1 - FLOOR) / len(self.nets)
+        found += self.floor
+        return found
+
+    @property
+    def floor(self) -> np.ndarray:
+        """What every law holds of every value at least, (values,). All networks learned from one column's counts."""
+        return FLOOR * self.nets[0].overall
 
     def graph(self, g: Any, before: Sequence[str], name: str) -> str:
-        """The same as a graph."""
+        """The laws before the floor, times the number of networks, as a graph, (classes, n, values)."""
         found = [net.graph(g, before, f"{name}.{i}") for i, net in enumerate(self.nets)]
-        return found[0] if len(found) == 1 else g.op("Mul", g.op("Sum", *found), g.number(1 / len(found)))
+        return found[0] if len(found) == 1 else g.op("Sum", *found)
+
+    def raised(self, g: Any, summed: str) -> str:
+        """A law of the graph, (n, values), as `of` has it: in double precision, over its floor."""
+        scaled = g.op("Mul", g.op("Cast", summed, to=g.DOUBLE), g.number((1 - FLOOR) / len(self.nets)))
+        return g.op("Add", scaled, g.tensor(self.floor, "floor"))
 
 
 def learn_laws(columns: Sequence[Column], seeds: Sequence[int]) -> tuple[Laws, ...]:
