@@ -224,7 +224,8 @@ def learn_conditional(net: Conditional, column: Column, seed: int, decay: float)
     best, least = net.state_dict(), np.inf
     for _ in range(EPOCHS):
         for rows in torch.from_numpy(rng.permutation(n)).split(batch):
-            descend(adam, _loss(net, *(t[rows] for t in rest), _kept(len(rows), rng)))
+            before, classes, values = (t[rows] for t in rest)
+            descend(adam, _loss(net, before, classes, values, _kept(len(rows), rng)))
             falling.step()
         with torch.no_grad():
             loss = float(_loss(net, *check))

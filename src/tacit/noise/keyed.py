@@ -96,8 +96,8 @@ class Noise:
         if units is not None:
             return [b"unit" + row.tobytes() + unit_name(u) for row, u in zip(rows, units, strict=True)]
         numbered = np.column_stack([rows, (file or Occurrences()).number(rows)]).astype("<i8")
-        flat, width = numbered.tobytes(), numbered.shape[1] * 8
-        return [b"file" + flat[at : at + width] for at in range(0, len(flat), width)]
+        joined, width = numbered.tobytes(), numbered.shape[1] * 8
+        return [b"file" + joined[at : at + width] for at in range(0, len(joined), width)]
 
     def draw(self, key: bytes, names: Sequence[bytes]) -> np.ndarray:
         """The noise of records of these names, (n, columns)."""
