@@ -441,3 +441,19 @@ def test_fit_writes_a_bundle_and_audit_reads_it(tmp_path):
     whole = pd.read_parquet(tmp_path / "o" / "release.parquet").to_numpy()
     again = load(tmp_path / "o" / "filter.tacit", noise_key=tmp_path / "o" / "noise.key").transform(X)
     assert (np.abs(whole - again) < 1e-6).all(axis=1).mean() > 0.4  # half of the rows were not in the fit
+
+
+def test_records_are_encoded_without_the_rest_of_the_graph(folder):
+    """What names the draws is asked for first: the networks behind it must not run for that."""
+    rng = np.random.default_rng(0)
+    s = rng.integers(2, size=300)
+    X = pd.DataFrame({"height": 165 + 12 * s + rng.integers(-9, 9, 300), "eyes": rng.choice(["blue", "brown"], 300)})
+    f = tacit.CouplingFilter(random_state=0).fit(X, sensitive_features=pd.Series(s, name="s"))
+    release = load(tacit.save(f, folder / "encoded.tacit"), noise_key=b"k" * 32)
+    taken = [i.name for i in release._encoder.get_inputs()], [o.name for o in release._encoder.get_outputs()]
+    assert taken == (["numbers", "texts"], ["encoded"])  # no noise, and no release
+    whole = {i.name for i in release._session.get_inputs()}
+    assert whole == {"numbers", "texts", "noise"}
+    names = f.mechanism_.draw_names(X)
+    assert release.draw_names(X.assign(s=s)) == names
+    assert len(set(names)) == len(X)

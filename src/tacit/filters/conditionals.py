@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from tacit.nets.forward import forward
-from tacit.records.dataset import allot
-from tacit.training.loop import Training, descend
+from tacit.training.loop import descend
 
 HIDDEN = 64
 EPOCHS = 10
@@ -30,7 +32,7 @@ RATE = 8e-3
 DECAY = 0.5
 FEW = 10_000  # rows: below, weights decay twice as fast, and the laws are the mean of `NETS` networks
 NETS = 3
-DROPOUT = 0.3
+DROPPED = 77  # of 256 features, in every step
 HELD_OUT = 0.15  # of the rows, by which the best epoch is chosen
 PRIOR = 2.0  # rows worth of P(value) under the counts of every class
 FLOOR = 1e-4  # of every law, spread like P(value): nothing is held for impossible
@@ -98,23 +100,19 @@ class Conditional(nn.Module):
             nn.init.zeros_(layer.weight)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, before: Tensor) -> Tensor:
-        """Logits of the values in every class, (n, classes, values)."""
-        features = self._features(self.cells(before + self.starts))
+    def forward(self, before: Tensor, kept: Tensor | None = None) -> Tensor:
+        """Logits of the values in every class, (n, classes, values); `kept` weighs the cells' features, (n, HIDDEN)."""
+        inside = torch.relu(self.cells(before + self.starts))
+        inside = inside if kept is None else inside * kept
+        features = inside + torch.relu(self.hidden(inside))
         return self.logits + self.shared(features)[:, None] + self.own(features).view(-1, *self.logits.shape)
 
-    def _features(self, cells: Tensor) -> Tensor:
-        inside = nn.functional.dropout(torch.relu(cells), DROPOUT, self.training)
-        return inside + torch.relu(self.hidden(inside))
-
     def laws(self, before: np.ndarray) -> np.ndarray:
-        """The laws of arrays, (n, classes, values), none of them quite zero."""
+        """The laws of arrays, (n, classes, values)."""
         if not self.sizes:  # nothing was released before
-            found = self.logits.softmax(dim=1).double().numpy()[None].repeat(len(before), 0)
-        else:
-            cells = torch.from_numpy(np.ascontiguousarray(before, dtype=np.int64))
-            found = softmax(forward(self, cells))
-        return (1 - FLOOR) * found + FLOOR * self.overall
+            return self.logits.softmax(dim=1).double().numpy()[None].repeat(len(before), 0)
+        cells = torch.from_numpy(np.ascontiguousarray(before, dtype=np.int64))
+        return forward(self, cells, after=lambda logits: logits.softmax(dim=2))
 
     @property
     def overall(self) -> np.ndarray:
@@ -123,7 +121,10 @@ class Conditional(nn.Module):
         return found / found.sum()
 
     def graph(self, g: Any, before: Sequence[str], name: str) -> str:
-        """The same laws as a graph, (n, classes, values); `before` are the names of columns of whole numbers, (n,)."""
+        """The same laws as a graph, (classes, n, values), in single precision.
+
+        `before` are the names of columns of whole numbers, (n,). Classes come first: to mix them is then one pass.
+        """
         weights = {k: v.detach().cpu().numpy() for k, v in self.state_dict().items()}
         g.weights |= {f"{name}.{k}": v for k, v in weights.items()}
         ends = [*self.starts.tolist(), self.cells.num_embeddings]
@@ -133,19 +134,10 @@ class Conditional(nn.Module):
         hidden = g.tensor(weights["hidden.weight"].T, "hidden"), g.tensor(weights["hidden.bias"], "hidden")
         deep = g.op("Relu", g.op("Add", g.op("MatMul", inside, hidden[0]), hidden[1]))
         classes, values = self.logits.shape
-        out = np.tile(weights["shared.weight"], (classes, 1)) + weights["own.weight"]
-        start = np.tile(weights["shared.bias"], classes) + weights["own.bias"] + weights["logits"].ravel()
-        both = g.op("MatMul", g.op("Add", inside, deep), g.tensor(out.T, "out"))
-        logits = g.op("Cast", g.op("Add", both, g.tensor(start, "start")), to=g.DOUBLE)
-        shaped = g.op("Reshape", logits, g.tensor(np.array([-1, classes, values]), "shape"))
-        laws = g.op("Mul", g.op("Softmax", shaped, axis=2), g.number(1 - FLOOR))
-        return g.op("Add", laws, g.tensor(FLOOR * self.overall, "floor"))
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Over the last axis, in double precision."""
-    found = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return found / found.sum(axis=-1, keepdims=True)
+        out = weights["shared.weight"] + weights["own.weight"].reshape(classes, values, HIDDEN)
+        start = weights["shared.bias"] + weights["own.bias"].reshape(classes, values) + weights["logits"]
+        both = g.op("MatMul", g.op("Add", inside, deep), g.tensor(out.transpose(0, 2, 1).copy(), "out"))
+        return g.op("Softmax", g.op("Add", both, g.tensor(start[:, None], "start")), axis=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,52 +152,103 @@ class Laws:
         return tuple(self.nets[0].logits.shape)  # type: ignore[return-value]
 
     def of(self, before: np.ndarray) -> np.ndarray:
-        """The laws of records whose columns before are these, (n, classes, values)."""
-        return np.mean([net.laws(before) for net in self.nets], axis=0)
+        """The laws of records whose columns before are these, (n, classes, values), none of them quite zero."""
+        found = functools.reduce(np.add, (net.laws(before) for net in self.nets))
+        found *= (1 - FLOOR) / len(self.nets)
+        found += self.floor
+        return found
+
+    @property
+    def floor(self) -> np.ndarray:
+        """What every law holds of every value at least, (values,). All networks learned from one column's counts."""
+        return FLOOR * self.nets[0].overall
 
     def graph(self, g: Any, before: Sequence[str], name: str) -> str:
-        """The same as a graph."""
+        """The laws before the floor, times the number of networks, as a graph, (classes, n, values)."""
         found = [net.graph(g, before, f"{name}.{i}") for i, net in enumerate(self.nets)]
-        return found[0] if len(found) == 1 else g.op("Mul", g.op("Sum", *found), g.number(1 / len(found)))
+        return found[0] if len(found) == 1 else g.op("Sum", *found)
+
+    def raised(self, g: Any, summed: str) -> str:
+        """A law of the graph, (n, values), as `of` has it: in double precision, over its floor."""
+        scaled = g.op("Mul", g.op("Cast", summed, to=g.DOUBLE), g.number((1 - FLOOR) / len(self.nets)))
+        return g.op("Add", scaled, g.tensor(self.floor, "floor"))
 
 
-def learn_laws(column: Column, seed: int) -> Laws:
-    """Learn one column's laws."""
-    column = column.take(np.flatnonzero(column.values >= 0))
-    few = len(column.values) < FEW and bool(column.sizes)
-    return Laws(
-        tuple(learn_conditional(column, seed + i, 2 * DECAY if few else DECAY) for i in range(NETS if few else 1))
-    )
+def learn_laws(columns: Sequence[Column], seeds: Sequence[int]) -> tuple[Laws, ...]:
+    """Learn the laws of several, in as many threads as torch has; what is learned does not depend on their number."""
+    columns = [c.take(np.flatnonzero(c.values >= 0)) for c in columns]
+    few = [len(c.values) < FEW and bool(c.sizes) for c in columns]
+    tasks = [
+        (_new(c, seed + i), c, seed + i, 2 * DECAY if less else DECAY)
+        for c, seed, less in zip(columns, seeds, few, strict=True)
+        for i in range(NETS if less else 1)
+    ]
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool, one_thread():
+        # the longest first, so that threads end together
+        waiting = [pool.submit(learn_conditional, *t) for t in sorted(tasks, key=lambda t: -len(t[1].values))]
+        for done in waiting:
+            done.result()
+    nets = (net for net, *_ in tasks)
+    return tuple(Laws(tuple(itertools.islice(nets, NETS if less else 1))) for less in few)
 
 
-def learn_conditional(column: Column, seed: int, decay: float) -> Conditional:
-    """Learn one network."""
+def _new(column: Column, seed: int) -> Conditional:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        net = Conditional(column.sizes, column.counts)
-    if not len(column.sizes) or column.n_values < 2 or len(column.values) < 50:
-        return net
-    held = allot(np.zeros(len(column.values)), np.array([1 - HELD_OUT, HELD_OUT]), seed, column.units) == 1
+        return Conditional(column.sizes, column.counts)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """In here an operation of torch takes one thread: several that run side by side share the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def learn_conditional(net: Conditional, column: Column, seed: int, decay: float) -> None:
+    """Train one network. All that is random comes from a generator of its own, since others train beside it."""
+    rng = np.random.default_rng(seed)
+    held = _held_out(column, rng)
+    if not len(column.sizes) or column.n_values < 2 or len(column.values) < 50 or held.all():
+        return
     rest, check = (_tensors(column.take(np.flatnonzero(rows))) for rows in (~held, held))
-    adam = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=decay)
+    adam = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=decay, fused=True)
     n = len(rest[2])
     batch = max(SMALLEST, min(BATCH, n // STEPS))
     steps = EPOCHS * -(-n // batch)
     falling = torch.optim.lr_scheduler.OneCycleLR(adam, RATE, total_steps=steps + 1, pct_start=0.1)
-    with Training({"net": net}, {"adam": adam}, EPOCHS, seed, keeps=False) as training:
-        for _ in training.epochs():
-            net.train()
-            for rows in torch.randperm(n).split(batch):
-                descend(adam, _loss(net, *(t[rows] for t in rest)))
-                falling.step()
-            net.eval()
-            with torch.no_grad():
-                training.record(score=-float(_loss(net, *check)))
-    return net
+    best, least = net.state_dict(), np.inf
+    for _ in range(EPOCHS):
+        for rows in torch.from_numpy(rng.permutation(n)).split(batch):
+            before, classes, values = (t[rows] for t in rest)
+            descend(adam, _loss(net, before, classes, values, _kept(len(rows), rng)))
+            falling.step()
+        with torch.no_grad():
+            loss = float(_loss(net, *check))
+        if loss < least:
+            best, least = {k: v.clone() for k, v in net.state_dict().items()}, loss
+    net.load_state_dict(best)
 
 
-def _loss(net: Conditional, before: Tensor, classes: Tensor, values: Tensor) -> Tensor:
-    logits = net(before)[torch.arange(len(classes)), classes]
+def _held_out(column: Column, rng: np.random.Generator) -> np.ndarray:
+    """Rows by which the best epoch is chosen: of units that are not learned from."""
+    unit = np.arange(len(column.values)) if column.units is None else pd.factorize(column.units)[0]
+    n_units = int(unit.max(initial=-1)) + 1
+    return (rng.permutation(n_units) < max(1, round(HELD_OUT * n_units)))[unit]
+
+
+def _kept(n: int, rng: np.random.Generator) -> Tensor:
+    """Dropout, by a byte each: torch's own draws take as long as the rest of a step."""
+    drawn = np.frombuffer(rng.bytes(n * HIDDEN), dtype=np.uint8).reshape(n, HIDDEN)
+    return torch.from_numpy((drawn >= DROPPED) * np.float32(256 / (256 - DROPPED)))
+
+
+def _loss(net: Conditional, before: Tensor, classes: Tensor, values: Tensor, kept: Tensor | None = None) -> Tensor:
+    logits = net(before, kept)[torch.arange(len(classes)), classes]
     return nn.functional.cross_entropy(logits, values)
 
 

@@ -216,19 +216,31 @@ class Coupling:
         uniform = [g.columns(g.noise, [j]) for j in range(d + 1)]
         if self.posterior is not None:
             s = self._completed(g, codes, s, uniform[d])
-        own_class = g.op("Equal", s, g.tensor(np.arange(n_classes, dtype=np.float64)[None], "classes"))
-        own_class = g.each(g.op("Cast", own_class, to=g.DOUBLE))
-        blank, out, before = g.op("Mul", s, g.number(0.0)), dict[int, str](), list[str]()
+        place_of = g.whole(g.op("Max", s, g.number(0.0)))
+        one = g.op("Add", g.op("Mul", place_of, g.tensor(np.array(0), "nothing")), g.tensor(np.array(1), "one"))
+        row = g.op("Sub", g.op("CumSum", one, g.tensor(np.array(0), "axis")), one)
+        own_class = g.op(
+            "Concat", *(g.op("Unsqueeze", at, g.tensor(np.array([1]), "axis")) for at in (place_of, row)), axis=1
+        )
+        out, before = dict[int, str](), list[str]()
         for place, j in enumerate(self.order):
             model = self.models[place][-1]
             if place:
                 laws = model.graph(g, before, f"column{j}")
+                own = model.raised(g, g.op("GatherND", laws, own_class))
+                flat = g.op("Reshape", laws, g.tensor(np.array([n_classes, -1]), "shape"))
+                mixed = g.op("MatMul", g.tensor(self.shares[None].astype(np.float32), "shares"), flat)
+                mixture = model.raised(g, g.op("Reshape", mixed, g.tensor(np.array([-1, model.shape[1]]), "shape")))
             else:  # nothing was released before
-                laws = g.op("Add", g.each(blank), g.tensor(model.of(np.empty((1, 0))), "laws"))
-            own = g.total(g.op("Mul", laws, own_class), 1)
-            mixture = g.total(g.op("Mul", laws, g.tensor(self.shares[None, :, None], "shares")), 1)
-            parts = (g.op("Mul", mixture, g.number(self.strength)), g.op("Mul", own, g.number(1 - self.strength)))
-            out[j] = couple_graph(g, codes[j], own, g.op("Add", *parts), uniform[j], model.shape[1])
+                [laws] = model.of(np.empty((1, 0)))
+                own = g.op("Gather", g.tensor(laws, "laws"), place_of, axis=0)
+                mixtures = np.tile(self.shares @ laws, (n_classes, 1))
+                mixture = g.op("Gather", g.tensor(mixtures, "mixture"), place_of, axis=0)
+            target = mixture
+            if self.strength < 1:
+                parts = g.op("Mul", mixture, g.number(self.strength)), g.op("Mul", own, g.number(1 - self.strength))
+                target = g.op("Add", *parts)
+            out[j] = couple_graph(g, codes[j], own, target, uniform[j], model.shape[1])
             before.append(g.whole(out[j]))
         released = g.join(*(out[j] for j in range(d)))
         return g.op("Where", g.op("Less", s, g.number(0.0)), g.number(-1.0), released)
@@ -236,7 +248,8 @@ class Coupling:
     def _completed(self, g: Any, codes: Sequence[str], s: str, uniform: str) -> str:
         """The sensitive class, drawn where it is missing: `_complete` as a graph."""
         assert self.posterior is not None
-        law = g.total(self.posterior.graph(g, [g.whole(g.op("Add", c, g.number(1.0))) for c in codes], "posterior"), 1)
+        before = [g.whole(g.op("Add", c, g.number(1.0))) for c in codes]
+        law = self.posterior.raised(g, g.total(self.posterior.graph(g, before, "posterior"), 0))
         upto = g.op("CumSum", law, g.tensor(np.array(1), "axis"))
         below = g.op("Cast", g.op("Less", upto, uniform), to=g.DOUBLE)
         drawn = g.op("Min", g.total(below, 1, keep=True), g.number(len(self.shares) - 1.0))
@@ -307,17 +320,16 @@ def coupling_of(arrays: Mapping[str, np.ndarray], intake: Any, sizes: Sequence[i
 def couple_graph(g: Any, values: str, own: str, target: str, uniform: str, n_values: int) -> str:
     """`tacit.solvers.couple.couple` as a graph: (n, 1) numbers of values and draws, (n, values) laws."""
     zero, one = g.number(0.0), g.number(1.0)
-    known = g.op("GreaterOrEqual", values, zero)
+    known = g.op("Cast", g.op("GreaterOrEqual", values, zero), to=g.DOUBLE)
     at = g.op("Max", values, zero)
     place = g.op("Cast", at, to=g.INT64)
     ratio = g.op("Div", g.op("GatherElements", target, place, axis=1), g.op("GatherElements", own, place, axis=1))
-    kept = g.op("Where", known, g.op("Min", ratio, one), zero)
-    left = g.op("Sub", one, kept)
-    sure = g.op("Equal", left, zero)
-    rest = g.op("Div", g.op("Sub", uniform, kept), g.op("Where", sure, one, left))
-    excess = g.op("Where", known, g.op("Max", g.op("Sub", target, own), zero), target)
+    kept = g.op("Mul", known, g.op("Min", ratio, one))
+    # where all is kept this divides by zero, and nobody asks for what comes of it
+    rest = g.op("Div", g.op("Sub", uniform, kept), g.op("Sub", one, kept))
+    excess = g.op("Max", g.op("Sub", target, g.op("Mul", own, known)), zero)
     upto = g.op("CumSum", excess, g.tensor(np.array(1), "axis"))
-    mark = g.op("Mul", g.op("Where", sure, zero, rest), g.columns(upto, [n_values - 1]))
+    mark = g.op("Mul", rest, g.columns(upto, [n_values - 1]))
     drawn = g.total(g.op("Cast", g.op("LessOrEqual", upto, mark), to=g.DOUBLE), 1, keep=True)
     return g.op("Where", g.op("Less", uniform, kept), at, g.op("Min", drawn, g.number(n_values - 1.0)))
 
@@ -340,7 +352,7 @@ def learn_coupling(data: Rows, intake: TableIntake, strength: float, seed: int) 
         column = Column(out[:, before], around, data.s, len(shares), data.codes[:, j], sizes[j], data.units)
         # one model without each fold, and one of all rows, for records that nobody learned from
         parts = [np.flatnonzero(data.folds != f) for f in range(int(data.folds.max()) + 2)]
-        learned = tuple(learn_laws(column.take(rows), int(rng.integers(2**30))) for rows in parts)
+        learned = learn_laws([column.take(rows) for rows in parts], rng.integers(2**30, size=len(parts)).tolist())
         laws = by_fold(learned, column.before, data.folds)
         out[:, j] = whole.step(column.values, laws, data.s, rng.random(len(data.s)))
         models.append(learned)
@@ -348,7 +360,7 @@ def learn_coupling(data: Rows, intake: TableIntake, strength: float, seed: int) 
     if intake.draws_unknown:
         raw, nobody = data.codes + 1, np.zeros(len(data.s), dtype=np.int64)
         column = Column(raw, [m + 1 for m in sizes], nobody, 1, data.s, len(shares), data.units)
-        posterior = learn_laws(column, seed)
+        [posterior] = learn_laws([column], [seed])
     return Coupling(intake.order, tuple(models), shares, strength, posterior)
 
 

@@ -16,6 +16,7 @@ def forward(
     chunk: int = 8192,
     device: torch.device | None = None,
     before: Callable[[Any], Any] | None = None,
+    after: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> np.ndarray:
     """What a network gives for records, in evaluation mode and in its own precision; as doubles.
 
@@ -23,7 +24,7 @@ def forward(
     ----------
     X : an array (it may lie in a file) or a tensor
     device : where the network goes for this; it comes back to the CPU
-    before : what is done to each chunk first
+    before, after : what is done to each chunk first, and to what comes out of it
 
     Examples
     --------
@@ -38,7 +39,8 @@ def forward(
         for i in range(0, len(X), chunk):
             part = X[i : i + chunk] if before is None else before(X[i : i + chunk])
             rows = part if isinstance(part, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(part, dtype=kind))
-            parts.append(net(rows.to(like.device)).cpu().double().numpy())
+            out = net(rows.to(like.device))
+            parts.append((out if after is None else after(out)).cpu().double().numpy())
     if device is not None:
         net.cpu()
     return np.concatenate(parts)

@@ -95,8 +95,9 @@ class Noise:
         rows = canonical(flat, self.resolution)
         if units is not None:
             return [b"unit" + row.tobytes() + unit_name(u) for row, u in zip(rows, units, strict=True)]
-        numbers = (file or Occurrences()).number(rows)
-        return [b"file" + row.tobytes() + int(i).to_bytes(8, "little") for row, i in zip(rows, numbers, strict=True)]
+        numbered = np.column_stack([rows, (file or Occurrences()).number(rows)]).astype("<i8")
+        joined, width = numbered.tobytes(), numbered.shape[1] * 8
+        return [b"file" + joined[at : at + width] for at in range(0, len(joined), width)]
 
     def draw(self, key: bytes, names: Sequence[bytes]) -> np.ndarray:
         """The noise of records of these names, (n, columns)."""
@@ -193,11 +194,14 @@ def keyed_laplace(key: bytes, names: Sequence[bytes], n_columns: int) -> np.ndar
 def keyed_uniform(key: bytes, names: Sequence[bytes], n_columns: int) -> np.ndarray:
     """Numbers between 0 and 1, neither of them included, (n, n_columns): a function of the key and each name."""
     blocks = -(-n_columns // 8)  # a 64-byte digest gives eight numbers
-    digests = b"".join(
-        hashlib.blake2b(name, key=key, salt=block.to_bytes(8, "little")).digest()
-        for name in names
-        for block in range(blocks)
-    )
+    keyed = [hashlib.blake2b(key=key, salt=block.to_bytes(8, "little")) for block in range(blocks)]
+
+    def digest(start: Any, name: bytes) -> bytes:
+        own = start.copy()
+        own.update(name)
+        return own.digest()
+
+    digests = b"".join([digest(start, name) for name in names for start in keyed])
     # 52 bits, shifted by a half so that neither 0 nor 1 occurs (with 53 the largest would be rounded to 1)
     words = np.frombuffer(digests, dtype="<u8").reshape(len(names), blocks * 8)[:, :n_columns]
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52

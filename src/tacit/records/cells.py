@@ -91,8 +91,7 @@ def as_array(values: Any) -> np.ndarray:
     """A numpy array of a column's values, gaps as None or NaN. Arrow and pandas are known by their methods."""
     if hasattr(values, "to_pylist"):
         if str(values.type).startswith(("int", "uint", "float", "double", "halffloat")):
-            # Arrow's chunked columns convert without options
-            return np.asarray(values.to_numpy() if hasattr(values, "chunks") else values.to_numpy(zero_copy_only=False))
+            return _arrow_numbers(values)
         out = np.empty(len(values), dtype=object)
         out[:] = values.to_pylist()
         return out
@@ -101,6 +100,11 @@ def as_array(values: Any) -> np.ndarray:
     if array.ndim != 1:
         raise InputError(f"a column must have one value for each record; found the shape {array.shape}")
     return array
+
+
+def _arrow_numbers(values: Any) -> np.ndarray:
+    # Arrow's chunked columns convert without options
+    return np.asarray(values.to_numpy() if hasattr(values, "chunks") else values.to_numpy(zero_copy_only=False))
 
 
 def numbers(name: str, column: Any, boolean: bool = False, gaps: bool = True) -> tuple[np.ndarray, list[Problem]]:
@@ -149,10 +153,13 @@ def times(name: str, column: Any, unit: str) -> tuple[np.ndarray, list[Problem]]
     >>> times("born", ["1970-01-02", None], "D")[0].tolist()
     [1.0, nan]
     """
-    values = as_array(column)
+    arrow = hasattr(column, "to_pylist") and str(column.type).startswith(("date", "timestamp", "duration"))
+    values = _arrow_numbers(column) if arrow else as_array(column)
     if values.dtype.kind in "mM":
-        found = values.astype(f"{values.dtype.kind}8[ns]").astype(np.int64)
-        seconds = np.where(np.isnat(values), np.nan, found / 1e9)
+        # in nanoseconds a date beyond the year 2262 would wrap around
+        tick, ticks = ("ns", 1e9) if np.datetime_data(values.dtype)[0] == "ns" else ("us", 1e6)
+        found = values.astype(f"{values.dtype.kind}8[{tick}]").astype(np.int64)
+        seconds = np.where(np.isnat(values), np.nan, found / ticks)
         return seconds / _SECONDS[unit], []
     out, problems = np.full(len(values), np.nan), list[Problem]()
     for row, value in enumerate(values.tolist()):

@@ -161,7 +161,7 @@ def as_columns(release: Release, out: np.ndarray) -> pa.RecordBatch:
     if output.get("types") is not None:
         own = iter(output["types"])
         types = [ARROW[output["carried"].get(n) or next(own)] for n in names]
-        return pa.record_batch([_column(list(out[:, i]), t) for i, t in enumerate(types)], names=names)
+        return pa.record_batch([_column(out[:, i], t) for i, t in enumerate(types)], names=names)
     # the types of the bundle's own table, so that a batch of gaps has the type of the others
     types = [pa.array(values).type for values in output["table"]]
     return pa.record_batch([pa.array(list(out[:, i]), type=t) for i, t in enumerate(types)], names=names)
@@ -171,16 +171,19 @@ ARROW = {"text": pa.string(), "float": pa.float64(), "integer": pa.int64(), "boo
          "day": pa.date32(), "time": pa.timestamp("us"), "duration": pa.duration("us")}  # fmt: skip
 
 
-def _column(cells: list[Any], kind: pa.DataType) -> pa.Array:
+def _column(cells: np.ndarray, kind: pa.DataType) -> pa.Array:
     """Cells of a released table in Arrow's type; times may come as text of ISO 8601, durations as seconds."""
-    cells = [None if is_gap(c) else c for c in cells]
-    known = next((c for c in cells if c is not None), None)
+    known = next((c for c in cells if not is_gap(c)), None)
     if isinstance(known, str) and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
-        return pa.array(cells, type=pa.string()).cast(pa.timestamp("us")).cast(kind)
+        return pa.array(cells, type=pa.string(), from_pandas=True).cast(pa.timestamp("us")).cast(kind)
     if isinstance(known, int | float) and pa.types.is_duration(kind):
-        return pa.array([None if c is None else round(1e6 * c) for c in cells], type=pa.int64()).cast(kind)
-    if pa.types.is_string(kind):
-        return pa.array([None if c is None else str(c) for c in cells], type=kind)
-    if pa.types.is_integer(kind) and isinstance(known, float):
-        cells = [None if c is None else int(c) for c in cells]
-    return pa.array(cells, type=kind)
+        return pa.array([None if is_gap(c) else round(1e6 * c) for c in cells], type=pa.int64()).cast(kind)
+    try:
+        return pa.array(cells, type=kind, from_pandas=True)  # what pandas takes for a gap is one
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # numbers where text, or whole numbers, should be
+        turned = str if pa.types.is_string(kind) else int if pa.types.is_integer(kind) else _same
+        return pa.array([None if is_gap(c) else turned(c) for c in cells], type=kind)
+
+
+def _same(cell: Any) -> Any:
+    return cell

@@ -127,6 +127,7 @@ TENSOR = {
     9: "raw_data", 10: "double_data", 11: "uint64_data", 12: "doc", 14: "data_location",
 }  # fmt: skip
 OPSET = {1: "domain", 2: "version"}
+VALUE = {1: "name", 2: "type", 3: "doc"}
 
 
 def check_graph(model: bytes, member: str = "model.onnx") -> None:
@@ -155,6 +156,52 @@ def _check(model: bytes) -> None:
         if isinstance(error, BundleError):
             raise
         raise BundleError(f"model.onnx is damaged ({type(error).__name__})") from None
+
+
+def graph_up_to(model: bytes, output: str) -> bytes:
+    """The part of a checked model that gives one of its outputs, as a model of its own.
+
+    A runtime that is asked for one output computes the others too: here they, and all they alone need, are left out.
+    """
+    return b"".join(
+        _field(MODEL, name, _graph_up_to(_bytes(value), output) if name == "graph" else value)
+        for name, value in _fields(memoryview(model), MODEL, "model")
+    )
+
+
+def _graph_up_to(view: memoryview, output: str) -> bytes:
+    fields = [(name, _bytes(value)) for name, value in _fields(view, GRAPH, "graph")]
+    wanted, nodes = {output}, list[bytes]()
+    for value in (value for name, value in reversed(fields) if name == "node"):  # a node stands after those it needs
+        node = list(_fields(value, NODE, "node"))
+        if not wanted.isdisjoint(_str(v) for field, v in node if field == "output"):
+            wanted |= {_str(v) for field, v in node if field == "input"}
+            nodes.append(_field(GRAPH, "node", value))
+    named = {"initializer": TENSOR, "input": VALUE, "output": VALUE}
+
+    def needed(name: str, value: memoryview) -> bool:
+        own = {_str(v) for field, v in _fields(value, named[name], name) if field == "name"}
+        return own == {output} if name == "output" else own <= wanted
+
+    rest = [_field(GRAPH, name, value) for name, value in fields
+            if name == "name" or (name in named and needed(name, value))]  # fmt: skip
+    return b"".join([*reversed(nodes), *rest])
+
+
+def _field(known: dict[int, str], name: str, value: int | memoryview | bytes) -> bytes:
+    """A field of a message as bytes."""
+    number = next(n for n, said in known.items() if said == name)
+    if isinstance(value, int):
+        return _number(number << 3) + _number(value)
+    return _number(number << 3 | 2) + _number(len(value)) + bytes(value)
+
+
+def _number(value: int) -> bytes:
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
 
 
 def _graph(view: memoryview) -> None:

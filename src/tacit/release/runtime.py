@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import functools
 import os
 import sys
 import warnings
@@ -29,6 +30,7 @@ from tacit.records.cells import Problem
 from tacit.records.fingerprints import looked, sketched, sketched_units
 from tacit.records.schema import columns_of, schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
+from tacit.release.graph_check import graph_up_to
 from tacit.release.table_cells import columns_out, objects
 from tacit.release.weights import read_weights
 from tacit.report.report import Report
@@ -201,10 +203,13 @@ class Release:
         return self._encoded(self._checked(X))
 
     def _encoded(self, feeds: dict[str, np.ndarray]) -> np.ndarray:
-        noise = self._noise
-        inside = noise is not None and not noise.added  # then it is an input of the graph
-        blank = {"noise": np.zeros((_length(feeds), noise.columns))} if noise is not None and inside else {}
-        return self._graph(["encoded"], {**feeds, **blank}, only=True)[0]
+        taken = {i.name: feeds[i.name] for i in self._encoder.get_inputs()}
+        return _run_graph(self.name, self._encoder, ["encoded"], taken)[0]
+
+    @functools.cached_property
+    def _encoder(self) -> Any:
+        """The graph's first half."""
+        return _open(graph_up_to(self._bundle.members["model.onnx"], "encoded"))
 
     def count(self, X: Any, file: Occurrences) -> Numbered | None:
         """Numbers that `file` gives to those of these records that fit, for a process that releases them elsewhere."""
@@ -370,8 +375,7 @@ class Release:
         if not noise.added:
             drawn = np.zeros((_length(feeds), noise.columns))
             if noisy:
-                (encoded,) = self._graph(["encoded"], {**feeds, "noise": drawn}, only=True)
-                drawn = noise.draw(self._secret(), noise.names(encoded, units, file))
+                drawn = noise.draw(self._secret(), noise.names(self._encoded(feeds), units, file))
             return self._graph(["release"], {**feeds, "noise": drawn})[0]
         code, encoded = self._graph(["before_noise", "encoded"], feeds)
         if self._radius is not None:
@@ -380,15 +384,8 @@ class Release:
                 raise BundleError(f"{self.name}: a code of norm {largest:g} leaves the ball of radius {self._radius:g}")
         return noise.add(code, noise.draw(self._secret(), noise.names(encoded, units, file))) if noisy else code
 
-    def _graph(self, outputs: list[str], feeds: dict[str, np.ndarray], only: bool = False) -> list[np.ndarray]:
-        options = onnxruntime.RunOptions()
-        options.log_severity_level = 4
-        options.only_execute_path_to_fetches = only  # the rest of the graph waits for the noise
-        try:
-            found = self._session.run(outputs, feeds, options)
-        except Exception as error:  # onnxruntime's errors share no base of their own
-            raise BundleError(f"{self.name}: the graph failed ({str(error)[:300]})") from None
-        return [np.asarray(f, dtype=np.float64) for f in found]
+    def _graph(self, outputs: list[str], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+        return _run_graph(self.name, self._session, outputs, feeds)
 
     def _secret(self) -> bytes:
         if self._key is None:
@@ -475,15 +472,29 @@ def _noise(declared: dict[str, Any]) -> Noise:
 
 
 def _session(model: bytes, noise: Noise | None) -> Any:
-    try:
-        session = onnx_session(model, int(os.environ.get("OMP_NUM_THREADS") or 0))
-        outputs = {o.name for o in session.get_outputs()}
-    except Exception as error:  # onnxruntime's errors share no base of their own
-        raise BundleError(f"model.onnx cannot be run ({str(error)[:300]})") from None
+    session = _open(model)
+    outputs = {o.name for o in session.get_outputs()}
     needed = {"encoded", "before_noise" if noise is not None and noise.added else "release"}
     if outputs != needed:
         raise BundleError(f"model.onnx gives {sorted(outputs)}, the manifest asks for {sorted(needed)}")
     return session
+
+
+def _open(model: bytes) -> Any:
+    try:
+        return onnx_session(model, int(os.environ.get("OMP_NUM_THREADS") or 0))
+    except Exception as error:  # onnxruntime's errors share no base of their own
+        raise BundleError(f"model.onnx cannot be run ({str(error)[:300]})") from None
+
+
+def _run_graph(name: str, session: Any, outputs: list[str], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = 4
+    try:
+        found = session.run(outputs, feeds, options)
+    except Exception as error:  # onnxruntime's errors share no base of their own
+        raise BundleError(f"{name}: the graph failed ({str(error)[:300]})") from None
+    return [np.asarray(f, dtype=np.float64) for f in found]
 
 
 def _named(values: Any, names: Sequence[str]) -> dict[str, Any]:
