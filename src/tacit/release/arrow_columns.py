@@ -179,7 +179,8 @@ def _column(cells: np.ndarray, kind: pa.DataType) -> pa.Array:
     if isinstance(known, int | float) and pa.types.is_duration(kind):
         return pa.array([None if is_gap(c) else round(1e6 * c) for c in cells], type=pa.int64()).cast(kind)
     try:
-        return pa.array(cells, type=kind, from_pandas=True)  # what pandas takes for a gap is one
+        found = pa.array(np.asarray(cells, dtype=object), type=kind, from_pandas=True)  # pandas' gaps are gaps
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     except (pa.ArrowInvalid, pa.ArrowTypeError):  # numbers where text, or whole numbers, should be
         turned = str if pa.types.is_string(kind) else int if pa.types.is_integer(kind) else _same
         return pa.array([None if is_gap(c) else turned(c) for c in cells], type=kind)
