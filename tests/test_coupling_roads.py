@@ -364,8 +364,15 @@ def test_fit_hands_the_table_over(tmp_path):
     table["name"] = [f"person {i}" for i in range(len(table))]
     table[["s", *table.columns.drop("s")]].to_csv(tmp_path / "people.csv", index=False)
     out = tmp_path / "handover"
-    done = CliRunner().invoke(app, ["fit", str(tmp_path / "people.csv"), "--target", "y", "--sensitive", "s", "--out",
-                                    str(out)])  # fmt: skip
+    common = ["fit", str(tmp_path / "people.csv"), "--target", "y", "--sensitive", "s", "--out", str(out)]
+    for wrong, said in (
+        (["--keep", "c"], "COLUMN=WEIGHT"),
+        (["--filter", "codebook", "--keep", "c=2"], "for the coupling"),
+    ):
+        refused = CliRunner().invoke(app, [*common, *wrong])
+        assert refused.exit_code != 0
+        assert said in f"{refused.output} {refused.exception}"
+    done = CliRunner().invoke(app, [*common, "--keep", "c=2"])
     assert done.exit_code == 0, done.output
     released = pd.read_csv(out / "release.csv")
     assert list(released.columns) == ["a", "b", "c", "y"]

@@ -82,6 +82,13 @@ def fit(
         list[str] | None,
         typer.Option(help="coupling: column that is carried along as it is, such as a key; nothing is hidden in it."),
     ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="coupling: how much a column matters, such as hours=5 (1 by default).")
+    ] = None,
+    unknown: Annotated[
+        str | None,
+        typer.Option(help="coupling: draw, to draw a missing sensitive value; such rows are protected less."),
+    ] = None,
     analyzer: Annotated[
         bool, typer.Option("--analyzer", help="Also learn what `tacit serve` answers with from releases.")
     ] = False,

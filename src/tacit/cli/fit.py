@@ -17,6 +17,7 @@ from tacit.audit.attacks.row_order import RowOrder
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Asked, Trial, transformed
 from tacit.cli.tables import print_comparison, print_table_release, progress, rows_as_people
+from tacit.errors import InputError
 from tacit.files import replacing, write_whole
 from tacit.filters.registry import make_filter
 from tacit.records.dataset import file_columns
@@ -36,6 +37,8 @@ def run(
     filter_name: str,
     weight: float | None,
     pass_through: list[str] | None,
+    keep: list[str] | None,
+    unknown: str | None,
     analyzer: bool,
     shuffle: bool | None,
     out: Path,
@@ -45,8 +48,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
     chosen = chosen_filter(filter_name, weight, seed)
-    if pass_through:
-        chosen.set_params(pass_through=pass_through)
+    _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown)
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
         task = bar.add_task(f"fitting {filter_name} on {len(train):,} rows", total=5)
@@ -85,6 +87,29 @@ def run(
         f"Report: [bold]{page}[/bold]",
         highlight=False,
     )
+
+
+def _set(chosen: Any, name: str, **asked: Any) -> None:
+    """Set what was asked for; a filter that does not know it is an error."""
+    for parameter, value in asked.items():
+        if value:
+            if parameter not in chosen.get_params():
+                raise InputError(f"--{parameter.replace('_', '-')} is for the coupling; {name} has no such parameter")
+            chosen.set_params(**{parameter: value})
+
+
+def _weights(keep: list[str] | None) -> dict[str, float]:
+    """Columns and how much they matter, from COLUMN=WEIGHT."""
+    found = {}
+    for asked in keep or []:
+        name, _, weight = asked.rpartition("=")
+        try:
+            found[name] = float(weight)
+        except ValueError:
+            name = ""
+        if not name:
+            raise InputError(f"--keep takes COLUMN=WEIGHT, such as hours=5; found {asked!r}")
+    return found
 
 
 def _raw_table(attack: tacit.Dataset, test: tacit.Dataset) -> tuple[str, Any]:

@@ -225,7 +225,7 @@ def table_problem(f: Any, X: Any, y: Any, sensitive: Any, units: Any) -> Problem
     for name in (c for c in table.columns if c not in (*carried, *classes.names)):
         found = learn_values(name, table[name], f.resolution, crowd)
         if isinstance(found, str):
-            told.append(f"column {name!r} is left out: {found}; pass_through=[{name!r}] carries it as it is")
+            told.append(f"column {name!r} is left out: {found}; pass_through=[{name!r}] (--pass-through) carries it")
         else:
             values.append(found)
     if not values:
@@ -242,6 +242,11 @@ def table_problem(f: Any, X: Any, y: Any, sensitive: Any, units: Any) -> Problem
     encoded = intake.encode_table(table, classes.frame(sensitive, n))
     order = choose_order(names, first, f.keep or {}, *intake.parts(encoded), len(classes))
     intake = replace(intake, order=order)
+    if n_gone := int((intake.parts(encoded)[1] == MISSING).sum()):
+        told.append(
+            f"{n_gone:,} records miss a sensitive value: it is drawn from what the record tells of it, and they are "
+            f"protected less than others"
+        )
     f.notes_ = []
     for text in told:
         note(f, text, TacitWarning)
