@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,7 @@ def run(
             found = tacit.audit(release, attack, test, floor=floor, breadth=broad, name=name, random_state=seed)
             reports.insert(0, found)
             bar.advance(task)
-    for warning in {str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}:
-        console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)
+    _print_notes(console, caught)
     (print_table_release if whole else print_comparison)(console, reports)
     for name in [] if whole else reports[-1].leakage:
         console.print(reports[-1].sentence(name), highlight=False, markup=False)
@@ -87,6 +87,12 @@ def run(
         f"Report: [bold]{page}[/bold]",
         highlight=False,
     )
+
+
+def _print_notes(console: Console, caught: Sequence[warnings.WarningMessage]) -> None:
+    """What was warned of, each once."""
+    for warning in {str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}:
+        console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)
 
 
 def _set(chosen: Any, name: str, **asked: Any) -> None:
