@@ -344,6 +344,20 @@ def parts(n=900):
 
 
 @pytest.mark.usefixtures("breadths")
+def test_arrays_have_columns_too():
+    """An audit tells what became of a table whose columns have no names."""
+    rng = np.random.default_rng(0)
+    s, y = rng.integers(2, size=(2, 600))
+    X = np.column_stack([s + rng.normal(size=600), y + rng.normal(size=600)])
+    whole = tacit.Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s}), units="rows")
+    train, attack, test = whole.split((0.5, 0.25, 0.25), random_state=0)
+    f = tacit.CouplingFilter(random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
+    change = tacit.audit(f, attack, test, attackers="logistic", floor=False, power=False).change
+    assert list(change.columns) == ["x0", "x1", "y"]
+    assert [n for n, q in change.questions.items() if q.declared] == ["y"]
+
+
+@pytest.mark.usefixtures("breadths")
 def test_a_frontier_shares_its_models_and_gives_the_filter_back():
     train, attack, test = parts()
     front = tacit.frontier(tacit.CouplingFilter(random_state=0), train, attack, test, values=[0.0, 1.0], seeds=1,

@@ -37,10 +37,15 @@ def measure_breadth(trial: Trial) -> Breadth | None:
         return None
     if len(shape) != 2:
         raise InputError(f"breadth=True asks for the columns of a table, but a record of X has shape {shape[1:]}")
-    raw = [plain_frame(d.X).set_axis([str(c) for c in _names(d.X)], axis=1) for d in trial.data]
-    targets = [d.y.reset_index(drop=True).drop(columns=[c for c in d.y if c in raw[0]]) for d in trial.data]
+    raw, targets = raw_tables(trial)
     asked, hidden = trial.asked, list(trial.attack.sensitive.columns)
     return breadth(trial.frames, raw, asked.seed, targets, hidden, trial.test.units_of(), asked.level, asked.per)
+
+
+def raw_tables(trial: Trial) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+    """The raw records of both parts as tables, and the targets that they do not hold."""
+    raw = [plain_frame(d.X).set_axis([str(c) for c in _names(d.X)], axis=1) for d in trial.data]
+    return raw, [d.y.reset_index(drop=True).drop(columns=[c for c in d.y if c in raw[0]]) for d in trial.data]
 
 
 def breadth(
@@ -77,8 +82,8 @@ def breadth(
     >>> told["b"].value, told["a"].value < 0.2
     (1.0, True)
     """
-    rows = [_some(len(d), random_state) for d in raw]
-    released, raw, targets = (_take(tables, rows) for tables in (released, raw, targets or ()))
+    rows = [some_rows(len(d), random_state) for d in raw]
+    released, raw, targets = (take_rows(tables, rows) for tables in (released, raw, targets or ()))
     seen, whole = _numbers(released), _numbers(raw)
     units = None if units is None else units[rows[1]]
 
@@ -87,10 +92,10 @@ def breadth(
 
     told = {}
     for name in (c for c in raw[0].columns if c not in hidden):
-        if (codes := _classes(raw, name)) is not None:
+        if (codes := few_classes(raw, name)) is not None:
             told[str(name)] = read(seen, codes)
     for name in targets[0].columns if targets else ():
-        if (codes := _classes(targets, name)) is not None:
+        if (codes := few_classes(targets, name)) is not None:
             most = read(whole, codes).value
             if most > FAINT:
                 told[str(name)] = Measure(*(min(1.0, x / most) for x in read(seen, codes)))
@@ -116,7 +121,8 @@ def _told(
     return advantage(balanced_accuracy(truth, answer, int(classes.max()) + 1, who, level, per))
 
 
-def _take(tables: Sequence[pd.DataFrame], rows: list[np.ndarray]) -> list[pd.DataFrame]:
+def take_rows(tables: Sequence[pd.DataFrame], rows: list[np.ndarray]) -> list[pd.DataFrame]:
+    """Some rows of each table."""
     return [table.iloc[r].reset_index(drop=True) for table, r in zip(tables, rows, strict=False)]
 
 
@@ -126,7 +132,7 @@ def _numbers(tables: Sequence[pd.DataFrame]) -> tuple[np.ndarray, ...]:
     return tuple(encoder.transform(plain(table)) for table in tables)
 
 
-def _classes(tables: Sequence[pd.DataFrame], name: str) -> list[np.ndarray] | None:
+def few_classes(tables: Sequence[pd.DataFrame], name: str) -> list[np.ndarray] | None:
     """One column of both tables as few classes, learned from the first; None where it has none."""
     values = learn_values(str(name), tables[0][name], CLASSES, Crowd(len(tables[0])))
     return None if isinstance(values, str) or len(values) < 2 else [values.codes(table[name]) for table in tables]
@@ -136,5 +142,6 @@ def _names(X: pd.DataFrame | np.ndarray) -> list[str]:
     return [str(c) for c in X.columns] if isinstance(X, pd.DataFrame) else [f"x{i}" for i in range(np.shape(X)[1])]
 
 
-def _some(n: int, seed: int) -> np.ndarray:
+def some_rows(n: int, seed: int) -> np.ndarray:
+    """So many rows as a model of one column learns from, or is measured on."""
     return np.sort(np.random.default_rng(seed).permutation(n)[:MAXIMUM_ROWS])

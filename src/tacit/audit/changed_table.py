@@ -8,13 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tacit.audit.breadth import CLASSES, MAXIMUM_ROWS, ROUNDS
-from tacit.audit.received import plain, plain_frame
+from tacit.audit.breadth import ROUNDS, few_classes, raw_tables, some_rows, take_rows
+from tacit.audit.received import plain
 from tacit.audit.trial import Trial
 from tacit.filters.mechanism import mechanism_of
 from tacit.records.encoding import make_encoder
-from tacit.records.finite import FiniteColumn, learn_values
-from tacit.records.people import Crowd
+from tacit.records.finite import FiniteColumn
 from tacit.report.table_changes import ColumnChange, Question, TableChange
 from tacit.training.trees import boosted_trees
 
@@ -27,16 +26,14 @@ def measure_change(trial: Trial) -> TableChange | None:
     columns = getattr(mechanism_of(trial.release), "columns", None)
     if columns is None or trial.asked.alongside:
         return None
-    raw = [pd.concat([plain_frame(d.X), d.y.reset_index(drop=True)], axis=1) for d in (trial.attack, trial.test)]
-    raw = [t.loc[:, ~t.columns.duplicated()] for t in raw]
-    targets = [str(c) for c in trial.test.y.columns]
-    return changed_table(columns, (raw[0], raw[1]), trial.Z, targets, trial.asked.seed)
+    raw = [pd.concat(tables, axis=1) for tables in zip(*raw_tables(trial), strict=True)]
+    return changed_table(columns, raw, trial.Z, [str(c) for c in trial.test.y.columns], trial.asked.seed)
 
 
 def changed_table(
     columns: Sequence[FiniteColumn],
-    raw: tuple[pd.DataFrame, pd.DataFrame],
-    released: tuple[pd.DataFrame, pd.DataFrame],
+    raw: Sequence[pd.DataFrame],
+    released: Sequence[pd.DataFrame],
     targets: Sequence[str] = (),
     random_state: int = 0,
 ) -> TableChange:
@@ -53,10 +50,10 @@ def changed_table(
     changes = {c.name: _change(c, b, a) for c, b, a in zip(columns, before, after, strict=True)}
     names = [c.name for c in columns]
     asked = [*(n for n in names if n in targets), *(n for n in names if n not in targets)][:MAXIMUM_QUESTIONS]
-    some = [np.sort(np.random.default_rng(random_state).permutation(len(d))[:MAXIMUM_ROWS]) for d in raw]
-    tables = [d[0].iloc[some[0]][names].reset_index(drop=True) for d in (raw, released)]
-    unseen = raw[1].iloc[some[1]][names].reset_index(drop=True)
-    found = {n: _question(n, tables, unseen, n in targets, random_state) for n in asked}
+    rows = [some_rows(len(d), random_state) for d in raw]
+    learn, unseen = take_rows([d[names] for d in raw], rows)
+    [out] = take_rows([released[0][names]], rows)
+    found = {n: _question(n, [learn, unseen, out], n in targets, random_state) for n in asked}
     questions = {n: q for n, q in found.items() if q is not None}
     return TableChange(changes, questions, associations(before), associations(after))
 
@@ -71,26 +68,25 @@ def _change(column: FiniteColumn, before: np.ndarray, after: np.ndarray) -> Colu
                         tuple(words[i] for i in top), *listed)  # fmt: skip
 
 
-def _question(
-    name: str, tables: Sequence[pd.DataFrame], unseen: pd.DataFrame, declared: bool, seed: int
-) -> Question | None:
-    """Trees that learn one column from the others: of the raw table, and of the released one."""
-    known = learn_values(name, tables[0][name], CLASSES, Crowd(len(tables[0])))
-    if isinstance(known, str) or len(known) < 2 or unseen.shape[1] < 2:
+def _question(name: str, tables: Sequence[pd.DataFrame], declared: bool, seed: int) -> Question | None:
+    """Trees that learn one column from the others: of the raw table, and of the released one.
+
+    The tables are raw rows to learn from, raw rows to be asked, and the release of the first.
+    """
+    codes = few_classes(tables, name)
+    if codes is None or tables[0].shape[1] < 2:
         return None
-    truth = known.codes(unseen[name])
-    right = []
-    for table in tables:
-        y = known.codes(table[name])
-        X = plain(table.drop(columns=name))[y >= 0]
+    unseen, truth, right = plain(tables[1].drop(columns=name)), codes[1], []
+    for table, y in ((tables[0], codes[0]), (tables[2], codes[2])):
+        X = plain(table.drop(columns=name))[y >= 0].reset_index(drop=True)
         if len(np.unique(y[y >= 0])) < 2:
             return None
-        encoder = make_encoder(X.reset_index(drop=True))
+        encoder = make_encoder(X)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # LightGBM asks for names that arrays do not have
-            trees = boosted_trees((len(X), encoder.n_out), len(known), seed, ROUNDS)  # type: ignore[union-attr]
-            trees.fit(encoder.transform(X.reset_index(drop=True)), y[y >= 0])
-            answer = trees.predict(encoder.transform(plain(unseen.drop(columns=name))))
+            learned = encoder.transform(X)
+            trees = boosted_trees(learned.shape, len(np.unique(y[y >= 0])), seed, ROUNDS).fit(learned, y[y >= 0])
+            answer = trees.predict(encoder.transform(unseen))
         right.append(float((answer == truth)[truth >= 0].mean()))
     guessing = float(np.bincount(truth[truth >= 0]).max() / max(1, (truth >= 0).sum()))
     return Question(right[1], right[0], guessing, declared)
