@@ -212,6 +212,8 @@ def test_a_combination_that_was_never_seen_is_refused(tmp_path):
     release = tacit.load(tacit.save(f, tmp_path / "f.tacit"), noise_key=f.noise_key)
     with pytest.raises(InputError, match="this combination was not in the fit"):
         release.transform(X[:2], sensitive_features=strange)
+    with pytest.raises(InputError, match="this combination was not in the fit"):
+        release.numbers(X[:2], sensitive_features=strange)  # what a client sends
     found = release.transform(X[:2], sensitive_features=strange, on_error="quarantine")
     assert found.rows.tolist() == [0]
 

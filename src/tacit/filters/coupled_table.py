@@ -22,7 +22,7 @@ from tacit.records.fingerprints import Memory
 from tacit.records.finite import GAP_NAME, NAME_STEPS, NONE, FiniteColumn, learn_values, type_of, word_name
 from tacit.records.intake import Intake, check_records
 from tacit.records.people import Crowd
-from tacit.records.schema import Column, TableSchema
+from tacit.records.schema import TableSchema
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TableIntake(Intake):
     targets : columns that came as `y` and not in X
     released : all columns that leave, in their order
     sensitive : the classes of the sensitive columns
-    unknown : whether a missing sensitive value is drawn
+    draws_unknown : whether a missing sensitive value is drawn
     """
 
     given: tuple[str, ...] = ()
@@ -99,22 +99,15 @@ class TableIntake(Intake):
 
     def encode_table(self, table: pd.DataFrame, sensitive: pd.DataFrame) -> np.ndarray:
         """A checked table and its sensitive columns as numbers."""
-        read = [self._good(v.column, table[v.name]) for v in self.values]
-        s = self.hidden.classes([self._good(c, sensitive[c.name]) for c in self.hidden.columns])
+        read = [v.column.good(table[v.name]) for v in self.values]
+        s = self.hidden.classes([c.good(sensitive[c.name]) for c in self.hidden.columns])
         codes = [v.numbered(x) for v, x in zip(self.values, read, strict=True)]
         names = [v.named(x) for v, x in zip(self.values, read, strict=True)]
         return np.column_stack([*codes, s, *names]).astype(np.float64)
 
-    @staticmethod
-    def _good(column: Column, cells: Any) -> np.ndarray:
-        read, problems = column.read(cells)
-        if problems:
-            raise InputError(f"column {problems[0]}")
-        return read
-
     def possible(self, made: pd.DataFrame) -> pd.DataFrame:
         """Records whose combination of sensitive values the fit had."""
-        read = [self._good(c, made[c.name]) for c in self.hidden.columns]
+        read = [c.good(made[c.name]) for c in self.hidden.columns]
         return made[self.hidden.known(read)].reset_index(drop=True)
 
     def names_of(self, encoded: np.ndarray) -> np.ndarray:
@@ -133,8 +126,7 @@ class TableIntake(Intake):
                 words = [*v.column.categories, MISSING_TEXT]
                 names.append(g.lookup(x, {w: word_name(w) for w in words}, word_name(OTHER_TEXT)))
                 continue
-            alone = len(v.values) == 1 and v.gap == 0  # the fit knew gaps alone
-            codes.append(g.or_gap(x, g.number(NONE) if alone else g.bins(x, v.edges), v.gap))
+            codes.append(g.or_gap(x, g.number(NONE) if v.only_gaps else g.bins(x, v.edges), v.gap))
             size = g.op("Log", g.op("Add", g.op("Abs", x), g.number(1.0)))
             steps = g.op("Mul", g.op("Mul", g.op("Sign", x), size), g.number(NAME_STEPS))
             names.append(g.or_gap(x, g.op("Round", steps), GAP_NAME))
@@ -195,7 +187,7 @@ class CouplingMechanism(Mechanism):
     def draw_names(self, X: Any, units: Any = None) -> list[bytes] | None:
         """What names the draws of each record, where X holds the targets of the fit too."""
         table = with_targets(self.schema.check(X), self.schema.targets, X, None)
-        names = np.column_stack([v.named(self.schema._good(v.column, table[v.name])) for v in self.schema.values])
+        names = np.column_stack([v.named(v.column.good(table[v.name])) for v in self.schema.values])
         return None if self.noise is None else self.noise.names(names, units)
 
     def noiseless(self, X: Any) -> np.ndarray:

@@ -143,12 +143,12 @@ class CouplingFilter(Filter):
         codes, s = intake.parts(problem.X)
         known = s != MISSING
         labels = np.column_stack([s[known], codes[known][:, intake.first]])
-        self._folds = np.full(len(s), MISSING)
-        self._folds[known] = cross_folds(labels, self.n_folds, problem.seed, _of(problem.units, known))
+        folds = np.full(len(s), MISSING)
+        folds[known] = cross_folds(labels, self.n_folds, problem.seed, _of(problem.units, known))
         some = np.sort(np.random.default_rng(problem.seed).permutation(np.flatnonzero(known))[:MAXIMUM_ROWS])
-        data = Rows(codes[some], s[some], self._folds[some], _of(problem.units, some))
+        data = Rows(codes[some], s[some], folds[some], _of(problem.units, some))
         coupling = learn_coupling(data, intake, float(self.strength), problem.seed)
-        return self._learned(replace(coupling, folds=self._folds), codes.shape[1], intake)
+        return self._learned(replace(coupling, folds=folds), codes.shape[1], intake)
 
     @staticmethod
     def _learned(coupling: Coupling, width: int, intake: Any) -> Learned:
@@ -157,13 +157,13 @@ class CouplingFilter(Filter):
 
     def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
         intake: Any = self._prepared.intake
-        self._folds = arrays["folds"].astype(np.int64)
         sizes = [len(v) for v in intake.values]
         coupling = coupling_of(arrays, intake, sizes, float(self.strength))
         return self._learned(coupling, len(sizes), intake)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        return self.mechanism_.learned.code.noisy(problem.X, drawn, self._folds)  # type: ignore[attr-defined]
+        code: Any = self.mechanism_.learned.code
+        return code.noisy(problem.X, drawn, code.folds)
 
     @staticmethod
     def _learn_many(filters: Sequence[Any], problems: Sequence[Problem]) -> list[Learned]:
@@ -171,7 +171,6 @@ class CouplingFilter(Filter):
         one = filters[0]._learn(problems[0])
         for f in filters:
             check_number("strength", f.strength, 0, 1)
-            f._folds = filters[0]._folds
         return [replace(one, code=replace(one.code, strength=float(f.strength))) for f in filters]
 
 

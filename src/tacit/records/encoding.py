@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError, InputTypeError
-from tacit.records.cells import MISSING_TEXT, Problem, is_gap
+from tacit.records.cells import MISSING_TEXT, is_gap
 from tacit.records.people import Crowd, coarse_ends, middle_and_scale
 from tacit.records.schema import Column
 
@@ -78,7 +78,7 @@ def make_encoder(X: Any, crowd: Crowd | None = None) -> TableEncoder | ArrayEnco
 
 def encode_column(c: Column, values: Any) -> np.ndarray:
     """Raw values of one column as numbers, (n, `c.width`). `GraphBuilder.table` writes the same as a graph."""
-    read = _good(*c.read(values))
+    read = c.good(values)
     if c.kind == "number":
         missing = np.isnan(read)
         scaled = np.where(missing, 0.0, (read - c.mean) / c.scale)
@@ -86,12 +86,6 @@ def encode_column(c: Column, values: Any) -> np.ndarray:
     codes = pd.Index([*c.categories, MISSING_TEXT], dtype=object).get_indexer(pd.Index(read, dtype=object))
     other, missing = len(c.categories), codes == len(c.categories)
     return np.eye(c.width)[np.where(missing, other + 1, np.where(codes < 0, other, codes))]
-
-
-def _good(read: np.ndarray, problems: list[Problem]) -> np.ndarray:
-    if problems:
-        raise InputError(f"column {problems[0]}")
-    return read
 
 
 def array_to_frame(X: np.ndarray, names: list[str]) -> pd.DataFrame:
@@ -112,7 +106,7 @@ def array_to_frame(X: np.ndarray, names: list[str]) -> pd.DataFrame:
 
 def _learn(name: str, values: pd.Series, crowd: Crowd | None) -> Column:
     if _is_number(values):
-        number = _good(*Column(name, "number", type=_type(values)).read(values))
+        number = Column(name, "number", type=_type(values)).good(values)
         here = ~np.isnan(number)
         present = number[here]
         if len(present) == 0:

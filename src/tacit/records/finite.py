@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.errors import InputError
 from tacit.records.cells import MISSING_TEXT, cell_value, is_gap
 from tacit.records.people import Crowd, coarse_ends, middle_and_scale
 from tacit.records.schema import TIMES, Column
@@ -65,6 +64,11 @@ class FiniteColumn:
         return len(self.values)
 
     @property
+    def only_gaps(self) -> bool:
+        """Whether the fit knew nothing but gaps."""
+        return len(self.values) == 1 and self.gap == 0
+
+    @property
     def released_type(self) -> str:
         """What leaves: "text", or a type of numbers."""
         text = pd.api.types.is_object_dtype(self.values) or pd.api.types.is_string_dtype(self.values)
@@ -72,10 +76,7 @@ class FiniteColumn:
 
     def codes(self, cells: pd.Series) -> np.ndarray:
         """The number of each raw cell's value, (n,); -1 for what is none of them."""
-        read, problems = self.column.read(cells)
-        if problems:
-            raise InputError(f"column {problems[0]}")
-        return self.numbered(read)
+        return self.numbered(self.column.good(cells))
 
     def numbered(self, read: np.ndarray) -> np.ndarray:
         """The same of cells that were read as `Column.read` has them."""
@@ -84,7 +85,7 @@ class FiniteColumn:
             which, found = pd.factorize(read)
             return np.array([known.get(w, self.other) for w in found], dtype=np.int64)[which]
         gone = np.isnan(read)
-        if len(self.values) == 1 and self.gap == 0:  # the fit knew gaps alone
+        if self.only_gaps:
             return np.where(gone, 0, NONE)
         return np.where(gone, self.gap, np.searchsorted(self.edges, read))
 
@@ -165,9 +166,7 @@ def _written(cells: pd.Series) -> str | None:
 
 
 def _learn_numbers(column: Column, cells: pd.Series, resolution: int, crowd: Crowd) -> FiniteColumn:
-    x, problems = column.read(cells)
-    if problems:
-        raise InputError(f"column {problems[0]}")
+    x = column.good(cells)
     here = ~np.isnan(x)
     own, has_gap = crowd.take(here), crowd.count(~here) >= crowd.enough
     found, which = np.unique(x[here], return_inverse=True)

@@ -84,6 +84,13 @@ class Column:
             read, problems = numbers(self.name, values, self.type == "boolean")
         return read, [*problems, *self._refused(read)] if self.role == "sensitive" else problems
 
+    def good(self, values: Any) -> np.ndarray:
+        """The same where nothing is wrong; else an error that names the first wrong cell."""
+        read, problems = self.read(values)
+        if problems:
+            raise InputError(f"column {problems[0]}")
+        return read
+
     def _refused(self, read: np.ndarray) -> list[Problem]:
         """Records whose sensitive value is unknown, or was not in the fit: nothing is known of how to hide it."""
         text = self.kind == "category"

@@ -60,7 +60,7 @@ def export_analyzer(module: Any, shape: tuple[int, ...], sizes: Sequence[int]) -
 class GraphBuilder:
     """Writes an ONNX graph value by value. Values are named; methods take names and return a name."""
 
-    INT64, FLOAT, DOUBLE = TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE
+    INT64, DOUBLE = TensorProto.INT64, TensorProto.DOUBLE
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -150,10 +150,6 @@ class GraphBuilder:
     def total(self, x: str, axis: int, keep: bool = False) -> str:
         """The sum over one axis."""
         return self.op("ReduceSum", x, self.tensor(np.array([axis], dtype=np.int64), "axis"), keepdims=int(keep))
-
-    def each(self, x: str) -> str:
-        """Columns (n, k) as (n, k, 1)."""
-        return self.op("Unsqueeze", x, self.tensor(np.array([2], dtype=np.int64), "axis"))
 
     def whole(self, column: str) -> str:
         """A column of numbers (n, 1) as whole ones, (n,), to take entries by."""

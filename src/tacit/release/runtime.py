@@ -15,7 +15,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -171,12 +171,14 @@ class Release:
         kept = None if units is None else [u for u, g in zip(units, good, strict=True) if g]
         self._note_unusual(feeds)
         numbers = self._run(feeds, kept, file)
-        if self._columns_out and len(numbers) and numbers.min() < 0:
-            strange = np.flatnonzero(good)[numbers.min(axis=1) < 0]
-            problems += [Problem(int(row), ", ".join(self.sensitive_names), STRANGE) for row in strange]
+        if strange := self._strange(numbers):
             if on_error == "raise":
-                raise InputError(str(problems[0]))
-            good[strange], numbers = False, numbers[numbers.min(axis=1) >= 0]
+                raise InputError(str(strange[0]))
+            rows = np.flatnonzero(good)
+            numbers = np.delete(numbers, [p.row for p in strange], axis=0)
+            strange = [replace(p, row=int(rows[p.row])) for p in strange]
+            good[[p.row for p in strange]] = False
+            problems += strange
         out = self._with_names(numbers, records, X, good)
         if on_error == "raise":
             return out
@@ -191,7 +193,17 @@ class Release:
         y: Any = None,
     ) -> np.ndarray:
         """The release as a service takes it: as `transform`, but rows and values of the bundle's table as numbers."""
-        return self._run(self._checked(self._whole(X, sensitive_features, y)), units, file)
+        found = self._run(self._checked(self._whole(X, sensitive_features, y)), units, file)
+        if problems := self._strange(found):
+            raise InputError(str(problems[0]))
+        return found
+
+    def _strange(self, numbers: np.ndarray) -> list[Problem]:
+        """Records of a table that the graph could not hide: it knows no law for their sensitive values."""
+        if not self._columns_out or not len(numbers):
+            return []
+        who = ", ".join(self.sensitive_names)
+        return [Problem(int(row), who, STRANGE) for row in np.flatnonzero(numbers.min(axis=1) < 0)]
 
     def draw_names(self, X: Any, units: Sequence[Any] | None = None) -> list[bytes] | None:
         """What names the noise of each record: two records of one name share their draw. None without noise."""
@@ -238,10 +250,7 @@ class Release:
         They are released all the same, as far as the filter's learning reaches; whether what was certified holds for
         them nobody knows.
         """
-        feeds, _, problems = self._schema.check(X)
-        if problems:
-            raise InputError(str(problems[0]))
-        return self._schema.unusual(feeds)
+        return self._schema.unusual(self._checked(X))
 
     def _note_unusual(self, feeds: dict[str, np.ndarray]) -> None:
         """Say once that records come which are unlike those of the fit; `unusual` counts them."""
