@@ -35,6 +35,7 @@ LAYERS = (
     ("release",),
     ("audit",),
     ("frontier",),
+    ("ledger",),
     ("federated",),
     ("serve",),
     ("datasets",),

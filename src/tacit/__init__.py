@@ -34,6 +34,7 @@ _HOME = {
     "baselines": "tacit.baselines",
     "serve": "tacit.serve",
     "release": "tacit.release",
+    "ledger": "tacit.ledger",
     "federated": "tacit.federated",
 }
 
@@ -43,6 +44,7 @@ __all__ = ["__version__", *sorted(_HOME)]
 if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit import baselines as baselines
     from tacit import federated as federated
+    from tacit import ledger as ledger
     from tacit import release as release
     from tacit import serve as serve
     from tacit.audit.audit import audit as audit

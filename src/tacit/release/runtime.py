@@ -27,7 +27,7 @@ from tacit.files import onnx_session
 from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key
 from tacit.noise.support import Bounded, Finite, Support
 from tacit.records.cells import Problem
-from tacit.records.fingerprints import looked, sketched, sketched_units
+from tacit.records.fingerprints import fingerprints, looked, sketched, sketched_units
 from tacit.records.schema import columns_of, schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
 from tacit.release.graph_check import graph_up_to
@@ -239,6 +239,13 @@ class Release:
         if problems:
             raise InputError(str(problems[0]))
         return feeds
+
+    def prints(self, X: Any, *, sensitive_features: Any = None, y: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Which records fit, and a 64-bit hash of each of them as this bundle reads it, in whatever form it came."""
+        feeds, n, problems = self._schema.check(self._whole(X, sensitive_features, y))
+        good = np.setdiff1d(np.arange(n), [p.row for p in problems])
+        table = [feeds[name][good].reshape(len(good), -1).astype(np.float64) for name in sorted(feeds)]
+        return good, fingerprints(np.hstack(table))
 
     def noiseless(self, X: Any) -> np.ndarray:
         """The code before its noise: for certificates and comparisons, never for release."""

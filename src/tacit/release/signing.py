@@ -36,17 +36,10 @@ def new_signing_key(path: str | Path) -> tuple[Path, Path]:
 def sign(path: str | Path, secret_key: str | Path) -> Path:
     """Sign a bundle, in place; an earlier signature is replaced."""
     bundle = read_bundle(path)
-    try:
-        key = load_pem_private_key(Path(secret_key).read_bytes(), password=None)
-    except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{secret_key} holds no secret key ({error}); make one with: tacit release keys FILE"
-        ) from None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise InputError(f"{secret_key} holds a key of another kind; make one with: tacit release keys FILE")
+    key = read_secret_key(secret_key)
     signature = {
         "algorithm": "ed25519",
-        "public_key": _raw(key.public_key()).hex(),
+        "public_key": raw_bytes(key.public_key()).hex(),
         "signature": key.sign(_message(bundle)).hex(),
     }
     return write_members(path, {**bundle.members, "signature.json": json.dumps(signature).encode()})
@@ -62,7 +55,18 @@ def require_signature(bundle: Bundle, trusted_key: str | Path | bytes) -> None:
         # the key inside the bundle is only a name; what counts is the trusted one
         key.verify(bytes.fromhex(found["signature"]), _message(bundle))
     except (InvalidSignature, KeyError, TypeError, ValueError, AttributeError):
-        raise BundleError(f"{bundle.name} is not signed by the trusted key {_raw(key).hex()[:16]}...") from None
+        raise BundleError(f"{bundle.name} is not signed by the trusted key {raw_bytes(key).hex()[:16]}...") from None
+
+
+def read_secret_key(path: str | Path) -> Ed25519PrivateKey:
+    """A secret key from the file that `new_signing_key` wrote."""
+    try:
+        key = load_pem_private_key(Path(path).read_bytes(), password=None)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path} holds no secret key ({error}); make one with: tacit release keys FILE") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InputError(f"{path} holds a key of another kind; make one with: tacit release keys FILE")
+    return key
 
 
 def read_public_key(key: str | Path | bytes) -> Ed25519PublicKey:
@@ -92,5 +96,6 @@ def _message(bundle: Bundle) -> bytes:
     return PURPOSE + digest(bundle.members["manifest.json"]).encode()
 
 
-def _raw(key: Ed25519PublicKey) -> bytes:
+def raw_bytes(key: Ed25519PublicKey) -> bytes:
+    """The 32 bytes of a public key."""
     return key.public_bytes(Encoding.Raw, PublicFormat.Raw)

@@ -1,0 +1,41 @@
+"""A life of releases: the policy that says what may be released, and the ledger of what was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tacit.lazy import import_name
+
+_HOME = {
+    "Ledger": "tacit.ledger.chain",
+    "LedgerError": "tacit.ledger.chain",
+    "Part": "tacit.ledger.composition",
+    "compose": "tacit.ledger.composition",
+    "Policy": "tacit.ledger.policy",
+    "read_policy": "tacit.ledger.policy",
+    "audit_together": "tacit.ledger.together",
+    "apply_recorded": "tacit.ledger.recording",
+    "record_rows": "tacit.ledger.recording",
+}
+
+__all__ = sorted(_HOME)
+
+
+if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
+    from tacit.ledger.chain import Ledger as Ledger
+    from tacit.ledger.chain import LedgerError as LedgerError
+    from tacit.ledger.composition import Part as Part
+    from tacit.ledger.composition import compose as compose
+    from tacit.ledger.policy import Policy as Policy
+    from tacit.ledger.policy import read_policy as read_policy
+    from tacit.ledger.recording import apply_recorded as apply_recorded
+    from tacit.ledger.recording import record_rows as record_rows
+    from tacit.ledger.together import audit_together as audit_together
+else:
+
+    def __getattr__(name: str) -> Any:
+        return import_name(__name__, _HOME, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

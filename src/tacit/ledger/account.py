@@ -1,0 +1,300 @@
+"""What a receiver holds of each person, added up; and whether one release more would be too much.
+
+The same record by the same mechanism (bundle and key) is the same release again and costs nothing. Everything else
+adds up, person by person: as counted together where that was done (`together.py`), else as composed
+(`composition.py`). People who hold the same are one case, so the account of a million people is a few lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import InputError, RequirementNotMet
+from tacit.ledger.chain import Ledger, Line, check_note
+from tacit.ledger.composition import COUNTED, Composed, Part, compose
+from tacit.ledger.people import joined, read_people, write_people
+from tacit.ledger.policy import NAME, Policy, Receiver, read_policy
+
+AUDITED = "audited"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of one release, or of several counted together, about one sensitive attribute."""
+
+    part: Part
+    certified: bool
+    audited: float | None = None  # the upper end of what our attackers got
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any] | None, n_classes: int) -> Known:
+        """As a ledger's line tells it; nothing told is nothing known."""
+        if told is None:
+            return cls(Part(1.0, n_classes), False)
+        odds = math.inf if told["odds"] is None else told["odds"]
+        bound = 1.0 if told["bound"] is None else told["bound"]
+        part = Part(bound, told["n_classes"], odds, told["cells"], told["epsilon"], delta=told["delta"])
+        return cls(part, told["bound"] is not None, told["audited"])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What people of one case would be told in all about one attribute, and what the policy allows.
+
+    Attributes
+    ----------
+    attribute : the sensitive column
+    people : of this case
+    releases : that they would have in this receiver's hands
+    composed : the bound, and what it rests on
+    limit, odds_limit : what the policy allows; None where it does not say
+    """
+
+    attribute: str
+    people: int
+    releases: int
+    composed: Composed
+    limit: float | None
+    odds_limit: float | None
+
+    @property
+    def good(self) -> bool:
+        return not self.problems
+
+    @property
+    def problems(self) -> list[str]:
+        """Why the policy does not allow it, and what would help."""
+        found, c = [], self.composed
+        who = f"{self.people:,} {'person' if self.people == 1 else 'people'}"
+        if self.limit is not None and c.bound > self.limit:
+            found.append(f"{self.attribute} of {who}: {c.sentence}; the policy allows {self.limit:g}{self._remedy}")
+        if self.odds_limit is not None and c.odds > self.odds_limit:
+            far = "are not bounded" if math.isinf(c.odds) else f"may move {c.odds:.1f} times"
+            found.append(f"{self.attribute} of {who}: odds {far}; the policy allows {self.odds_limit:g}")
+        return found
+
+    @property
+    def _remedy(self) -> str:
+        if self.releases == 1 or self.composed.how == COUNTED:
+            return ". Release less of it (a heavier weight), or have the limit reviewed"
+        return (
+            ". Count the releases together on labelled rows (tacit ledger together), use the same bundle and key as "
+            "before, or have it signed (tacit ledger override)"
+        )
+
+
+def told_by(report: Any, cells: int | None = None) -> dict[str, Any]:
+    """What a ledger's line keeps of an audit: figures by sensitive attribute, never a value.
+
+    `cells` is how many values the release can have, where it is finite.
+    """
+    if report is None:
+        return {}
+    out: dict[str, Any] = {}
+    for name, result in report.leakage.items():
+        c = report.certificate.get(name)
+        odds = None if c is None or c.odds is None else c.odds.bound
+        out[name] = {
+            "status": report.status(name),
+            "audited": float(result.high),
+            "guessing": float(result.guessing),
+            "bound": None if c is None else float(c.bound),
+            "odds": None if odds is None or math.isinf(odds) else float(odds),
+            "cells": cells,
+            "epsilon": getattr(c, "epsilon", None),
+            "n_classes": c.n_classes if c is not None else round(1 / result.guessing),
+            "delta": 0.05 if c is None else float(c.delta),
+        }
+    return out
+
+
+def mechanism_id(manifest: Mapping[str, Any], key: bytes | None = None, way: str = "") -> str:
+    """What makes two releases of a record the same: graph, schema, noise, the noise key, and the way.
+
+    The table that `tacit fit` writes has its rows of the fit from parts that never saw them: another way than the
+    bundle's.
+    """
+    told = {name: manifest[name] for name in ("input", "output", "noise")}
+    told["model"] = manifest["members"]["model.onnx"]["sha256"]
+    told["key"] = None if key is None else hashlib.sha256(b"tacit ledger key" + key).hexdigest()
+    return hashlib.sha256(json.dumps([told, way], sort_keys=True).encode()).hexdigest()
+
+
+def find_policy(ledger: Ledger) -> Policy | None:
+    """The policy beside a ledger, where there is one."""
+    return read_policy(ledger.path.parent) if (ledger.path.parent / NAME).exists() else None
+
+
+def record(
+    ledger: Ledger, body: Mapping[str, Any], pairs: np.ndarray | None, by_unit: bool, policy: Policy | None = None
+) -> Line:
+    """Write a release down before it is made, or refuse it where the policy would be exceeded.
+
+    Parameters
+    ----------
+    body : kind, by, what, to, rows, bundle, mechanism, bounds
+    pairs : of people and records (`people_of`); None where nobody knows whose records they are
+    by_unit : whether people were told apart by their units; else every row is taken for a person of its own, who may
+        be in any other release too
+    policy : beside the ledger, without it
+
+    Raises
+    ------
+    RequirementNotMet : the receiver would hold more than the policy allows, and nobody signed for it
+    """
+    policy = policy or find_policy(ledger)
+    told = {**body, "people": None if pairs is None else write_people(ledger.folder, pairs, by_unit)}
+    known = pairs if by_unit or (pairs is not None and not len(pairs)) else None
+
+    def admit(lines: list[Line]) -> Mapping[str, Any]:
+        if policy is None:
+            return {"policy": None, "verdicts": []}
+        verdicts = what_if(lines, ledger.folder, told, known, policy)
+        signed = _override(lines, told, policy)
+        problems = [text for v in verdicts for text in v.problems]
+        if problems and signed is None:
+            raise RequirementNotMet(f"{body['to']} may not have this release: {'; '.join(problems)}")
+        return {
+            "policy": hashlib.sha256(policy.text.encode()).hexdigest(),
+            "verdicts": [_plain(v) for v in verdicts],
+            **({"override": signed.number} if problems and signed is not None else {}),
+        }
+
+    return ledger.append(told, admit)
+
+
+def what_if(
+    lines: Sequence[Line], folder: Path, body: Mapping[str, Any], pairs: np.ndarray | None, policy: Policy
+) -> list[Verdict]:
+    """What the receiver would hold of the people of this release, case by case; the worst first."""
+    receiver = policy.receiver(str(body["to"]))
+    circle = {str(body["to"]), *receiver.with_}
+    held = [line.body for line in lines if line.kind == "release" and line.body["to"] in circle]
+    cases = _cases([*held, body], [*(read_people(folder, b["people"]) for b in held), pairs])
+    counted = [line.body for line in lines if line.kind == "together"]
+    found = []
+    for attribute in dict.fromkeys([*receiver.leakage, *receiver.odds]):
+        for case, people in cases:
+            composed = _composed(case, [*held, body], counted, attribute, receiver)
+            found.append(
+                Verdict(attribute, people, sum(case.values()), composed, receiver.leakage.get(attribute),
+                        receiver.odds.get(attribute))
+            )  # fmt: skip
+    return sorted(found, key=lambda v: (v.good, -v.composed.bound))
+
+
+def holdings(lines: Sequence[Line], folder: Path, to: str, policy: Policy | None) -> list[Verdict]:
+    """What a receiver holds already, case by case."""
+    held = [line.body for line in lines if line.kind == "release" and line.body["to"] == to]
+    counted = [line.body for line in lines if line.kind == "together"]
+    receiver = policy.receivers.get(to, Receiver()) if policy else Receiver()
+    pairs = [read_people(folder, b["people"]) for b in held]
+    cases = [c for c in _cases([*held, *held[-1:]], [*pairs, *([None] if held else [])]) if c[0]]
+    names = dict.fromkeys(n for b in held for n in b["bounds"])
+    found = [
+        Verdict(n, people, sum(case.values()), _composed(case, held, counted, n, receiver), receiver.leakage.get(n),
+                receiver.odds.get(n))
+        for n in names for case, people in cases
+    ]  # fmt: skip
+    return sorted(found, key=lambda v: (v.good, -v.composed.bound))
+
+
+def _cases(bodies: Sequence[Mapping[str, Any]], pairs: Sequence[np.ndarray | None]) -> list[tuple[dict[str, int], int]]:
+    """Kinds of people of the last release: how many different records each mechanism released, and how many people.
+
+    A release of nobody knows whom may be of everybody, as often as its line says.
+    """
+    if not bodies:
+        return []
+    last = pairs[-1]
+    if last is not None and not len(last):  # a filter that is handed over, and no record
+        return [({str(bodies[-1]["mechanism"]): 1}, 0)]
+    persons = joined([p for p in pairs if p is not None] if last is None else [last])[:, 0]
+    persons = np.unique(persons) if len(persons) else np.zeros(1, dtype="<u8")  # or somebody
+    names = list(dict.fromkeys(str(b["mechanism"]) for b in bodies))
+    counts = np.zeros((len(persons), len(names)), dtype=np.int64)
+    for i, name in enumerate(names):
+        own = [(b, p) for b, p in zip(bodies, pairs, strict=True) if b["mechanism"] == name]
+        rows = joined([p for _, p in own if p is not None])
+        rows = rows[np.isin(rows[:, 0], persons)]
+        counts[:, i] += np.bincount(np.searchsorted(persons, rows[:, 0]), minlength=len(persons))
+        counts[:, i] += max([int(b.get("records_per_person", 1)) for b, p in own if p is None], default=0)
+    kinds, sizes = np.unique(counts, axis=0, return_counts=True)
+    return [
+        ({name: int(c) for name, c in zip(names, kind, strict=True) if c}, int(size))
+        for kind, size in zip(kinds, sizes, strict=True)
+    ]
+
+
+def _composed(
+    case: Mapping[str, int],
+    bodies: Sequence[Mapping[str, Any]],
+    counted: Sequence[Mapping[str, Any]],
+    attribute: str,
+    receiver: Receiver,
+) -> Composed:
+    """What is known of all the releases of a case together about one attribute."""
+    told = {str(b["mechanism"]): b["bounds"].get(attribute) for b in bodies}
+    m = next((t["n_classes"] for t in told.values() if t is not None), 2)
+    known = {name: Known.from_dict(told[name], m) for name in case}
+    single = all(n == 1 for n in case.values())
+    sets = {frozenset(c["mechanisms"]): c["bounds"].get(attribute) for c in counted} if single else {}
+    fits = [Known.from_dict(t, m) for names, t in sets.items() if names >= set(case) and t is not None]
+    if len(case) > 1 and fits:
+        best = min(fits, key=lambda k: k.part.bound)
+        return _alone(best, receiver, len(case), COUNTED)
+    if len(case) == 1 and single:
+        return _alone(next(iter(known.values())), receiver, 1, "")
+    left, parts = set(case), []
+    for names, t in sorted(sets.items(), key=lambda pair: -len(pair[0])):
+        if t is not None and len(names) > 1 and names <= left:
+            parts.append(Known.from_dict(t, m).part)
+            left -= names
+    parts += [replace(known[name].part, records=case[name]) for name in case if name in left]
+    return replace(compose(parts, receiver.independent), releases=sum(case.values()))
+
+
+def _alone(known: Known, receiver: Receiver, releases: int, how: str) -> Composed:
+    """One release, or several that were counted as one; the audit counts where the policy asks for no certificate."""
+    found = compose([known.part])
+    if not known.certified and known.audited is not None and not receiver.certified:
+        return replace(found, bound=known.audited, how=AUDITED, releases=releases)
+    return replace(found, how=how or found.how, releases=releases)
+
+
+def _override(lines: Sequence[Line], body: Mapping[str, Any], policy: Policy) -> Line | None:
+    """The note by which somebody took this release on themselves; each note counts for one release."""
+    used = {line.body.get("override") for line in lines}
+    for line in lines:
+        if line.kind == "override" and line.number not in used:
+            same = line.body["mechanism"] == body["mechanism"] and line.body["to"] == body["to"]
+            if same and check_note(line.body, officers(policy)):
+                return line
+    return None
+
+
+def officers(policy: Policy | None) -> list[Path]:
+    """The public keys of those who may sign for a release."""
+    return [] if policy is None or policy.ledger is None else [policy.place(p) for p in policy.ledger.officers]
+
+
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    told = {k: v for k, v in asdict(verdict).items() if k != "composed"}
+    told |= asdict(verdict.composed)
+    told["odds"] = None if math.isinf(verdict.composed.odds) else verdict.composed.odds
+    return {**told, "good": verdict.good}
+
+
+def check_receiver(name: str) -> str:
+    """A name that stands in a ledger for whoever receives."""
+    if not name or not name.isprintable() or len(name) > 200:
+        raise InputError(f"a receiver is a short name, such as analyst; found {name!r}")
+    return name

@@ -1,0 +1,111 @@
+"""Releases that are written down: of a file by a bundle, of a table by a fit, of a bundle, of a service."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import InputError
+from tacit.ledger.account import check_receiver, mechanism_id, record, told_by
+from tacit.ledger.chain import Ledger, Line
+from tacit.ledger.people import NOBODY, joined, people_of
+from tacit.noise.support import Finite
+from tacit.release.bulk import Applied, apply, sensitive_names
+from tacit.release.pictures import pictures_in
+from tacit.release.record_files import Reader, open_reader
+from tacit.release.runtime import Release, load
+
+ROWS = 65536  # read at a time
+
+
+def entry(release: Release, by: str, what: str, to: str, rows: int | None, way: str = "") -> dict[str, Any]:
+    """What a line says of a release beside the people: who made it, for whom, by what, under which bound."""
+    if release.noise is not None and release.noise_key is None:
+        raise InputError(
+            f"{release.name} adds noise under a key, and none was given: with a fresh key each run is another release, "
+            f"and they add up. Pass the one key (--key FILE; tacit release key makes one)"
+        )
+    support = release.support
+    return {
+        "kind": "release",
+        "by": by,
+        "what": what,
+        "to": check_receiver(to),
+        "rows": rows,
+        "bundle": release.name,
+        "mechanism": mechanism_id(release.manifest, release.noise_key, way),
+        "bounds": told_by(release.report, support.codes if isinstance(support, Finite) else None),
+    }
+
+
+def record_rows(
+    ledger: Ledger, release: Release, data: Any, by: str, what: str, to: str, way: str = "", units: Any = None
+) -> Line:
+    """Write down that these records (a `tacit.Dataset`) are released."""
+    beside = {"sensitive_features": data.sensitive, "y": data.y} if release.sees_sensitive else {}
+    good, prints = release.prints(data.X, **beside)
+    named = None if units is None else np.asarray(units)[good]
+    pairs = people_of(prints, named, ledger.secret)
+    return record(ledger, entry(release, by, what, to, len(data), way), pairs, units is not None)
+
+
+def record_bundle(ledger: Ledger, release: Release, by: str, what: str, to: str) -> Line:
+    """Write down that a filter is handed over, and no record."""
+    return record(ledger, entry(release, by, what, to, 0), NOBODY, by_unit=True)
+
+
+def record_service(ledger: Ledger, release: Release, what: str, to: str, records_per_person: int) -> Line:
+    """Write down that a service takes releases: of whom, nobody knows, and of how many records at most, you say."""
+    body = {**entry(release, "serve", what, to, None), "records_per_person": records_per_person}
+    return record(ledger, body, None, by_unit=False)
+
+
+def apply_recorded(
+    ledger: Ledger,
+    to: str,
+    bundle: str | Path,
+    source: str | Path,
+    target: str | Path,
+    *,
+    unit: str | None = None,
+    sensitive: Sequence[str] = (),
+    trusted_key: Any = None,
+    noise_key: Any = None,
+    **options: Any,
+) -> tuple[Applied, Line]:
+    """`tacit.release.apply`, written down first: the file is read once for whose records it has, and once to release.
+
+    A run that was killed and started again is written down twice, and counts once: it is the same release.
+    """
+    release = load(bundle, trusted_key, noise_key=noise_key)
+    source, target = Path(source), Path(target)
+    parts, rows = [NOBODY], 0
+    for batch in _reader(source, release, unit, sensitive):
+        records = batch.read()[0] if source.is_dir() else batch
+        good, prints = release.prints(records)
+        units = getattr(batch, "units", None)
+        named = None if units is None else [units[i] for i in good]
+        parts.append(people_of(prints, named, ledger.secret))
+        rows += len(good)
+    line = record(ledger, entry(release, "apply", target.name, to, rows), joined(parts), unit is not None)
+    done = apply(bundle, source, target, unit=unit, sensitive=sensitive, trusted_key=trusted_key, noise_key=noise_key,
+                 **options)  # fmt: skip
+    return done, line
+
+
+def _reader(source: Path, release: Release, unit: str | None, sensitive: Sequence[str]) -> Any:
+    if source.is_dir():
+        pictures = pictures_in(source, release)
+        return Reader(pictures.parts(ROWS), len(pictures))
+    if not source.exists():
+        raise InputError(f"no file or folder {source}; check the path")
+    return open_reader(source, release.manifest, ROWS, unit, sensitive_names(release, sensitive))
+
+
+def day(when: str) -> str:
+    """A line's time as a person reads it."""
+    return datetime.datetime.fromisoformat(when).strftime("%Y-%m-%d %H:%M")
