@@ -19,6 +19,7 @@ except ModuleNotFoundError as missing:  # a device install: bundles run without 
     ) from None
 
 from tacit.cli.federated import federated_app
+from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, ledger_app, open_book
 from tacit.cli.release import release_app
 from tacit.cli.serve import client, keys_app, serve
 from tacit.errors import RequirementNotMet, TacitError, TacitWarning
@@ -33,6 +34,7 @@ app = typer.Typer(
 data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.add_typer(release_app, name="release")
+app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")
 app.command()(serve)
 app.command()(client)
@@ -101,6 +103,9 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for the released table, report.html and audit.json.")] = Path(
         "tacit-out"
     ),
+    ledger: LedgerOption = None,
+    to: ToOption = None,
+    ledger_key: LedgerKey = None,
     seed: Annotated[int, typer.Option(help="Same seed, same split and filter.")] = 0,
 ) -> None:
     """Hand a table over: the same columns with few values changed, and nobody can tell the sensitive ones from it.
@@ -111,7 +116,7 @@ def fit(
     options = dict(locals())
     from tacit.cli.fit import run  # every command starts quickly
 
-    run(console, **options)
+    run(console, book=open_book(options), **options)
 
 
 @app.command()
@@ -156,6 +161,20 @@ def audit(
 
 
 @app.command()
+def check(
+    policy: Annotated[Path, typer.Argument(help="The policy, tacit.toml, or its folder.")] = Path("tacit.toml"),
+    bundle: Annotated[Path | None, typer.Option(help="Check this bundle, whatever the policy names.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write the limits as a JUnit file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a summary for a pull request.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.html and audit.json.")] = None,
+) -> None:
+    """Fit or load what a policy names, audit it, and exit 3 unless every limit is kept. For version control."""
+    from tacit.cli.check import run  # every command starts quickly
+
+    run(console, policy, bundle, junit, markdown, out)
+
+
+@app.command()
 def profile(
     model: Annotated[Path, typer.Argument(help="A bundle, NAME.tacit, or an ONNX file.")],
     figure: Annotated[Path | None, typer.Option(help="Also draw it: a file that ends in .svg, .png or .pdf.")] = None,
@@ -189,6 +208,9 @@ def frontier(
     ] = None,
     certified: Annotated[bool, typer.Option(help="With --choose: only certificates count.")] = False,
     save: Annotated[Path | None, typer.Option(help="With --choose: write the filter as NAME.tacit.")] = None,
+    ledger: LedgerOption = None,
+    to: ToOption = None,
+    ledger_key: LedgerKey = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
@@ -197,7 +219,7 @@ def frontier(
     options = dict(locals())
     from tacit.cli.frontier_command import run  # every command starts quickly
 
-    run(console, **options)
+    run(console, book=open_book(options), **options)
 
 
 @app.command()

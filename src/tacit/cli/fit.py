@@ -17,10 +17,12 @@ import tacit
 from tacit.audit.attacks.row_order import RowOrder
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Asked, Trial, transformed
+from tacit.cli.ledger_command import Book
 from tacit.cli.tables import print_comparison, print_table_release, progress, rows_as_people
 from tacit.errors import InputError
 from tacit.files import replacing, write_whole
 from tacit.filters.registry import make_filter
+from tacit.ledger.recording import record_rows
 from tacit.records.dataset import file_columns
 from tacit.release.record_files import write_parts
 from tacit.report import write_page
@@ -43,6 +45,7 @@ def run(
     analyzer: bool,
     shuffle: bool | None,
     out: Path,
+    book: Book | None,
     seed: int,
 ) -> None:
     data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
@@ -75,18 +78,25 @@ def run(
     released, order = _in_order(
         _release_every_row(chosen, data, train), _told_by_order(attack, test, seed), shuffle, table.name
     )
-    place = _write(released, out, table)
     answers = tacit.serve.fit_analyzer(chosen, attack) if analyzer else None
     if answers is not None:
         console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
     bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers)
     _write_keys(console, chosen, out)
-    console.print(
-        f"Released {len(released):,} rows, {escape(order)}: [bold]{place}[/bold] "
-        f"(rows of the fit by parts that did not see them)\nBundle, for new rows: [bold]{bundle}[/bold]\n"
-        f"Report: [bold]{page}[/bold]",
-        highlight=False,
-    )
+    _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
+    place = _write(released, out, table)
+    text = f"Released {len(released):,} rows, {escape(order)}: [bold]{place}[/bold] (rows of the fit by parts that "
+    text += f"did not see them)\nBundle, for new rows: [bold]{bundle}[/bold]\nReport: [bold]{page}[/bold]"
+    console.print(text, highlight=False)
+
+
+def _write_down(book: Book | None, bundle: Path, chosen: Any, data: tacit.Dataset, unit: str | None) -> None:
+    """Write the release down in the ledger, or refuse it."""
+    if book is None:
+        return
+    release = tacit.load(bundle, noise_key=chosen.noise_key)
+    units = None if unit is None else data.units_of()
+    book.tell(record_rows(book.ledger, release, data, "fit", data.name or "table", book.to, "fit", units))
 
 
 def _print_notes(console: Console, caught: Sequence[warnings.WarningMessage]) -> None:

@@ -12,9 +12,11 @@ from rich.markup import escape
 
 import tacit
 from tacit.cli.fit import chosen_filter
+from tacit.cli.ledger_command import Book
 from tacit.cli.tables import progress, rows_as_people
 from tacit.errors import InputError
 from tacit.files import write_whole
+from tacit.ledger.recording import record_bundle
 
 
 def run(
@@ -34,15 +36,13 @@ def run(
     choose: list[str] | None,
     certified: bool,
     save: Path | None,
+    book: Book | None,
     jobs: int | None,
     device: str,
     seed: int,
 ) -> None:
     wishes = [wish(text) for text in choose or []]
-    if (save is not None or certified) and not wishes:
-        raise InputError("--save and --certified go with --choose, such as --choose 'sex<=.55'")
-    if save is not None and save.suffix != ".tacit":
-        raise InputError(f"a bundle is called NAME.tacit; found {save.name!r}")
+    _check(wishes, certified, save, book)
     data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
     for name, sign, _ in wishes:
         known = sensitive if sign == "<=" else target
@@ -74,11 +74,26 @@ def run(
     if out is not None:
         console.print(f"Page: {front.to_html(out)}", highlight=False, markup=False, soft_wrap=True)
     if wishes:
-        _choose(console, front, wishes, certified, save)
+        _choose(console, front, wishes, certified, save, book)
+
+
+def _check(wishes: list[tuple[str, str, float]], certified: bool, save: Path | None, book: Book | None) -> None:
+    """Refuse options that do not go together, before the work."""
+    if (save is not None or certified) and not wishes:
+        raise InputError("--save and --certified go with --choose, such as --choose 'sex<=.55'")
+    if save is not None and save.suffix != ".tacit":
+        raise InputError(f"a bundle is called NAME.tacit; found {save.name!r}")
+    if book is not None and save is None:
+        raise InputError("--ledger goes with --save: without it nothing leaves")
 
 
 def _choose(
-    console: Console, front: Any, wishes: list[tuple[str, str, float]], certified: bool, save: Path | None
+    console: Console,
+    front: Any,
+    wishes: list[tuple[str, str, float]],
+    certified: bool,
+    save: Path | None,
+    book: Book | None,
 ) -> None:
     most, least = ({name: v for name, sign, v in wishes if sign == s} for s in ("<=", ">="))
     point = front.find(most, least, certified)
@@ -89,7 +104,15 @@ def _choose(
     if save is None:
         return
     best = front.build(point)
-    console.print(f"Bundle: {tacit.save(best, save)}", highlight=False, markup=False, soft_wrap=True)
+    bundle = tacit.save(best, save)
+    if book is not None:
+        try:
+            release = tacit.load(save, noise_key=best.noise_key)
+            book.tell(record_bundle(book.ledger, release, "frontier", save.name, book.to))
+        except tacit.TacitError:
+            save.unlink()  # what may not leave is not left there to be taken
+            raise
+    console.print(f"Bundle: {bundle}", highlight=False, markup=False, soft_wrap=True)
     if best.noise_key is not None:
         key = save.with_suffix(".key")
         write_whole(key, best.noise_key.hex(), private=True)

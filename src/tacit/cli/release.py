@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, open_book
+
 release_app = typer.Typer(help="Bundles: release files and streams, sign and verify.", no_args_is_help=True)
 
 Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
@@ -46,28 +48,29 @@ def apply(
     on_error: Annotated[str, typer.Option(help="raise, or quarantine: set bad rows aside and continue.")] = "raise",
     rows: Annotated[int, typer.Option(min=1, help="Rows at a time, at most.")] = 65536,
     jobs: Annotated[int, typer.Option(min=1, help="Processes; the output does not depend on it.")] = 1,
+    ledger: LedgerOption = None,
+    to: ToOption = None,
+    ledger_key: LedgerKey = None,
 ) -> None:
     """Release a file or a folder of images in constant memory. A run that was killed resumes where it stopped."""
     from rich.progress import Progress
 
     from tacit.release.bulk import apply as run  # every command starts quickly
 
+    book = open_book({"ledger": ledger, "to": to, "ledger_key": ledger_key})
     console = Console(stderr=True)
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(f"releasing {escape(source.name)}", total=None)
+        if book is not None:
+            from tacit.ledger.recording import record_file  # only where it is asked for
+
+            opened = {"trusted_key": trusted_key, "noise_key": key}
+            book.tell(record_file(book.ledger, book.to, bundle, source, target, unit, sensitive or (), **opened))
         done = run(
-            bundle,
-            source,
-            target,
-            trusted_key=trusted_key,
-            noise_key=key,
-            unit=unit,
-            sensitive=sensitive or (),
-            on_error=on_error,
-            rows=rows,
-            n_jobs=jobs,
+            bundle, source, target, trusted_key=trusted_key, noise_key=key, unit=unit, sensitive=sensitive or (),
+            on_error=on_error, rows=rows, n_jobs=jobs,
             callback=lambda what, now, total: bar.update(task, completed=now, total=total),
-        )
+        )  # fmt: skip
     Console().print(
         f"Released {done.released:,} of {done.rows:,} rows to {target}"
         + (f" ({done.resumed_parts} parts were there from an earlier run)" if done.resumed_parts else ""),

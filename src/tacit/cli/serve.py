@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from tacit.cli.ledger_command import Book, LedgerKey, LedgerOption, ToOption, open_book
 from tacit.errors import InputError
 from tacit.serve.keys import is_loopback
 
@@ -33,6 +34,12 @@ def serve(
     max_rows: Annotated[int, typer.Option(help="Most releases in a request.", min=1)] = 1024,
     in_flight: Annotated[int, typer.Option(help="Requests at a time; more are asked to come back.", min=1)] = 256,
     trusted_key: Trusted = None,
+    ledger: LedgerOption = None,
+    to: ToOption = None,
+    ledger_key: LedgerKey = None,
+    records_per_person: Annotated[
+        int, typer.Option(min=1, help="With --ledger: how many records of one person come at most, as you know it.")
+    ] = 1,
 ) -> None:
     """Answer from releases: the cloud half of a filter, and a page that runs the other half in the browser."""
     _needs_extra()
@@ -48,6 +55,7 @@ def serve(
         from tacit.release.signing import require_signature  # every command starts quickly
 
         require_signature(found, trusted_key)
+    _write_down(open_book({"ledger": ledger, "to": to, "ledger_key": ledger_key}), found, records_per_person)
     app = make_app(found, None if keys is None else KeyFile(keys), Limits(max_bytes, max_rows, in_flight))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     config = uvicorn.Config(
@@ -139,6 +147,15 @@ def keys_revoke(file: Keys, name: Annotated[str, typer.Argument(help="Whose key 
 
     revoke_key(file, name)
     Console().print(f"{name} has no key any more.", highlight=False, markup=False)
+
+
+def _write_down(book: Book | None, bundle: Any, records_per_person: int) -> None:
+    """Write the service down in the ledger; it does not start where the policy forbids it."""
+    if book is not None:
+        from tacit.ledger.recording import record_service  # only where it is asked for
+        from tacit.release.runtime import Release
+
+        book.tell(record_service(book.ledger, Release(bundle), bundle.name, book.to, records_per_person))
 
 
 def _check_open(host: str, keys: Path | None, no_auth: bool, cert: Path | None, key: Path | None) -> None:

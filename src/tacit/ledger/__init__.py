@@ -14,7 +14,7 @@ _HOME = {
     "Policy": "tacit.ledger.policy",
     "read_policy": "tacit.ledger.policy",
     "audit_together": "tacit.ledger.together",
-    "apply_recorded": "tacit.ledger.recording",
+    "record_file": "tacit.ledger.recording",
     "record_rows": "tacit.ledger.recording",
 }
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.ledger.composition import compose as compose
     from tacit.ledger.policy import Policy as Policy
     from tacit.ledger.policy import read_policy as read_policy
-    from tacit.ledger.recording import apply_recorded as apply_recorded
+    from tacit.ledger.recording import record_file as record_file
     from tacit.ledger.recording import record_rows as record_rows
     from tacit.ledger.together import audit_together as audit_together
 else:

@@ -20,8 +20,8 @@ import numpy as np
 from tacit.errors import InputError, RequirementNotMet
 from tacit.ledger.chain import Ledger, Line, check_note
 from tacit.ledger.composition import COUNTED, Composed, Part, compose
-from tacit.ledger.people import joined, read_people, write_people
 from tacit.ledger.policy import NAME, Policy, Receiver, read_policy
+from tacit.ledger.whose import joined, read_people, write_people
 
 AUDITED = "audited"
 
@@ -101,7 +101,8 @@ def told_by(report: Any, cells: int | None = None) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, result in report.leakage.items():
         c = report.certificate.get(name)
-        odds = None if c is None or c.odds is None else c.odds.bound
+        found = getattr(c, "odds", None)
+        odds = None if found is None else found.bound
         out[name] = {
             "status": report.status(name),
             "audited": float(result.high),
@@ -178,7 +179,12 @@ def what_if(
     receiver = policy.receiver(str(body["to"]))
     circle = {str(body["to"]), *receiver.with_}
     held = [line.body for line in lines if line.kind == "release" and line.body["to"] in circle]
-    cases = _cases([*held, body], [*(read_people(folder, b["people"]) for b in held), pairs])
+    earlier = [read_people(folder, b["people"]) for b in held]
+    if pairs is not None and not len(pairs):  # a filter that is handed over, and no record
+        cases = [({str(body["mechanism"]): 1}, 0)]
+    else:
+        known = [p for p in earlier if p is not None] if pairs is None else [pairs]
+        cases = _cases([*held, body], [*earlier, pairs], joined(known)[:, 0])
     counted = [line.body for line in lines if line.kind == "together"]
     found = []
     for attribute in dict.fromkeys([*receiver.leakage, *receiver.odds]):
@@ -197,7 +203,7 @@ def holdings(lines: Sequence[Line], folder: Path, to: str, policy: Policy | None
     counted = [line.body for line in lines if line.kind == "together"]
     receiver = policy.receivers.get(to, Receiver()) if policy else Receiver()
     pairs = [read_people(folder, b["people"]) for b in held]
-    cases = [c for c in _cases([*held, *held[-1:]], [*pairs, *([None] if held else [])]) if c[0]]
+    cases = _cases(held, pairs, joined([p for p in pairs if p is not None])[:, 0])
     names = dict.fromkeys(n for b in held for n in b["bounds"])
     found = [
         Verdict(n, people, sum(case.values()), _composed(case, held, counted, n, receiver), receiver.leakage.get(n),
@@ -207,18 +213,14 @@ def holdings(lines: Sequence[Line], folder: Path, to: str, policy: Policy | None
     return sorted(found, key=lambda v: (v.good, -v.composed.bound))
 
 
-def _cases(bodies: Sequence[Mapping[str, Any]], pairs: Sequence[np.ndarray | None]) -> list[tuple[dict[str, int], int]]:
-    """Kinds of people of the last release: how many different records each mechanism released, and how many people.
+def _cases(
+    bodies: Sequence[Mapping[str, Any]], pairs: Sequence[np.ndarray | None], persons: np.ndarray
+) -> list[tuple[dict[str, int], int]]:
+    """Kinds of these people: how many different records each mechanism released of them, and how many people.
 
     A release of nobody knows whom may be of everybody, as often as its line says.
     """
-    if not bodies:
-        return []
-    last = pairs[-1]
-    if last is not None and not len(last):  # a filter that is handed over, and no record
-        return [({str(bodies[-1]["mechanism"]): 1}, 0)]
-    persons = joined([p for p in pairs if p is not None] if last is None else [last])[:, 0]
-    persons = np.unique(persons) if len(persons) else np.zeros(1, dtype="<u8")  # or somebody
+    persons = np.unique(persons) if len(persons) else np.zeros(1, dtype="<u8")  # nobody is known: then somebody
     names = list(dict.fromkeys(str(b["mechanism"]) for b in bodies))
     counts = np.zeros((len(persons), len(names)), dtype=np.int64)
     for i, name in enumerate(names):
@@ -228,10 +230,8 @@ def _cases(bodies: Sequence[Mapping[str, Any]], pairs: Sequence[np.ndarray | Non
         counts[:, i] += np.bincount(np.searchsorted(persons, rows[:, 0]), minlength=len(persons))
         counts[:, i] += max([int(b.get("records_per_person", 1)) for b, p in own if p is None], default=0)
     kinds, sizes = np.unique(counts, axis=0, return_counts=True)
-    return [
-        ({name: int(c) for name, c in zip(names, kind, strict=True) if c}, int(size))
-        for kind, size in zip(kinds, sizes, strict=True)
-    ]
+    found = [{name: int(c) for name, c in zip(names, kind, strict=True) if c} for kind in kinds]
+    return [(case, int(size)) for case, size in zip(found, sizes, strict=True) if case]
 
 
 def _composed(

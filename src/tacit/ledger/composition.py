@@ -148,7 +148,7 @@ def _any_law(parts: Sequence[Part], m: int) -> float:
     """The smallest, over which release is read first, of its bound times the others' factors."""
     logs = [p.records * math.log(p.factor) for p in parts]
     log_bounds = [math.log(max(p.bound, 1 / m)) - math.log(p.factor) for p in parts]
-    return min(1.0, math.exp(min(sum(logs) + first for first in log_bounds)))
+    return math.exp(min(0.0, *(sum(logs) + first for first in log_bounds)))
 
 
 def _private_odds(parts: Sequence[Part]) -> float:

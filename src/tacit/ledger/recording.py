@@ -12,9 +12,9 @@ import numpy as np
 from tacit.errors import InputError
 from tacit.ledger.account import check_receiver, mechanism_id, record, told_by
 from tacit.ledger.chain import Ledger, Line
-from tacit.ledger.people import NOBODY, joined, people_of
+from tacit.ledger.whose import NOBODY, joined, people_of
 from tacit.noise.support import Finite
-from tacit.release.bulk import Applied, apply, sensitive_names
+from tacit.release.bulk import sensitive_names
 from tacit.release.pictures import pictures_in
 from tacit.release.record_files import Reader, open_reader
 from tacit.release.runtime import Release, load
@@ -24,7 +24,7 @@ ROWS = 65536  # read at a time
 
 def entry(release: Release, by: str, what: str, to: str, rows: int | None, way: str = "") -> dict[str, Any]:
     """What a line says of a release beside the people: who made it, for whom, by what, under which bound."""
-    if release.noise is not None and release.noise_key is None:
+    if by != "serve" and release.noise is not None and release.noise_key is None:  # a service never has the key
         raise InputError(
             f"{release.name} adds noise under a key, and none was given: with a fresh key each run is another release, "
             f"and they add up. Pass the one key (--key FILE; tacit release key makes one)"
@@ -64,37 +64,38 @@ def record_service(ledger: Ledger, release: Release, what: str, to: str, records
     return record(ledger, body, None, by_unit=False)
 
 
-def apply_recorded(
+def record_file(
     ledger: Ledger,
     to: str,
     bundle: str | Path,
     source: str | Path,
     target: str | Path,
-    *,
     unit: str | None = None,
     sensitive: Sequence[str] = (),
+    *,
     trusted_key: Any = None,
     noise_key: Any = None,
-    **options: Any,
-) -> tuple[Applied, Line]:
-    """`tacit.release.apply`, written down first: the file is read once for whose records it has, and once to release.
+) -> Line:
+    """Write down that `tacit.release.apply` will release a file; the file is read for whose records it has.
 
     A run that was killed and started again is written down twice, and counts once: it is the same release.
     """
     release = load(bundle, trusted_key, noise_key=noise_key)
-    source, target = Path(source), Path(target)
+    pairs, rows = people_in(ledger, release, Path(source), unit, sensitive)
+    return record(ledger, entry(release, "apply", Path(target).name, to, rows), pairs, unit is not None)
+
+
+def people_in(
+    ledger: Ledger, release: Release, source: Path, unit: str | None, sensitive: Sequence[str] = ()
+) -> tuple[np.ndarray, int]:
+    """Whose records a file holds, under the ledger's key, and how many of them fit the bundle."""
     parts, rows = [NOBODY], 0
     for batch in _reader(source, release, unit, sensitive):
-        records = batch.read()[0] if source.is_dir() else batch
-        good, prints = release.prints(records)
+        good, prints = release.prints(batch.read()[0] if source.is_dir() else batch)
         units = getattr(batch, "units", None)
-        named = None if units is None else [units[i] for i in good]
-        parts.append(people_of(prints, named, ledger.secret))
+        parts.append(people_of(prints, None if units is None else [units[i] for i in good], ledger.secret))
         rows += len(good)
-    line = record(ledger, entry(release, "apply", target.name, to, rows), joined(parts), unit is not None)
-    done = apply(bundle, source, target, unit=unit, sensitive=sensitive, trusted_key=trusted_key, noise_key=noise_key,
-                 **options)  # fmt: skip
-    return done, line
+    return joined(parts), rows
 
 
 def _reader(source: Path, release: Release, unit: str | None, sensitive: Sequence[str]) -> Any:

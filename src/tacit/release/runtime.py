@@ -244,8 +244,9 @@ class Release:
         """Which records fit, and a 64-bit hash of each of them as this bundle reads it, in whatever form it came."""
         feeds, n, problems = self._schema.check(self._whole(X, sensitive_features, y))
         good = np.setdiff1d(np.arange(n), [p.row for p in problems])
-        table = [feeds[name][good].reshape(len(good), -1).astype(np.float64) for name in sorted(feeds)]
-        return good, fingerprints(np.hstack(table))
+        flat = {name: values[good].reshape(len(good), -1) for name, values in feeds.items()}
+        columns = {f"{name} {i}": column for name in sorted(flat) for i, column in enumerate(flat[name].T)}
+        return good, fingerprints(flat.get("X", columns))
 
     def noiseless(self, X: Any) -> np.ndarray:
         """The code before its noise: for certificates and comparisons, never for release."""

@@ -1,0 +1,120 @@
+"""`tacit check`: fit or load what the policy names, audit it, and pass or fail: the gate of a pull request."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+import tacit
+from tacit.cli.fit import chosen_filter
+from tacit.cli.tables import progress, rows_as_people
+from tacit.errors import InputError, RequirementNotMet
+from tacit.files import write_whole
+from tacit.ledger.account import what_if
+from tacit.ledger.chain import Ledger
+from tacit.ledger.checking import Case, check_report, junit, summary
+from tacit.ledger.policy import Policy, read_policy
+from tacit.ledger.recording import entry
+from tacit.report.report import Report
+
+BEGIN = """[data]
+file = "people.csv"
+targets = ["income"]
+sensitive = ["sex"]
+
+[limits]
+leakage = {{ sex = 0.60 }}
+"""
+
+
+def run(
+    console: Console,
+    policy: Path,
+    bundle: Path | None,
+    junit_file: Path | None,
+    markdown: Path | None,
+    out: Path | None,
+) -> None:
+    started = time.perf_counter()
+    asked = read_policy(policy)
+    if asked.data is None:
+        raise InputError(f"{policy} says nothing of the data; it begins like this:\n{BEGIN}")
+    for place in (junit_file, markdown, out):
+        if place is not None:
+            (place if place is out else place.parent).mkdir(parents=True, exist_ok=True)  # before the work
+    with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", tacit.TacitWarning)
+        report, release = _audited(console, asked, bundle, bar)
+    for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)):
+        console.print(f"[yellow]note:[/yellow] {escape(text)}", highlight=False)
+    cases = check_report(report, asked) + _receivers(asked, release)
+    if not cases:
+        raise InputError(
+            f"{policy} sets no limit, so nothing can fail; add [limits], such as leakage = {{ sex = 0.60 }}"
+        )
+    for case in cases:
+        mark = "[green]kept[/green]    " if case.good else "[red]not kept[/red]"
+        console.print(f"{mark} {escape(case.sentence)}", highlight=False)
+    if junit_file is not None:
+        write_whole(junit_file, junit(cases, time.perf_counter() - started))
+    if markdown is not None:
+        write_whole(markdown, summary(cases, report))
+    if out is not None:
+        report.to_json(out / "audit.json")
+        console.print(f"Report: {report.to_html(out / 'report.html')}", highlight=False, markup=False)
+    if bad := [c for c in cases if not c.good]:
+        raise RequirementNotMet(f"{len(bad)} of {len(cases)} limits: {', '.join(c.name for c in bad)}")
+    console.print(f"[green]all {len(cases)} limits are kept[/green]")
+
+
+def _audited(console: Console, policy: Policy, bundle: Path | None, bar: Any) -> tuple[Report, Any]:
+    """The audit of what the policy names, and the bundle where there is one."""
+    d, f = policy.data, policy.filter
+    assert d is not None
+    rows = tacit.read_table(policy.place(d.file), list(d.targets), list(d.sensitive), d.unit, list(d.drop), d.bins)
+    data = rows_as_people(console, rows)
+    place = bundle or (policy.place(f.bundle) if f.bundle else None)
+    task = bar.add_task("", total=None)
+    limits = policy.limits
+    options: dict[str, Any] = {
+        "attackers": limits.attackers,
+        "alongside": list(d.alongside),
+        "random_state": f.seed,
+        "callback": lambda what, *_: bar.update(task, description=f"attacking {what}"),
+        # what no limit asks for is not measured
+        **{"floor": False, "power": False, "knows": (), "few_columns": 0},
+        "breadth": limits.least_breadth is not None or limits.most_breadth is not None,
+        **({"linkability": True} if limits.linkability is not None else {}),
+    }
+    if place is not None:
+        release = tacit.load(place, owner_key=_file(policy, f.owner_key), noise_key=_file(policy, f.noise_key))
+        attack, test = data.split((0.5, 0.5), random_state=f.seed)
+        return tacit.audit(release, attack, test, name=place.name, **options), release
+    train, attack, test = data.split((0.5, 0.2, 0.3), random_state=f.seed)
+    chosen = chosen_filter(f.name, f.weight, f.seed).set_params(**f.settings)
+    bar.update(task, description=f"fitting {f.name} on {len(train):,} rows")
+    chosen.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
+    return tacit.audit(chosen, attack, test, name=f.name, **options), None
+
+
+def _receivers(policy: Policy, release: Any) -> list[Case]:
+    """For a bundle and a ledger: what each receiver would hold after one release more, of everybody."""
+    if release is None or policy.ledger is None or not policy.place(policy.ledger.file).exists():
+        return []
+    ledger = Ledger(policy.place(policy.ledger.file))
+    lines, cases = ledger.verify(), []
+    for name in policy.receivers:
+        verdicts = what_if(lines, ledger.folder, entry(release, "check", release.name, name, None), None, policy)
+        problems = [text for v in verdicts for text in v.problems]
+        kept = "; ".join(f"{v.attribute}: {v.composed.sentence}" for v in verdicts) or "no limit"
+        cases.append(Case(f"receivers.{name}", not problems, "; ".join(problems) or kept))
+    return cases
+
+
+def _file(policy: Policy, name: str | None) -> Path | None:
+    return None if name is None else policy.place(name)

@@ -1,0 +1,237 @@
+"""`tacit ledger`: what was released to whom, what it adds up to, and what one release more would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tacit.errors import InputError, RequirementNotMet
+
+ledger_app = typer.Typer(help="What was released to whom, and what it adds up to.", no_args_is_help=True)
+
+File = Annotated[Path, typer.Argument(help="The ledger, ledger.jsonl.")]
+Key = Annotated[
+    Path | None,
+    typer.Option("--ledger-key", help="The key that signs lines; TACIT_LEDGER_KEY, or LEDGER.key beside it."),
+]
+Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
+NoiseKey = Annotated[Path | None, typer.Option("--key", "--noise-key", help="The noise key, for noisy releases.")]
+To = Annotated[str, typer.Option(help="Who would receive it: a name of the policy.")]
+
+# The same options for every command that releases.
+LedgerOption = Annotated[
+    Path | None,
+    typer.Option("--ledger", help="Write the release down here; refused where tacit.toml beside it says so."),
+]
+ToOption = Annotated[str | None, typer.Option("--to", help="With --ledger: who receives it.")]
+LedgerKey = Annotated[
+    Path | None, typer.Option("--ledger-key", help="With --ledger: the key that signs it; TACIT_LEDGER_KEY without it.")
+]
+
+
+class Book(NamedTuple):
+    """The ledger that a command names, and who receives."""
+
+    ledger: Any
+    to: str
+
+    def tell(self, line: Any) -> None:
+        """Say where a release was written down."""
+        _print(f"Written down as line {line.number} of {self.ledger.path}")
+
+
+def open_book(options: dict[str, Any]) -> Book | None:
+    """Take --ledger, --to and --ledger-key out of a command's options: the ledger they name, or None."""
+    ledger, to, key = (options.pop(name) for name in ("ledger", "to", "ledger_key"))
+    if ledger is None:
+        if to is not None or key is not None:
+            raise InputError("--to and --ledger-key go with --ledger FILE")
+        return None
+    if to is None:
+        raise InputError("--ledger needs --to NAME: who receives this release")
+    from tacit.ledger.chain import Ledger  # every command starts quickly
+
+    return Book(Ledger.open(ledger, key), to)
+
+
+@ledger_app.command()
+def new(
+    file: File,
+    key: Annotated[
+        Path | None,
+        typer.Option("--ledger-key", help="Its secret key; made where it is not there. LEDGER.key by default."),
+    ] = None,
+) -> None:
+    """Begin a ledger, with a key that signs its lines. Keep the key where the receivers are not."""
+    from tacit.ledger.chain import Ledger  # every command starts quickly
+
+    key = key or file.with_suffix(".key")
+    ledger = Ledger.new(file, key)
+    _print(f"Ledger: {file}\nSecret key: {key} (keep it)\nPublic key: {ledger.signer}")
+
+
+@ledger_app.command()
+def show(file: File, to: Annotated[str | None, typer.Option(help="Only what this receiver holds.")] = None) -> None:
+    """List what was released, and what each receiver holds of a person in all."""
+    from tacit.ledger.account import find_policy, holdings  # every command starts quickly
+    from tacit.ledger.chain import Ledger
+    from tacit.ledger.recording import day
+
+    ledger = Ledger(file)
+    lines = ledger.verify()
+    table = Table(box=None, pad_edge=False)
+    for head in ("line", "when (UTC)", "what", "to", "rows", "people", "certified"):
+        table.add_column(head, justify="right" if head in ("line", "rows", "people") else "left")
+    for line in lines:
+        b = line.body
+        if line.kind == "release" and to in (None, b["to"]):
+            bounds = ", ".join(f"{n} {_bound(t)}" for n, t in b["bounds"].items())
+            people = "?" if b["people"] is None else f"{b['people']['count']:,}"
+            rows = "" if b["rows"] is None else f"{b['rows']:,}"
+            more = [str(line.number), day(b["when"]), f"{b['what']} ({b['by']})", b["to"], rows, people, bounds]
+            table.add_row(*map(escape, more))
+        elif line.kind in ("override", "decision") and to in (None, b.get("to", to)):
+            table.add_row(str(line.number), day(b["when"]), escape(_note(line)), escape(b.get("to", "")))
+    console = Console()
+    console.print(table)
+    policy = find_policy(ledger)
+    receivers = [to] if to else dict.fromkeys(x.body["to"] for x in lines if x.kind == "release")
+    for name in receivers:
+        for verdict in holdings(lines, ledger.folder, name, policy):
+            text = f"{name} holds of {verdict.people:,} people, {verdict.attribute}: {verdict.composed.sentence}"
+            colour = "green" if verdict.good and verdict.limit is not None else "red" if not verdict.good else ""
+            limit = "" if verdict.limit is None else f"; the policy allows {verdict.limit:g}"
+            console.print(f"{text}{limit}", style=colour, highlight=False, markup=False)
+    _print(f"{len(lines)} lines, all whole and signed; head {lines[-1].hash[:16]}")
+
+
+@ledger_app.command()
+def verify(
+    file: File,
+    trusted_key: Annotated[Path | None, typer.Option("--trusted-key", help="The public key it must have.")] = None,
+    head: Annotated[str | None, typer.Option(help="A hash told earlier: an older copy is then found out.")] = None,
+) -> None:
+    """Check every line, the chain and the signatures; exit 2 if a line was edited, removed or moved."""
+    from tacit.ledger.chain import Ledger  # every command starts quickly
+
+    lines = Ledger(file).verify(trusted_key, head)
+    _print(f"{file.name}: {len(lines)} lines, all whole and signed; head {lines[-1].hash}")
+
+
+@ledger_app.command("what-if")
+def what_if(
+    file: File,
+    bundle: Bundle,
+    to: To,
+    source: Annotated[Path | None, typer.Option("--rows", help="The records; without them, everybody's.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Column that says whose each record is.")] = None,
+    key: NoiseKey = None,
+    ledger_key: Key = None,
+) -> None:
+    """What the receiver would hold after one release more. Nothing is released; exit 3 where the policy forbids it."""
+    from tacit.ledger.account import find_policy  # every command starts quickly
+    from tacit.ledger.account import what_if as ask
+    from tacit.ledger.chain import Ledger
+    from tacit.ledger.recording import entry, people_in
+    from tacit.release.runtime import load
+
+    release = load(bundle, noise_key=key)
+    ledger = Ledger(file) if source is None else Ledger.open(file, ledger_key)
+    lines, policy = ledger.verify(), find_policy(ledger)
+    if policy is None:
+        raise InputError(f"there is no policy beside {file.name}; write tacit.toml with [receivers.{to}]")
+    pairs = people_in(ledger, release, source, unit)[0] if source is not None and unit is not None else None
+    verdicts = ask(lines, ledger.folder, entry(release, "what-if", bundle.name, to, None), pairs, policy)
+    for v in verdicts:
+        who = "everybody" if pairs is None else f"{v.people:,} people"
+        _print(f"{v.attribute} of {who}: {v.composed.sentence}; the policy allows {v.limit or '-'}")
+    if problems := [text for v in verdicts for text in v.problems]:
+        raise RequirementNotMet(f"{to} may not have this release: {'; '.join(problems)}")
+    _print(f"{to} may have it")
+
+
+@ledger_app.command()
+def together(
+    file: File,
+    bundles: Annotated[list[Path], typer.Argument(help="Two bundles or more, whose releases one receiver holds.")],
+    data: Annotated[Path, typer.Option(help="Labelled rows that none of them was fitted on.")],
+    target: Annotated[list[str], typer.Option(help="Column that must keep working.")],
+    sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable.")],
+    unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is not an input.")] = None,
+    attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
+    owner_key: Annotated[
+        list[Path] | None, typer.Option(help="The owner's key of each bundle, in order: rows of its fit are left out.")
+    ] = None,
+    key: NoiseKey = None,
+    ledger_key: Key = None,
+) -> None:
+    """Count several releases of the same records together, and write down what they tell as one."""
+    import tacit
+    from tacit.cli.tables import progress, rows_as_people  # every command starts quickly
+    from tacit.ledger.chain import Ledger
+    from tacit.ledger.together import audit_together, record_together
+
+    console = Console()
+    ledger = Ledger.open(file, ledger_key)
+    owners = [None] * len(bundles) if not owner_key else owner_key
+    if len(owners) != len(bundles):
+        raise InputError(f"found {len(owners)} owner's keys for {len(bundles)} bundles; pass one for each, in order")
+    releases = [tacit.load(b, noise_key=key, owner_key=o) for b, o in zip(bundles, owners, strict=True)]
+    rows = rows_as_people(console, tacit.read_table(data, target, sensitive, unit, drop or []))
+    attack, test = rows.split((0.5, 0.5), random_state=0)
+    with progress(console) as bar:
+        task = bar.add_task("", total=None)
+        report = audit_together(
+            releases, attack, test, attackers=attackers, floor=False,
+            callback=lambda what, *_: bar.update(task, description=f"attacking {what}"),
+        )  # fmt: skip
+    for name in report.leakage:
+        _print(report.sentence(name))
+    line = record_together(ledger, releases, report)
+    _print(f"Written down as line {line.number} of {file.name}")
+
+
+@ledger_app.command()
+def override(
+    file: File,
+    bundle: Bundle,
+    to: To,
+    reason: Annotated[str, typer.Option(help="Why; it is signed and stays in the ledger.")],
+    officer_key: Annotated[
+        Path, typer.Option("--officer-key", help="The secret key of who signs for it, one of the policy's officers.")
+    ],
+    key: NoiseKey = None,
+    ledger_key: Key = None,
+) -> None:
+    """Sign for one release that the policy forbids. It counts once, and the ledger shows it for good."""
+    from tacit.ledger.account import find_policy, mechanism_id, officers  # every command starts quickly
+    from tacit.ledger.chain import Ledger, check_note, sign_note
+    from tacit.release.runtime import load
+
+    ledger = Ledger.open(file, ledger_key)
+    release = load(bundle, noise_key=key)
+    body = {"kind": "override", "to": to, "bundle": bundle.name, "reason": reason}
+    note = sign_note({**body, "mechanism": mechanism_id(release.manifest, release.noise_key)}, officer_key)
+    if not check_note(note, officers(find_policy(ledger))):
+        raise InputError(f"{officer_key} is not the key of an officer; the policy names them in [ledger] officers")
+    line = ledger.append(note)
+    _print(f"Signed: {to} may have one release by {bundle.name} (line {line.number})")
+
+
+def _bound(told: Any) -> str:
+    return f"≤ {told['bound']:.3f}" if told["bound"] is not None else f"none (audited ≤ {told['audited']:.3f})"
+
+
+def _note(line: Any) -> str:
+    b = line.body
+    return f"override: {b['reason']}" if line.kind == "override" else f"{b['verdict']}: {b.get('comment', '')}"
+
+
+def _print(text: Any) -> None:
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)

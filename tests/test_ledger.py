@@ -1,0 +1,385 @@
+"""The ledger: nothing can be edited, removed, moved or lost; what is released adds up, and too much is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.errors import InputError, RequirementNotMet
+from tacit.ledger.account import Known, _cases, holdings, record, what_if
+from tacit.ledger.chain import KEY_VARIABLE, Ledger, LedgerError, check_note, sign_note
+from tacit.ledger.composition import COUNTED
+from tacit.ledger.policy import Policy, Receiver
+from tacit.ledger.whose import people_of, read_people, write_people
+from tacit.release.signing import new_signing_key
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    made = Ledger.new(tmp_path / "ledger.jsonl", tmp_path / "keys" / "ledger.key")
+    for i in range(4):
+        made.append({"kind": "note", "text": f"number {i}"})
+    return made
+
+
+def rewrite(ledger, change):
+    lines = ledger.path.read_bytes().splitlines(keepends=True)
+    ledger.path.write_bytes(b"".join(change(lines)))
+
+
+def edited(lines):
+    told = json.loads(lines[2])
+    told["body"]["text"] = "another"
+    return [*lines[:2], json.dumps(told).encode() + b"\n", *lines[3:]]
+
+
+TAMPERED = {
+    "edited": edited,
+    "removed": lambda lines: lines[:2] + lines[3:],
+    "reordered": lambda lines: [lines[0], lines[2], lines[1], *lines[3:]],
+    "cut off the end": lambda lines: lines[:-1],
+    "all but the first cut off": lambda lines: lines[:1],
+    "doubled": lambda lines: [*lines[:3], lines[2], *lines[3:]],
+    "garbage": lambda lines: [*lines[:2], b"{]\n", *lines[3:]],
+}
+
+
+@pytest.mark.parametrize("how", TAMPERED)
+def test_a_ledger_that_was_tampered_with_is_found_out_and_takes_no_line(ledger, how):
+    assert len(ledger.verify()) == 5
+    rewrite(ledger, TAMPERED[how])
+    with pytest.raises(LedgerError):
+        ledger.verify()
+    with pytest.raises(LedgerError):
+        ledger.append({"kind": "note", "text": "more"})
+
+
+def test_a_forged_line_with_a_right_hash_lacks_the_signature(ledger, tmp_path):
+    """Whoever edits a line and computes all hashes anew still has no key."""
+    other = Ledger.new(tmp_path / "other.jsonl", tmp_path / "other.key")
+    for i in range(4):
+        other.append({"kind": "note", "text": f"forged {i}"})
+    rewrite(ledger, lambda lines: [lines[0], *other.path.read_bytes().splitlines(keepends=True)[1:]])
+    with pytest.raises(LedgerError):
+        ledger.verify()
+    ledger.path.write_bytes(other.path.read_bytes())
+    with pytest.raises(LedgerError, match=r"damaged|exchanged|edited"):
+        ledger.verify()  # the head is signed by the first key
+    with pytest.raises(LedgerError, match="another key"):
+        other.verify(tmp_path / "keys" / "ledger.key.pub")
+
+
+def test_an_older_copy_of_everything_is_found_by_who_remembers_the_head(ledger):
+    old = {p: p.read_bytes() for p in (ledger.path, ledger._head)}
+    head = ledger.append({"kind": "note", "text": "later"}).hash
+    for path, data in old.items():
+        path.write_bytes(data)
+    assert len(ledger.verify()) == 5
+    with pytest.raises(LedgerError, match="older copy"):
+        ledger.verify(head=head)
+
+
+def test_the_head_cannot_be_taken_away_or_edited(ledger):
+    ledger._head.write_text(json.dumps({"number": 3, "hash": ledger.verify()[3].hash, "signature": "00" * 64}))
+    with pytest.raises(LedgerError, match="head"):
+        ledger.verify()
+    ledger._head.unlink()
+    with pytest.raises(LedgerError, match="gone"):
+        ledger.verify()
+
+
+def test_an_unfinished_line_is_none(ledger):
+    with ledger.path.open("ab") as file:
+        file.write(b'{"number": 5, "prev')
+    assert len(ledger.verify()) == 5
+    assert ledger.append({"kind": "note", "text": "next"}).number == 5
+    assert [line.number for line in ledger.verify()] == list(range(6))
+
+
+def test_a_line_whose_head_was_not_written_counts(ledger, monkeypatch):
+    """A process may be killed between the two writes, and the next one too."""
+    whole = Ledger._write_head
+    for doomed in (5, 6):
+
+        def killed(self, line, key, doomed=doomed):
+            if line.number == doomed:
+                raise KeyboardInterrupt
+            whole(self, line, key)
+
+        monkeypatch.setattr(Ledger, "_write_head", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.append({"kind": "note", "text": "killed"})
+        assert len(ledger.verify()) == doomed + 1
+    monkeypatch.setattr(Ledger, "_write_head", whole)
+    ledger.append({"kind": "note", "text": "next"})
+    assert len(ledger.verify()) == 8
+
+
+WRITER = textwrap.dedent("""
+    import sys
+    from tacit.ledger.chain import Ledger
+    ledger = Ledger(sys.argv[1], sys.argv[2])
+    print("ready", flush=True)
+    for i in range(int(sys.argv[3])):
+        ledger.append({"kind": "note", "text": f"{sys.argv[4]} {i}"})
+        print(i, flush=True)
+""")
+
+
+def writer(ledger, tmp_path, n, name):
+    arguments = [str(ledger.path), str(tmp_path / "keys" / "ledger.key"), str(n), name]
+    return subprocess.Popen([sys.executable, "-c", WRITER, *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_that_append_at_once_lose_nothing(ledger, tmp_path):
+    running = [writer(ledger, tmp_path, 20, name) for name in "abc"]
+    for process in running:
+        process.communicate(timeout=300)
+        assert process.returncode == 0
+    told = [line.body["text"] for line in ledger.verify()[5:]]
+    assert sorted(told) == sorted(f"{name} {i}" for name in "abc" for i in range(20))
+
+
+def test_kill_9_while_appending_leaves_a_valid_ledger(ledger, tmp_path):
+    known = 0
+    for attempt in range(4):
+        process = writer(ledger, tmp_path, 10_000, str(attempt))
+        assert process.stdout.readline().strip() == "ready"
+        acknowledged = 0
+        for _ in range(5 + attempt):
+            acknowledged = int(process.stdout.readline()) + 1
+        time.sleep(0.003 * attempt)
+        os.kill(process.pid, signal.SIGKILL)
+        acknowledged += len(process.stdout.read().split())
+        process.wait()
+        lines = ledger.verify()
+        mine = [line for line in lines if line.body.get("text", "").startswith(f"{attempt} ")]
+        assert acknowledged <= len(mine) <= acknowledged + 1  # what was told is there
+        assert len(lines) > known
+        known = len(lines)
+    ledger.append({"kind": "note", "text": "after"})
+    assert len(ledger.verify()) == known + 1
+
+
+def test_a_ledger_needs_its_key_to_append_and_not_to_read(ledger, monkeypatch, tmp_path):
+    assert Ledger(ledger.path).lines()
+    with pytest.raises(InputError, match="opened to be read"):
+        Ledger(ledger.path).append({"kind": "note"})
+    with pytest.raises(InputError, match="no key was named"):
+        Ledger.open(ledger.path)
+    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "keys" / "ledger.key"))
+    assert Ledger.open(ledger.path).append({"kind": "note"}).number == 5
+    with pytest.raises(InputError, match="never begun anew"):
+        Ledger.new(ledger.path, tmp_path / "keys" / "ledger.key")
+    with pytest.raises(InputError, match="no ledger"):
+        Ledger.open(tmp_path / "none.jsonl")
+
+
+def test_a_note_is_signed_by_who_it_names(tmp_path):
+    new_signing_key(tmp_path / "officer.key")
+    new_signing_key(tmp_path / "stranger.key")
+    note = sign_note({"kind": "override", "reason": "agreed"}, tmp_path / "officer.key")
+    assert check_note(note, [tmp_path / "officer.key.pub"])
+    assert check_note({**note, "when": "later"}, [])
+    assert not check_note(note, [tmp_path / "stranger.key.pub"])
+    assert not check_note({**note, "reason": "another"}, [])
+
+
+# -- whose records --------------------------------------------------------------------------------
+
+
+def test_people_are_fingerprints_under_the_key_and_never_values(tmp_path):
+    prints = np.arange(6, dtype="<u8")
+    one, other = (people_of(prints, list("aabbcc"), key) for key in (b"k" * 16, b"l" * 16))
+    assert len(np.unique(one[:, 0])) == 3
+    assert not np.isin(one, other).any()
+    assert (
+        people_of(prints, [1.0, 1.0, 2, 2, "3", 3], b"k")[:, 0] == people_of(prints, [1, 1, 2, 2, 3, 3], b"k")[:, 0]
+    ).all()
+    told = write_people(tmp_path, one, by_unit=True)
+    assert told["count"] == 3
+    assert (read_people(tmp_path, told) == one).all()
+    (tmp_path / told["prints"]).write_bytes(b"\0" * 96)
+    with pytest.raises(LedgerError, match="edited"):
+        read_people(tmp_path, told)
+    (tmp_path / told["prints"]).unlink()
+    with pytest.raises(LedgerError, match="gone"):
+        read_people(tmp_path, told)
+
+
+# -- what adds up ---------------------------------------------------------------------------------
+
+
+def bounds(bound=0.55, odds=2.0, cells=None, epsilon=None, audited=0.54):
+    told = {"status": "certified", "audited": audited, "guessing": 0.5, "bound": bound, "odds": odds, "cells": cells}
+    return {"sex": {**told, "epsilon": epsilon, "n_classes": 2, "delta": 0.05}}
+
+
+def body(mechanism, to="analyst", **more):
+    told = {"kind": "release", "by": "apply", "what": "a file", "to": to, "rows": 3, "bundle": "b"}
+    return {**told, "mechanism": mechanism, "bounds": bounds(**more)}
+
+
+def people(key, *names, records=None):
+    return people_of(np.arange(len(names), dtype="<u8") if records is None else np.array(records, "<u8"), names, key)
+
+
+def policy(tmp_path, **receiver):
+    return Policy(tmp_path, receivers={"analyst": Receiver(**{"leakage": {"sex": 0.6}, **receiver})}, text="p")
+
+
+def test_the_same_release_again_costs_nothing(ledger, tmp_path):
+    p, key = policy(tmp_path), ledger.secret
+    record(ledger, body("A"), people(key, *"abc"), True, p)
+    again = record(ledger, body("A"), people(key, *"abc"), True, p)
+    assert [v["bound"] for v in again.body["verdicts"]] == [0.55]
+    assert again.body["verdicts"][0]["how"] == "one release"
+
+
+def test_another_release_of_the_same_people_is_refused_and_of_others_is_not(ledger, tmp_path):
+    p, key = policy(tmp_path), ledger.secret
+    record(ledger, body("A"), people(key, *"abc"), True, p)
+    with pytest.raises(RequirementNotMet, match=r"1 person: any attacker <= 1\.000 for whoever reads all 2 releases"):
+        record(ledger, body("B"), people(key, *"cde"), True, p)
+    record(ledger, body("B"), people(key, *"def"), True, p)
+    assert [line.body["mechanism"] for line in ledger.verify() if line.kind == "release"] == ["A", "B"]
+
+
+def test_another_record_of_the_same_person_adds_up(ledger, tmp_path):
+    p, key = policy(tmp_path), ledger.secret
+    record(ledger, body("A"), people(key, *"abc"), True, p)
+    with pytest.raises(RequirementNotMet, match="all 2 releases"):
+        record(ledger, body("A"), people(key, "a", records=[77]), True, p)
+    allowed = policy(tmp_path, independent=True)
+    line = record(ledger, body("A"), people(key, "a", records=[77]), True, allowed)
+    assert line.body["verdicts"][0]["how"].startswith("if they are independent")
+    assert 0.55 < line.body["verdicts"][0]["bound"] <= 0.6
+
+
+def test_without_units_another_mechanism_may_be_of_the_same_people(ledger, tmp_path):
+    p, key = policy(tmp_path), ledger.secret
+    record(ledger, body("A"), people_of(np.arange(3, dtype="<u8"), None, key), False, p)
+    with pytest.raises(RequirementNotMet, match="all 2 releases"):
+        record(ledger, body("B"), people_of(np.arange(50, 53, dtype="<u8"), None, key), False, p)
+    record(ledger, body("A"), people_of(np.arange(9, dtype="<u8"), None, key), False, p)
+
+
+def test_a_stranger_to_the_policy_gets_nothing(ledger, tmp_path):
+    with pytest.raises(InputError, match=r"knows no receiver 'stranger'"):
+        record(ledger, body("A", to="stranger"), people(ledger.secret, "a"), True, policy(tmp_path))
+
+
+def test_receivers_who_talk_are_one(ledger, tmp_path):
+    receivers = {
+        "analyst": Receiver({"sex": 0.6}),
+        "friend": Receiver({"sex": 0.6}, with_=("analyst",)),
+        "other": Receiver({"sex": 0.6}),
+    }
+    p, key = Policy(tmp_path, receivers=receivers, text="p"), ledger.secret
+    record(ledger, body("A"), people(key, "a"), True, p)
+    record(ledger, body("B", to="other"), people(key, "a"), True, p)
+    with pytest.raises(RequirementNotMet):
+        record(ledger, body("B", to="friend"), people(key, "a"), True, p)
+
+
+def test_releases_that_were_counted_together_pass_by_that(ledger, tmp_path):
+    p, key = policy(tmp_path), ledger.secret
+    record(ledger, body("A"), people(key, "a"), True, p)
+    ledger.append({"kind": "together", "mechanisms": ["A", "B"], "bounds": bounds(0.58)})
+    line = record(ledger, body("B"), people(key, "a"), True, p)
+    assert line.body["verdicts"][0]["bound"] == 0.58
+    assert line.body["verdicts"][0]["how"] == COUNTED
+    with pytest.raises(RequirementNotMet, match="all 3 releases"):  # two counted, and one more
+        record(ledger, body("C"), people(key, "a"), True, p)
+
+
+def test_only_a_first_release_passes_on_its_audit(ledger, tmp_path):
+    p, key = policy(tmp_path), ledger.secret
+    record(ledger, body("A", bound=None), people(key, "a"), True, p)
+    with pytest.raises(RequirementNotMet, match=r"1\.000"):
+        record(ledger, body("B", bound=None), people(key, "a"), True, p)
+    with pytest.raises(RequirementNotMet, match=r"1\.000"):
+        record(ledger, body("A", bound=None), people(key, "b"), True, policy(tmp_path, certified=True))
+
+
+def test_odds_have_a_limit_of_their_own(ledger, tmp_path):
+    p = policy(tmp_path, odds={"sex": 1.5})
+    with pytest.raises(RequirementNotMet, match=r"odds may move 2\.0 times; the policy allows 1\.5"):
+        record(ledger, body("A"), people(ledger.secret, "a"), True, p)
+
+
+def test_an_override_is_signed_and_counts_once(ledger, tmp_path):
+    new_signing_key(tmp_path / "officer.key")
+    p, key = policy(tmp_path), ledger.secret
+    record(ledger, body("A"), people(key, "a"), True, p)
+    ledger.append(
+        sign_note({"kind": "override", "mechanism": "B", "to": "analyst", "reason": "r"}, tmp_path / "officer.key")
+    )
+    line = record(ledger, body("B"), people(key, "a"), True, p)
+    assert line.body["override"] == line.number - 1
+    with pytest.raises(RequirementNotMet):
+        record(ledger, body("B"), people(key, "a", records=[9]), True, p)
+    ledger.append({"kind": "override", "mechanism": "C", "to": "analyst", "reason": "not signed"})
+    with pytest.raises(RequirementNotMet):
+        record(ledger, body("C"), people(key, "a"), True, p)
+
+
+def test_the_account_of_a_million_people_is_a_few_cases(ledger, tmp_path):
+    rng = np.random.default_rng(0)
+    one = np.column_stack([np.arange(10**6), rng.integers(0, 2**62, 10**6)]).astype("<u8")
+    two = one[: 10**5].copy()
+    two[:, 1] += 1
+    bodies = [body("A"), body("B"), body("A")]
+    cases = _cases(bodies, [one, two, one], one[:, 0])
+    assert sorted(cases, key=lambda c: c[1]) == [({"A": 1, "B": 1}, 10**5), ({"A": 1}, 9 * 10**5)]
+
+
+def test_what_a_service_takes_counts_for_everybody(ledger, tmp_path):
+    p, key = policy(tmp_path), ledger.secret
+    record(ledger, {**body("S"), "by": "serve", "records_per_person": 2}, None, False, policy(tmp_path, leakage={}))
+    found = what_if(ledger.verify(), ledger.folder, body("A"), people(key, "a"), p)
+    assert found[0].releases == 3
+    assert holdings(ledger.verify(), ledger.folder, "analyst", p)[0].releases == 2
+
+
+def test_nothing_told_is_nothing_known():
+    assert Known.from_dict(None, 2).part.bound == 1.0
+
+
+# -- by bundles -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle")
+    data = tacit.load_dataset("gaussians", n=3000)
+    train, attack, test = data.split((0.4, 0.3, 0.3), random_state=0)
+    f = tacit.CodebookFilter(n_codes=4, random_state=0)
+    f.fit(train.X, train.y, sensitive_features=train.sensitive)
+    report = tacit.audit(f, attack, test, attackers="logistic", floor=False, power=False, breadth=False)
+    return tacit.save(f, folder / "code.tacit", report), test
+
+
+def test_a_file_that_is_released_is_written_down_first(bundle, tmp_path):
+    path, test = bundle
+    ledger = Ledger.new(tmp_path / "ledger.jsonl", tmp_path / "ledger.key")
+    X = np.ascontiguousarray(test.X)
+    np.savez(tmp_path / "raw.npz", X=X)
+    line = tacit.ledger.record_file(ledger, "analyst", path, tmp_path / "raw.npz", tmp_path / "out.npz")
+    told = json.dumps(line.body)
+    assert line.body["rows"] == len(X)
+    assert line.body["people"]["records"] == len(np.unique(X, axis=0))
+    assert line.body["bounds"]["shape"]["bound"] is not None
+    assert not any(str(v) in told for v in X.ravel()[:100])
+    again = tacit.ledger.record_file(ledger, "analyst", path, tmp_path / "raw.npz", tmp_path / "out.npz")
+    assert again.body["people"]["prints"] == line.body["people"]["prints"]
+    assert again.body["mechanism"] == line.body["mechanism"]
