@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -179,7 +180,7 @@ def together(
 
     console = Console()
     ledger = Ledger.open(file, ledger_key)
-    owners = [None] * len(bundles) if not owner_key else owner_key
+    owners: Sequence[Path | None] = owner_key or [None] * len(bundles)
     if len(owners) != len(bundles):
         raise InputError(f"found {len(owners)} owner's keys for {len(bundles)} bundles; pass one for each, in order")
     releases = [tacit.load(b, noise_key=key, owner_key=o) for b, o in zip(bundles, owners, strict=True)]
