@@ -116,9 +116,9 @@ def check(words: list[str]) -> None:
     command: click.Command = typer.main.get_command(app)
     context = click.Context(command, info_name="tacit")
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-        found = command.get_command(context, words[0])
-        assert found is not None, f"tacit has no command {' '.join(words)}"
-        command, words = found, words[1:]
+        _, found, words = command.resolve_command(context, words)  # a verb may have two words
+        assert found is not None
+        command = found
         context = click.Context(command, parent=context, info_name=command.name)
     if "--help" not in words:
         command.parse_args(context, list(words))

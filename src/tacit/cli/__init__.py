@@ -12,6 +12,7 @@ try:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+    from typer.core import TyperGroup
 except ModuleNotFoundError as missing:  # a device install: bundles run without the command line
     raise SystemExit(
         f"tacit: the command line needs {missing.name}, which is not installed here. Install typer and rich (and "
@@ -24,8 +25,18 @@ from tacit.cli.release import release_app
 from tacit.cli.serve import client, keys_app, serve
 from tacit.errors import RequirementNotMet, TacitError, TacitWarning
 
+
+class Verbs(TyperGroup):
+    """Commands, of which one may have two words and begin like another: `audit diff` beside `audit`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        two = " ".join(args[:2])
+        return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
+
+
 app = typer.Typer(
     name="tacit",
+    cls=Verbs,
     help="Private representation learning: keep what the task needs, withhold the rest, measure what leaks.",
     no_args_is_help=True,
     add_completion=False,
@@ -153,9 +164,38 @@ def audit(
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
 ) -> None:
-    """Attack a released table: what it keeps, what it gives away. Usable as a gate in a pipeline."""
+    """Attack a released table: what it keeps, what it gives away. Usable as a gate in a pipeline.
+
+    What changed between two audits: tacit audit diff OLD NEW.
+    """
     options = dict(locals())
     from tacit.cli.audit_command import run  # every command starts quickly
+
+    run(console, **options)
+
+
+@app.command("audit diff")
+def audit_diff(
+    old: Annotated[Path, typer.Argument(help="audit.json, a bundle, or a folder with one; with --data a release.")],
+    new: Annotated[Path, typer.Argument(help="The same, of what came after.")],
+    most: Annotated[
+        float | None, typer.Option(help="Exit 3 if a risk may have risen by more, by the upper end of its interval.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The raw table: attack both releases on its rows, for a paired interval.")
+    ] = None,
+    target: Annotated[list[str] | None, typer.Option(help="With --data, as of audit.")] = None,
+    sensitive: Annotated[list[str] | None, typer.Option(help="With --data, as of audit.")] = None,
+    unit: Unit = None,
+    drop: Dropped = None,
+    bins: Bins = None,
+    attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
+) -> None:
+    """Say what changed between two audits. Exit 3: leakage has risen, or may have risen by more than --most."""
+    options = dict(locals())
+    from tacit.cli.audit_diff import run  # every command starts quickly
 
     run(console, **options)
 

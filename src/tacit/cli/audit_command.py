@@ -42,7 +42,7 @@ def run(
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     rows = rows_as_people(console, tacit.read_table(data, target, sensitive, unit, drop or [], bins))
     attack, test = rows.split((0.5, 0.5), random_state=seed)
-    what = _read_release(release, rows, (attack, test), data.name, owner_key)
+    what = read_release(release, rows, (attack, test), data.name, owner_key)
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = tacit.audit(
@@ -71,7 +71,7 @@ def run(
         console.print("[green]required bounds are met[/green]")
 
 
-def _read_release(
+def read_release(
     release: Path, rows: tacit.Dataset, parts: tuple[tacit.Dataset, tacit.Dataset], name: str, owner_key: Path | None
 ) -> Any:
     """A bundle, or the released rows of both parts as their receiver has them."""
