@@ -10,8 +10,9 @@ from tacit.errors import ContradictionError, InputError
 from tacit.records.cells import GAPS
 from tacit.records.schema import TIMES, Column, TableSchema, schema_of
 from tacit.release.bundle import Bundle, parse_json
+from tacit.report.plain_words import leak_in_words
 from tacit.report.report import Report
-from tacit.report.results import Result, percent
+from tacit.report.results import Result
 
 N_SAMPLES = 6
 
@@ -44,17 +45,6 @@ def summary(audit: Any) -> dict[str, Any] | None:
 
 def _leak(name: str, result: Result, report: Report) -> dict[str, Any]:
     bound, m = report.bound.get(name), result.measure
-    reached = f"Attackers that we trained name {name} right {percent(m.value)} of the time"
-    if bound is not None:
-        words = (
-            f"Whoever sees one release, however clever, names {name} right at most {percent(bound)} of the time "
-            f"(certified, {report.level}). {reached}; guessing gives {percent(m.guessing)}."
-        )
-    else:
-        words = (
-            f"{reached} (between {percent(m.low)} and {percent(m.high)}, {report.level}); guessing gives "
-            f"{percent(m.guessing)}. This was measured, not proved: a cleverer attacker may do better."
-        )
     return {
         "value": m.value,
         "low": max(m.low, m.guessing),
@@ -62,7 +52,7 @@ def _leak(name: str, result: Result, report: Report) -> dict[str, Any]:
         "guessing": m.guessing,
         "certified": bound is not None,
         "attacker": result.attacker,
-        "words": words,
+        "words": leak_in_words(report, name),
     }
 
 

@@ -1,0 +1,31 @@
+"""The figures of an audit for whoever has never seen one: sentences without a word of statistics but "certified"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.report.results import percent
+
+
+def leak_in_words(report: Any, name: str) -> str:
+    """What an attacker can tell of one sensitive attribute from a release."""
+    m, bound = report.leakage[name].measure, report.bound.get(name)
+    reached = f"Attackers that we trained name {name} right {percent(m.value)} of the time"
+    if bound is not None:
+        return (
+            f"Whoever sees one release, however clever, names {name} right at most {percent(bound)} of the time "
+            f"(certified, {report.level}). {reached}; guessing gives {percent(m.guessing)}."
+        )
+    return (
+        f"{reached} (between {percent(m.low)} and {percent(m.high)}, {report.level}); guessing gives "
+        f"{percent(m.guessing)}. This was measured, not proved: a cleverer attacker may do better."
+    )
+
+
+def use_in_words(report: Any, name: str) -> str:
+    """How well one target can still be told from a release."""
+    m = report.utility[name].measure
+    return (
+        f"A model that learns from releases names {name} right {percent(m.value)} of the time (between "
+        f"{percent(m.low)} and {percent(m.high)}, {report.level}); the commonest answer is right {percent(m.guessing)}."
+    )
