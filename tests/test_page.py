@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 
 import httpx
 import numpy as np
@@ -286,7 +287,7 @@ def test_leakage_in_words():
     bound = report.bound["sex"]
     assert told["certified"]
     assert told["high"] == bound
-    assert f"at most {bound:.0%}".replace("%", " %") in told["words"]
+    assert f"at most {math.ceil(100 * bound)} %" in told["words"]  # never rounded down
     assert told["guessing"] == 0.5
     plain = summary({**report.to_dict(), "bound": {}})["leakage"]["sex"]
     assert not plain["certified"]

@@ -19,7 +19,7 @@ except ModuleNotFoundError as missing:  # a device install: bundles run without 
         f"pyarrow for files), or run bundles from Python: tacit.load('NAME.tacit').transform(X)"
     ) from None
 
-from tacit.cli.evidence_command import evidence
+from tacit.cli.evidence_command import evidence, officer
 from tacit.cli.federated import federated_app
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, ledger_app, open_book
 from tacit.cli.release import release_app
@@ -51,6 +51,7 @@ app.add_typer(keys_app, name="keys")
 app.command()(serve)
 app.command()(client)
 app.command()(evidence)
+app.command()(officer)
 app.add_typer(federated_app, name="federated")
 console = Console()
 

@@ -42,7 +42,7 @@ def serve(
     ] = 1,
 ) -> None:
     """Answer from releases: the cloud half of a filter, and a page that runs the other half in the browser."""
-    _needs_extra()
+    needs_extra()
     import uvicorn
 
     from tacit.release.bundle import read_bundle  # every command starts quickly
@@ -98,7 +98,7 @@ def client(
     trusted_key: Trusted = None,
 ) -> None:
     """Run a file through the filter here, send the releases alone, write the service's answers."""
-    _needs_extra()
+    needs_extra()
     from rich.progress import Progress
 
     from tacit.release.runtime import load  # every command starts quickly
@@ -182,7 +182,7 @@ def _check_open(host: str, keys: Path | None, no_auth: bool, cert: Path | None, 
         )
 
 
-def _needs_extra() -> None:
+def needs_extra() -> None:
     try:
         import fastapi  # noqa: F401
         import httpx  # noqa: F401

@@ -1,4 +1,4 @@
-"""One folder that a privacy officer can file: what was released to whom, the figures in words, and a signature of it all.
+"""One folder that a privacy officer can file: what was released to whom, the figures in words, all of it signed.
 
     summary.html    two printed pages: who gets what, the figures in words, conditions, limits, signatures
     report.html     the full report, and audit.json the same as data, both without any value of any column
@@ -132,7 +132,7 @@ def write_evidence(
     told = {"report": report, "handover": handover, "book": book, "policy": rules, "signer": signer, "now": now,
             "leaks": {n: leak_in_words(report, n) for n in report.leakage},
             "uses": {n: use_in_words(report, n) for n in report.utility},
-            "odds": {n: o.sentence(report.level) for n, c in report.certificate.items() if (o := getattr(c, "odds", None))},
+            "odds": _odds(report),
             "questions": questions(report), "limits_kept": None if rules is None else limits_kept(report, rules),
             "rows": None if handover.table is None else len(read_file(handover.table)),
             "digests": handover.digests(), "version": __version__}  # fmt: skip
@@ -216,6 +216,12 @@ def limits_kept(report: Report, policy: Policy) -> list[tuple[str, bool, str]]:
     return found
 
 
+def _odds(report: Report) -> dict[str, str]:
+    """How far the worst release moves anyone's belief, where that is certified."""
+    found = {n: getattr(c, "odds", None) for n, c in report.certificate.items()}
+    return {n: o.sentence(report.level) for n, o in found.items() if o is not None}
+
+
 @dataclass(frozen=True)
 class Book:
     """What a ledger tells of one release.
@@ -243,8 +249,8 @@ class Book:
         notes += [x for x in lines if x.kind == "together" and known & set(x.body["mechanisms"])]
         chosen = sorted({0, *(x.number for x in (*own, *signed, *notes))})
         raw = path.read_bytes().splitlines(keepends=True)
-        told = {"verified": True, "lines": len(lines), "head": lines[-1].hash, "public_key": lines[0].body["public_key"],
-                "extract": chosen}  # fmt: skip
+        owner = lines[0].body["public_key"]
+        told = {"verified": True, "lines": len(lines), "head": lines[-1].hash, "public_key": owner, "extract": chosen}
         releases = tuple((x, tuple(d for d in signed if d.body["of"] == x.hash)) for x in own)
         return cls(told, tuple(raw[i] for i in chosen), releases)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tacit.report.results import percent
@@ -13,11 +14,11 @@ def leak_in_words(report: Any, name: str) -> str:
     reached = f"Attackers that we trained name {name} right {percent(m.value)} of the time"
     if bound is not None:
         return (
-            f"Whoever sees one release, however clever, names {name} right at most {percent(bound)} of the time "
-            f"(certified, {report.level}). {reached}; guessing gives {percent(m.guessing)}."
+            f"Whoever sees one release, however clever, names {name} right at most {at_most(bound)} of the time "
+            f"(certified, with {report.level} confidence). {reached}; guessing gives {percent(m.guessing)}."
         )
     return (
-        f"{reached} (between {percent(m.low)} and {percent(m.high)}, {report.level}); guessing gives "
+        f"{reached} (between {percent(m.low)} and {percent(m.high)}, with {report.level} confidence); guessing gives "
         f"{percent(m.guessing)}. This was measured, not proved: a cleverer attacker may do better."
     )
 
@@ -27,5 +28,17 @@ def use_in_words(report: Any, name: str) -> str:
     m = report.utility[name].measure
     return (
         f"A model that learns from releases names {name} right {percent(m.value)} of the time (between "
-        f"{percent(m.low)} and {percent(m.high)}, {report.level}); the commonest answer is right {percent(m.guessing)}."
+        f"{percent(m.low)} and {percent(m.high)}, with {report.level} confidence); the commonest answer is right "
+        f"{percent(m.guessing)} of the time."
     )
+
+
+def at_most(bound: float) -> str:
+    """A bound in whole percent, rounded up: rounded down it would promise more than was proved.
+
+    Examples
+    --------
+    >>> at_most(0.5449), at_most(0.57), at_most(1.0)
+    ('55 %', '57 %', '100 %')
+    """
+    return percent(math.ceil(round(100 * bound, 9)) / 100)

@@ -1,7 +1,7 @@
 """An audit without any value of any column: what may be filed and read by whoever may not see the table.
 
-Names of columns and figures stay. Left out are the names of classes and groups (a class may be a person), how often each
-value comes, counts of released values, and records that a report shows as examples. The owner's audit has them all.
+Names of columns and figures stay. Left out are the names of classes and groups (a class may be a person), how often
+each value comes, counts of released values, and records that a report shows as examples. The owner's audit has them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,188 @@
+"""The officer's page: releases of a ledger with their verdicts, their reports, and a decision that is signed.
+
+It runs on this machine alone. The address holds a token that works once and is exchanged for a cookie; a decision needs
+the cookie, a proof that the page itself was read, and a request from this very page. There is no script on it, and
+everything that a ledger says is shown as text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from tacit.errors import InputError, TacitError
+from tacit.ledger.account import find_policy, officers
+from tacit.ledger.chain import Ledger, Line, check_note, sign_note
+from tacit.ledger.evidence import Handover
+from tacit.release.signing import raw_bytes, read_public_key, read_secret_key
+from tacit.report import page as pages
+from tacit.report.page import render
+
+STYLE = Path(pages.__file__).parent / "page.css"
+VERDICTS, MOST = ("accept", "reject"), 2000  # characters of a comment
+BASE = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; "
+POLICY = BASE + "style-src 'self'; img-src data:; form-action 'self'"
+# a report draws its figures itself: in an origin of its own, which can reach neither this page nor anything else
+REPORT = BASE + "sandbox allow-scripts; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
+# a form without any referrer would come from nowhere (Origin: null)
+HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "same-origin", "cache-control": "no-store",
+           "cross-origin-resource-policy": "same-origin"}  # fmt: skip
+
+
+class Desk:
+    """One officer at one ledger.
+
+    Parameters
+    ----------
+    path : ledger.jsonl
+    key : the officer's secret key; None to read only
+    ledger_key : the ledger's, as of `Ledger.open`
+    reports : a folder of folders that `tacit fit --out` wrote; the ledger's own folder without it
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        key: str | Path | None = None,
+        ledger_key: str | Path | None = None,
+        reports: str | Path | None = None,
+    ) -> None:
+        self.path, self.key = Path(path), key
+        self.folder = Path(reports) if reports is not None else self.path.parent
+        self.ledger = Ledger(path) if key is None else Ledger.open(path, ledger_key)
+        self.ledger.verify()
+        self.officer = None if key is None else raw_bytes(read_secret_key(key).public_key()).hex()
+        known = [raw_bytes(read_public_key(o)).hex() for o in officers(find_policy(self.ledger))]
+        if self.officer is not None and known and self.officer not in known:
+            raise InputError(f"{key} is not the key of an officer whom the policy beside {self.path.name} names")
+
+    def releases(self) -> tuple[list[Line], list[tuple[Line, list[Line]]]]:
+        """All lines, and of each release, the latest first, what officers decided."""
+        lines = self.ledger.verify()
+        named = officers(find_policy(self.ledger))
+        signed = [x for x in lines if x.kind == "decision" and check_note(x.body, named)]
+        own = [x for x in lines if x.kind == "release"]
+        return lines, [(x, [d for d in signed if d.body["of"] == x.hash]) for x in reversed(own)]
+
+    def report_of(self, line: Line) -> Path | None:
+        """The report of the bundle that made a release, where its folder is near."""
+        return self._reports().get(line.body["mechanism"])
+
+    def decide(self, of: str, verdict: str, comment: str) -> Line:
+        """Sign a decision about a release, and write it down."""
+        if self.key is None:
+            raise InputError("this page was opened without a key; start it with --key FILE to decide")
+        if verdict not in VERDICTS or len(comment) > MOST:
+            raise InputError(f"a decision is accept or reject, with a comment of at most {MOST} characters")
+        note = sign_note({"kind": "decision", "of": of, "verdict": verdict, "comment": comment}, self.key)
+
+        def admit(lines: list[Line]) -> dict[str, Any]:
+            if not any(x.kind == "release" and x.hash == of for x in lines):
+                raise InputError("the ledger has no such release; open the page again")
+            return {}
+
+        return self.ledger.append(note, admit)
+
+    def _reports(self) -> dict[str, Path]:
+        found = {}
+        for folder in (self.folder, *sorted(p for p in self.folder.iterdir() if p.is_dir())):
+            if (folder / "report.html").is_file() and (folder / "filter.tacit").is_file():
+                try:
+                    found |= dict.fromkeys(Handover(folder).mechanisms(), folder / "report.html")
+                except TacitError:
+                    continue  # a stranger's bundle is no report
+        return found
+
+
+def make_page(desk: Desk, port: int) -> tuple[FastAPI, str]:
+    """The page as an application, and the token that its address must have once."""
+    once, session, secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_bytes(32)
+    proof = hmac.new(secret, session.encode(), hashlib.sha256).hexdigest()
+    cookie, hosts, unused = f"tacit-officer-{port}", {f"127.0.0.1:{port}", f"localhost:{port}"}, [once]
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+
+    def check(request: Request) -> None:
+        if not hmac.compare_digest(request.cookies.get(cookie, "").encode(), session.encode()):
+            raise HTTPException(403, "open the address that tacit officer printed; it works once")
+
+    def shown(problem: str = "", status: int = 200) -> Response:
+        try:
+            lines, releases = desk.releases()
+        except TacitError as error:
+            lines, releases, problem = [], [], f"The ledger cannot be trusted: {error}"
+        reports = {line.number for line, _ in releases if desk.report_of(line)}
+        text = render("officer.html.j2", None, ledger=desk.path.name, lines=lines, releases=releases, problem=problem,
+                      officer=desk.officer if lines else None, proof=proof, reports=reports)  # fmt: skip
+        return HTMLResponse(text, status)
+
+    @app.middleware("http")
+    async def guard(request: Request, answer: Callable[[Request], Any]) -> Response:
+        # another site's name that points here, or another site's form, is not this page
+        own = request.headers.get("host") in hosts
+        response: Response = await answer(request) if own else Response("this is not the officer's address", 403)
+        response.headers.update(HEADERS | ({} if "content-security-policy" in response.headers
+                                           else {"content-security-policy": POLICY}))  # fmt: skip
+        return response
+
+    @app.get("/")
+    async def listed(request: Request, token: str = "") -> Response:
+        if token and unused and hmac.compare_digest(token.encode(), unused[0].encode()):
+            unused.clear()
+            response: Response = RedirectResponse("/", 303)
+            response.set_cookie(cookie, session, httponly=True, samesite="strict")
+            return response
+        check(request)
+        return await run_in_threadpool(shown)
+
+    @app.get("/page.css")
+    async def style() -> Response:
+        return Response(STYLE.read_bytes(), media_type="text/css")
+
+    @app.get("/report/{number}")
+    async def report(request: Request, number: int) -> Response:
+        check(request)
+        found = [desk.report_of(line) for line, _ in desk.releases()[1] if line.number == number]
+        if not found or found[0] is None:
+            raise HTTPException(404, "there is no report of this line")
+        return HTMLResponse(found[0].read_bytes(), headers={"content-security-policy": REPORT})
+
+    @app.post("/decide")
+    async def decide(request: Request) -> Response:
+        check(request)
+        told = await _form(request)
+        origin = request.headers.get("origin", "").removeprefix("http://")
+        if origin not in hosts or not hmac.compare_digest(told.get("proof", "").encode(), proof.encode()):
+            raise HTTPException(403, "a decision is made on the officer's own page")
+        try:
+            asked = (told.get("of", ""), told.get("verdict", ""), told.get("comment", "").strip())
+            line = await run_in_threadpool(desk.decide, *asked)
+        except TacitError as error:
+            return await run_in_threadpool(shown, str(error), 400)
+        of = next(x for x, _ in desk.releases()[1] if x.hash == line.body["of"])
+        return RedirectResponse(f"/#line-{of.number}", 303)
+
+    return app, once
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a small form; more than a form of this page can have is refused unread."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > 64 * MOST:
+            raise HTTPException(413, "that is more than a comment")
+    try:
+        told = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=8, errors="strict")
+    except ValueError:
+        raise HTTPException(400, "this is not a form of the officer's page") from None
+    return {name: values[0] for name, values in told.items()}
