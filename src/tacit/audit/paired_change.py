@@ -41,7 +41,7 @@ def paired_change(
     >>> _, attack, test = tacit.load_dataset("quadrants", n=900).split()
     >>> raw = (attack.X, test.X)
     >>> [c.sentence for c in paired_change(raw, raw, attack, test, "logistic").changes if c.figure == "leakage"]
-    ['leakage of shape: .519 to .519, +.000 (+.000 to +.000)']
+    ['leakage of shape: 1.000 to 1.000, +.000 (+.000 to +.000)']
     """
     trials = [Trial.of(release, attack, test) for release in (old, new)]
     unseen = [~(a | b) for a, b in zip(trials[0].seen, trials[1].seen, strict=True)]
@@ -56,9 +56,9 @@ def paired_change(
         share = 1 - (1 - level) / max(1, len(tasks[0]))
         for pair in zip(*tasks, strict=True):
             outcomes = [suite.run(task, HEADLINE[side]) for task in pair]
-            values = [suite.result(o, HEADLINE[side], share).value for o in outcomes]
+            before, after = (suite.result(o, HEADLINE[side], share).value for o in outcomes)
             m = _gain(outcomes[1], outcomes[0], side, share)
-            changes.append(Change(figure, pair[0].attribute, *values, m.low, m.high))
+            changes.append(Change(figure, pair[0].attribute, before, after, m.low, m.high))
     return Difference(tuple(changes), level, PAIRED)
 
 

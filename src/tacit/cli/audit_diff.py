@@ -67,10 +67,8 @@ def _paired(
     console: Console, releases: tuple[Path, Path], rows: tacit.Dataset, name: str, attackers: str, seed: int
 ) -> Difference:
     attack, test = rows.split((0.5, 0.5), random_state=seed)
-    both = [read_release(r, rows, (attack, test), name, None) for r in releases]
+    old, new = (read_release(r, rows, (attack, test), name, None) for r in releases)
     with progress(console) as bar:
         task = bar.add_task("", total=None)
-        return paired_change(
-            *both, attack, test, attackers, random_state=seed,
-            callback=lambda what, done, total: bar.update(task, description=f"attacking {what}"),
-        )  # fmt: skip
+        told = lambda what, done, total: bar.update(task, description=f"attacking {what}")  # noqa: E731
+        return paired_change(old, new, attack, test, attackers, random_state=seed, callback=told)

@@ -16,6 +16,8 @@ _HOME = {
     "audit_together": "tacit.ledger.together",
     "record_file": "tacit.ledger.recording",
     "record_rows": "tacit.ledger.recording",
+    "verify_evidence": "tacit.ledger.evidence",
+    "write_evidence": "tacit.ledger.evidence",
 }
 
 __all__ = sorted(_HOME)
@@ -26,6 +28,8 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.ledger.chain import LedgerError as LedgerError
     from tacit.ledger.composition import Part as Part
     from tacit.ledger.composition import compose as compose
+    from tacit.ledger.evidence import verify_evidence as verify_evidence
+    from tacit.ledger.evidence import write_evidence as write_evidence
     from tacit.ledger.policy import Policy as Policy
     from tacit.ledger.policy import read_policy as read_policy
     from tacit.ledger.recording import record_file as record_file

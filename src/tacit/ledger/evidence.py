@@ -28,7 +28,8 @@ from tacit import __version__
 from tacit.errors import InputError, RequirementNotMet
 from tacit.files import strict_json, write_whole
 from tacit.ledger.account import mechanism_id, officers
-from tacit.ledger.chain import Ledger, Line, check_note
+from tacit.ledger.chain import Ledger, Line
+from tacit.ledger.decisions import releases_of
 from tacit.ledger.policy import Policy, read_policy
 from tacit.ledger.statement import EvidenceError, make_statement, read_statement
 from tacit.records.dataset import read_file
@@ -120,14 +121,6 @@ def write_evidence(
     book = None if ledger is None else Book.read(Path(ledger), handover, rules)
     signer = None if key is None else raw_bytes(read_secret_key(key).public_key()).hex()
     report = handover.reports[-1]
-    out.mkdir(parents=True, exist_ok=True)
-    report.to_json(out / "audit.json")
-    write_page(handover.reports, out / "report.html", f"Audit of {report.name}")
-    if rules is not None:
-        write_whole(out / "policy.toml", rules.text)
-    if book is not None:
-        write_whole(out / "ledger.jsonl", b"".join(book.raw))
-        write_whole(out / "ledger.json", json.dumps(book.told, indent=1))
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
     told = {"report": report, "handover": handover, "book": book, "policy": rules, "signer": signer, "now": now,
             "leaks": {n: leak_in_words(report, n) for n in report.leakage},
@@ -136,6 +129,14 @@ def write_evidence(
             "questions": questions(report), "limits_kept": None if rules is None else limits_kept(report, rules),
             "rows": None if handover.table is None else len(read_file(handover.table)),
             "digests": handover.digests(), "version": __version__}  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    report.to_json(out / "audit.json")
+    write_page(handover.reports, out / "report.html", f"Audit of {report.name}")
+    if rules is not None:
+        write_whole(out / "policy.toml", rules.text)
+    if book is not None:
+        write_whole(out / "ledger.jsonl", b"".join(book.raw))
+        write_whole(out / "ledger.json", json.dumps(book.told, indent=1))
     write_whole(out / "mapping.md", render("mapping.md.j2", None, **told))
     write_whole(out / "summary.html", render("evidence.html.j2", None, **told))
     _sign(out, handover, book, key, now)
@@ -241,18 +242,15 @@ class Book:
     def read(cls, path: Path, handover: Handover, policy: Policy | None) -> Book:
         lines = Ledger(path).verify()
         known = handover.mechanisms()
-        own = [x for x in lines if x.kind == "release" and x.body["mechanism"] in known]
-        about = {x.hash for x in own}
-        signed = [x for x in lines if x.kind == "decision" and x.body["of"] in about
-                  and check_note(x.body, officers(policy))]  # fmt: skip
-        notes = [x for x in lines if x.kind == "override" and x.body["mechanism"] in known]
-        notes += [x for x in lines if x.kind == "together" and known & set(x.body["mechanisms"])]
-        chosen = sorted({0, *(x.number for x in (*own, *signed, *notes))})
+        releases = [(x, d) for x, d in releases_of(lines, officers(policy)) if x.body["mechanism"] in known]
+        about = [y for x, signed in releases for y in (x, *signed)]
+        about += [x for x in lines if x.kind == "override" and x.body["mechanism"] in known]
+        about += [x for x in lines if x.kind == "together" and known & set(x.body["mechanisms"])]
+        chosen = sorted({0, *(x.number for x in about)})
         raw = path.read_bytes().splitlines(keepends=True)
         owner = lines[0].body["public_key"]
         told = {"verified": True, "lines": len(lines), "head": lines[-1].hash, "public_key": owner, "extract": chosen}
-        releases = tuple((x, tuple(d for d in signed if d.body["of"] == x.hash)) for x in own)
-        return cls(told, tuple(raw[i] for i in chosen), releases)
+        return cls(told, tuple(raw[i] for i in chosen), tuple(releases))
 
 
 def _sign(out: Path, handover: Handover, book: Book | None, key: str | Path | None, now: str) -> None:

@@ -159,10 +159,10 @@ def difference(old: Report, new: Report) -> Difference:
 
 
 def _change(figure: str, name: str, old: Any, new: Any) -> Change:
-    values = [None if m is None else float(m.value) for m in (old, new)]
+    before, after = (None if m is None else float(m.value) for m in (old, new))
     if old is None or new is None:
-        return Change(figure, name, *values)
-    return Change(figure, name, *values, float(new.low - old.high), float(new.high - old.low))
+        return Change(figure, name, before, after)
+    return Change(figure, name, before, after, float(new.low - old.high), float(new.high - old.low))
 
 
 def _notes(old: Report, new: Report) -> list[str]:

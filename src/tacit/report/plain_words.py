@@ -34,11 +34,11 @@ def use_in_words(report: Any, name: str) -> str:
 
 
 def at_most(bound: float) -> str:
-    """A bound in whole percent, rounded up: rounded down it would promise more than was proved.
+    """A bound in percent, rounded up: rounded down it would promise more than was proved.
 
     Examples
     --------
     >>> at_most(0.5449), at_most(0.57), at_most(1.0)
-    ('55 %', '57 %', '100 %')
+    ('54.5 %', '57.0 %', '100.0 %')
     """
-    return percent(math.ceil(round(100 * bound, 9)) / 100)
+    return percent(math.ceil(round(1000 * bound, 9)) / 1000, 1)

@@ -22,7 +22,7 @@ def without_values(report: Report) -> Report:
     >>> _, attack, test = tacit.load_dataset("quadrants", n=900).split()
     >>> found = tacit.audit(None, attack, test, attackers="logistic", floor=False, power=False, breadth=False)
     >>> found.leakage["shape"].classes, without_values(found).leakage["shape"].classes
-    (('circle', 'square'), ('class 1', 'class 2'))
+    (('o', 'x'), ('class 1', 'class 2'))
     """
     told = _unnamed(report.to_dict())
     told["groups"] = {name: dict(_numbered("group", by)) for name, by in told["groups"].items()}

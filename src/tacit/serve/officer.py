@@ -22,14 +22,14 @@ from starlette.exceptions import HTTPException
 
 from tacit.errors import InputError, TacitError
 from tacit.ledger.account import find_policy, officers
-from tacit.ledger.chain import Ledger, Line, check_note, sign_note
+from tacit.ledger.chain import Ledger, Line
+from tacit.ledger.decisions import MOST, decide, releases_of
 from tacit.ledger.evidence import Handover
 from tacit.release.signing import raw_bytes, read_public_key, read_secret_key
 from tacit.report import page as pages
 from tacit.report.page import render
 
 STYLE = Path(pages.__file__).parent / "page.css"
-VERDICTS, MOST = ("accept", "reject"), 2000  # characters of a comment
 BASE = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; "
 POLICY = BASE + "style-src 'self'; img-src data:; form-action 'self'"
 # a report draws its figures itself: in an origin of its own, which can reach neither this page nor anything else
@@ -66,13 +66,10 @@ class Desk:
         if self.officer is not None and known and self.officer not in known:
             raise InputError(f"{key} is not the key of an officer whom the policy beside {self.path.name} names")
 
-    def releases(self) -> tuple[list[Line], list[tuple[Line, list[Line]]]]:
-        """All lines, and of each release, the latest first, what officers decided."""
+    def releases(self) -> tuple[list[Line], list[tuple[Line, tuple[Line, ...]]]]:
+        """All lines, and every release, the latest first, with what officers decided."""
         lines = self.ledger.verify()
-        named = officers(find_policy(self.ledger))
-        signed = [x for x in lines if x.kind == "decision" and check_note(x.body, named)]
-        own = [x for x in lines if x.kind == "release"]
-        return lines, [(x, [d for d in signed if d.body["of"] == x.hash]) for x in reversed(own)]
+        return lines, releases_of(lines, officers(find_policy(self.ledger)))[::-1]
 
     def report_of(self, line: Line) -> Path | None:
         """The report of the bundle that made a release, where its folder is near."""
@@ -82,19 +79,10 @@ class Desk:
         """Sign a decision about a release, and write it down."""
         if self.key is None:
             raise InputError("this page was opened without a key; start it with --key FILE to decide")
-        if verdict not in VERDICTS or len(comment) > MOST:
-            raise InputError(f"a decision is accept or reject, with a comment of at most {MOST} characters")
-        note = sign_note({"kind": "decision", "of": of, "verdict": verdict, "comment": comment}, self.key)
-
-        def admit(lines: list[Line]) -> dict[str, Any]:
-            if not any(x.kind == "release" and x.hash == of for x in lines):
-                raise InputError("the ledger has no such release; open the page again")
-            return {}
-
-        return self.ledger.append(note, admit)
+        return decide(self.ledger, of, verdict, comment, self.key)
 
     def _reports(self) -> dict[str, Path]:
-        found = {}
+        found: dict[str, Path] = {}
         for folder in (self.folder, *sorted(p for p in self.folder.iterdir() if p.is_dir())):
             if (folder / "report.html").is_file() and (folder / "filter.tacit").is_file():
                 try:
@@ -104,45 +92,56 @@ class Desk:
         return found
 
 
-def make_page(desk: Desk, port: int) -> tuple[FastAPI, str]:
-    """The page as an application, and the token that its address must have once."""
-    once, session, secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_bytes(32)
-    proof = hmac.new(secret, session.encode(), hashlib.sha256).hexdigest()
-    cookie, hosts, unused = f"tacit-officer-{port}", {f"127.0.0.1:{port}", f"localhost:{port}"}, [once]
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+class Door:
+    """Who is let in: whoever has the address once, then their browser, on this page alone."""
 
-    def check(request: Request) -> None:
-        if not hmac.compare_digest(request.cookies.get(cookie, "").encode(), session.encode()):
+    def __init__(self, port: int) -> None:
+        self.token: str | None = secrets.token_urlsafe(32)
+        self.cookie, self.session = f"tacit-officer-{port}", secrets.token_urlsafe(32)
+        self.proof = hmac.new(secrets.token_bytes(32), self.session.encode(), hashlib.sha256).hexdigest()
+        self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+
+    def enter(self, token: str) -> Response | None:
+        """The cookie, for the token; the token is spent."""
+        if not token or self.token is None or not hmac.compare_digest(token.encode(), self.token.encode()):
+            return None
+        self.token = None
+        response = RedirectResponse("/", 303)
+        response.set_cookie(self.cookie, self.session, httponly=True, samesite="strict")
+        return response
+
+    def check(self, request: Request) -> None:
+        """Refuse whoever has no cookie."""
+        if not hmac.compare_digest(request.cookies.get(self.cookie, "").encode(), self.session.encode()):
             raise HTTPException(403, "open the address that tacit officer printed; it works once")
 
-    def shown(problem: str = "", status: int = 200) -> Response:
-        try:
-            lines, releases = desk.releases()
-        except TacitError as error:
-            lines, releases, problem = [], [], f"The ledger cannot be trusted: {error}"
-        reports = {line.number for line, _ in releases if desk.report_of(line)}
-        text = render("officer.html.j2", None, ledger=desk.path.name, lines=lines, releases=releases, problem=problem,
-                      officer=desk.officer if lines else None, proof=proof, reports=reports)  # fmt: skip
-        return HTMLResponse(text, status)
+    def check_form(self, request: Request, told: dict[str, str]) -> None:
+        """Refuse a form that is not this page's own."""
+        origin = request.headers.get("origin", "").removeprefix("http://")
+        if origin not in self.hosts or not hmac.compare_digest(told.get("proof", "").encode(), self.proof.encode()):
+            raise HTTPException(403, "a decision is made on the officer's own page")
 
-    @app.middleware("http")
-    async def guard(request: Request, answer: Callable[[Request], Any]) -> Response:
-        # another site's name that points here, or another site's form, is not this page
-        own = request.headers.get("host") in hosts
+    async def guard(self, request: Request, answer: Callable[[Request], Any]) -> Response:
+        """Around everything: another site's name that points here is not this page; headers of safety."""
+        own = request.headers.get("host") in self.hosts
         response: Response = await answer(request) if own else Response("this is not the officer's address", 403)
-        response.headers.update(HEADERS | ({} if "content-security-policy" in response.headers
-                                           else {"content-security-policy": POLICY}))  # fmt: skip
+        for name, value in (HEADERS | {"content-security-policy": POLICY}).items():
+            response.headers.setdefault(name, value)
         return response
+
+
+def make_page(desk: Desk, port: int) -> tuple[FastAPI, str]:
+    """The page as an application, and the token that its address must have once."""
+    door = Door(port)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.middleware("http")(door.guard)
 
     @app.get("/")
     async def listed(request: Request, token: str = "") -> Response:
-        if token and unused and hmac.compare_digest(token.encode(), unused[0].encode()):
-            unused.clear()
-            response: Response = RedirectResponse("/", 303)
-            response.set_cookie(cookie, session, httponly=True, samesite="strict")
-            return response
-        check(request)
-        return await run_in_threadpool(shown)
+        if (entered := door.enter(token)) is not None:
+            return entered
+        door.check(request)
+        return await run_in_threadpool(_shown, desk, door)
 
     @app.get("/page.css")
     async def style() -> Response:
@@ -150,28 +149,38 @@ def make_page(desk: Desk, port: int) -> tuple[FastAPI, str]:
 
     @app.get("/report/{number}")
     async def report(request: Request, number: int) -> Response:
-        check(request)
+        door.check(request)
         found = [desk.report_of(line) for line, _ in desk.releases()[1] if line.number == number]
         if not found or found[0] is None:
             raise HTTPException(404, "there is no report of this line")
         return HTMLResponse(found[0].read_bytes(), headers={"content-security-policy": REPORT})
 
     @app.post("/decide")
-    async def decide(request: Request) -> Response:
-        check(request)
+    async def decided(request: Request) -> Response:
+        door.check(request)
         told = await _form(request)
-        origin = request.headers.get("origin", "").removeprefix("http://")
-        if origin not in hosts or not hmac.compare_digest(told.get("proof", "").encode(), proof.encode()):
-            raise HTTPException(403, "a decision is made on the officer's own page")
+        door.check_form(request, told)
         try:
             asked = (told.get("of", ""), told.get("verdict", ""), told.get("comment", "").strip())
             line = await run_in_threadpool(desk.decide, *asked)
         except TacitError as error:
-            return await run_in_threadpool(shown, str(error), 400)
+            return await run_in_threadpool(_shown, desk, door, str(error), 400)
         of = next(x for x, _ in desk.releases()[1] if x.hash == line.body["of"])
         return RedirectResponse(f"/#line-{of.number}", 303)
 
-    return app, once
+    return app, str(door.token)
+
+
+def _shown(desk: Desk, door: Door, problem: str = "", status: int = 200) -> Response:
+    """The list as it is now; a ledger that was edited is shown as such, and nothing of it."""
+    try:
+        lines, releases = desk.releases()
+    except TacitError as error:
+        lines, releases, problem = [], [], f"The ledger cannot be trusted: {error}"
+    reports = {line.number for line, _ in releases if desk.report_of(line)}
+    text = render("officer.html.j2", None, ledger=desk.path.name, lines=lines, releases=releases, problem=problem,
+                  officer=desk.officer if lines else None, proof=door.proof, reports=reports)  # fmt: skip
+    return HTMLResponse(text, status)
 
 
 async def _form(request: Request) -> dict[str, str]:
