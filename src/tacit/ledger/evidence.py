@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit import __version__
-from tacit.errors import InputError, RequirementNotMet
+from tacit.errors import InputError
 from tacit.files import strict_json, write_whole
 from tacit.ledger.account import mechanism_id, officers
 from tacit.ledger.chain import Ledger, Line
+from tacit.ledger.checking import Case, check_report
 from tacit.ledger.decisions import releases_of
 from tacit.ledger.policy import Policy, read_policy
 from tacit.ledger.statement import EvidenceError, make_statement, read_statement
@@ -126,7 +127,7 @@ def write_evidence(
             "leaks": {n: leak_in_words(report, n) for n in report.leakage},
             "uses": {n: use_in_words(report, n) for n in report.utility},
             "odds": _odds(report),
-            "questions": questions(report), "limits_kept": None if rules is None else limits_kept(report, rules),
+            "questions": questions(report), "cases": None if rules is None else _cases(report, rules),
             "rows": None if handover.table is None else len(read_file(handover.table)),
             "digests": handover.digests(), "version": __version__}  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
@@ -183,38 +184,15 @@ def questions(report: Report) -> list[tuple[str, str, str]]:
     return [*none, *(("inference", report.status(n), report.sentence(n)) for n in report.leakage)]
 
 
-def limits_kept(report: Report, policy: Policy) -> list[tuple[str, bool, str]]:
-    """Each limit of the policy, whether it is kept, and what was found where it is not."""
-    limits, found = policy.limits, []
-    asked: list[tuple[str, dict[str, Any]]] = [
-        *((f"{figure} of {name} {word} {x:g}", {figure: {name: x}})
-          for figure, word in (("leakage", "at most"), ("odds", "at most"), ("utility", "at least"))
-          for name, x in getattr(limits, figure).items()),
-    ]  # fmt: skip
-    if limits.linkability is not None:
-        asked.append((f"linkability at most {limits.linkability:g}", {"linkability": limits.linkability}))
-    for text, requirement in asked:
-        try:
-            report.require(**requirement, certified=limits.certified)
-            found.append((text, True, ""))
-        except RequirementNotMet as error:
-            found.append((text, False, str(error)))
-    b = report.breadth
-    for text, good in (
-        (
-            f"breadth at least {limits.least_breadth}",
-            limits.least_breadth is None or (b and b.low >= limits.least_breadth),
-        ),
-        (
-            f"breadth at most {limits.most_breadth}",
-            limits.most_breadth is None or (b and b.high <= limits.most_breadth),
-        ),
-    ):
-        if not text.endswith("None"):
-            found.append(
-                (text, bool(good), "" if good else b.sentence.split(":")[0] if b else "breadth was not measured")
+def _cases(report: Report, policy: Policy) -> list[Case]:
+    """Each limit of the policy, held against the audit."""
+    limits = policy.limits
+    for named, found in (({*limits.leakage, *limits.odds}, report.leakage), (set(limits.utility), report.utility)):
+        if missing := sorted(named - set(found)):
+            raise InputError(
+                f"the policy limits {missing[0]}, and the audit has {', '.join(found)}: is it this release's?"
             )
-    return found
+    return check_report(report, policy)
 
 
 def _odds(report: Report) -> dict[str, str]:
