@@ -25,7 +25,7 @@ from tacit.ledger.statement import EvidenceError, read_statement
 from tacit.release.bundle import read_bundle
 from tacit.release.signing import new_signing_key
 from tacit.report.report import Report
-from tacit.report.results import Measure, Resemblance
+from tacit.report.results import Measure, Power, Resemblance
 from tacit.report.without_values import without_values
 
 pytestmark = [
@@ -296,15 +296,33 @@ def test_on_the_command_line(home, tmp_path):
     assert "mapping.md was edited" in bad.stderr
 
 
+def pages_of(summary, profile):
+    """How many pages it has when it is printed, by a browser that asks nobody."""
+    with driven(profile) as page:
+        page.open(summary.as_uri())
+        printed = base64.b64decode(page.call("Page.printToPDF", preferCSSPageSize=True)["data"])
+        assert not [r for r in page.requests if r["url"].startswith("http")]
+    return len(re.findall(rb"/Type\s*/Page\b", printed))
+
+
 # -- in a browser -------------------------------------------------------------------------------------
 
 
 def test_printed_it_has_two_pages_and_the_report_draws_itself(filed, tmp_path):
-    with driven(tmp_path / "driven") as page:
-        page.open((filed / "summary.html").as_uri())
-        printed = base64.b64decode(page.call("Page.printToPDF", preferCSSPageSize=True)["data"])
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 2
-    assert not [r for r in page.requests if r["url"].startswith("http")]
+    assert pages_of(filed / "summary.html", tmp_path / "driven") == 2
     drawn, console = dump(filed / "report.html", tmp_path / "profile")
     assert 'data-drawn="yes"' in drawn
     assert console == []
+
+
+def test_five_sensitive_attributes_and_many_notes_have_two_pages_too(home, tmp_path):
+    report = Report.from_json((home / "out" / "audit.json").read_bytes())
+    names = [f"a rather long name of an attribute, {i}" for i in range(5)]
+    many = {f: dict.fromkeys(names, getattr(report, f)["sex"]) for f in ("leakage", "exposure", "certificate", "bound")}
+    kinds = ("one column", "a pair", "a smooth direction")
+    power = Power(dict.fromkeys(kinds, 0.6), dict.fromkeys(kinds, 0.9), dict.fromkeys(kinds, "trees"), 0.5, 9, (99, 99))
+    report = replace(report, **many, power=dict.fromkeys(names, power), notes=("a note of some twenty words " * 4,) * 9)
+    (tmp_path / "release.csv").write_text("a\n1\n")
+    report.to_json(tmp_path / "audit.json")
+    made = write_evidence(tmp_path, tmp_path / "evidence")
+    assert pages_of(made / "summary.html", tmp_path / "driven") == 2

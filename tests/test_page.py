@@ -287,7 +287,9 @@ def test_leakage_in_words():
     bound = report.bound["sex"]
     assert told["certified"]
     assert told["high"] == bound
-    assert f"at most {math.ceil(1000 * bound) / 10:.1f} %" in told["words"]  # never rounded down
+    assert (
+        f"at most {math.ceil(1000 * report.certificate['sex'].bound) / 10:.1f} %" in told["words"]
+    )  # never rounded down
     assert told["guessing"] == 0.5
     plain = summary({**report.to_dict(), "bound": {}})["leakage"]["sex"]
     assert not plain["certified"]

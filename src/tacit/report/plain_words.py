@@ -10,12 +10,12 @@ from tacit.report.results import percent
 
 def leak_in_words(report: Any, name: str) -> str:
     """What an attacker can tell of one sensitive attribute from a release."""
-    m, bound = report.leakage[name].measure, report.bound.get(name)
+    m, certificate = report.leakage[name].measure, report.certificate.get(name)
     reached = f"Attackers that we trained name {name} right {percent(m.value)} of the time"
-    if bound is not None:
+    if certificate is not None and report.bound.get(name) is not None:
         return (
-            f"Whoever sees one release, however clever, names {name} right at most {at_most(bound)} of the time "
-            f"(certified, with {report.level} confidence). {reached}; guessing gives {percent(m.guessing)}."
+            f"Whoever sees one release, however clever, names {name} right at most {at_most(certificate.bound)} of the "
+            f"time (certified, with {report.level} confidence). {reached}; guessing gives {percent(m.guessing)}."
         )
     return (
         f"{reached} (between {percent(m.low)} and {percent(m.high)}, with {report.level} confidence); guessing gives "
