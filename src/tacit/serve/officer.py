@@ -71,17 +71,14 @@ class Desk:
         lines = self.ledger.verify()
         return lines, releases_of(lines, officers(find_policy(self.ledger)))[::-1]
 
-    def report_of(self, line: Line) -> Path | None:
-        """The report of the bundle that made a release, where its folder is near."""
-        return self._reports().get(line.body["mechanism"])
-
     def decide(self, of: str, verdict: str, comment: str) -> Line:
         """Sign a decision about a release, and write it down."""
         if self.key is None:
             raise InputError("this page was opened without a key; start it with --key FILE to decide")
         return decide(self.ledger, of, verdict, comment, self.key)
 
-    def _reports(self) -> dict[str, Path]:
+    def reports(self) -> dict[str, Path]:
+        """The reports that are near, by what a ledger's lines call the mechanism that they are of."""
         found: dict[str, Path] = {}
         for folder in (self.folder, *sorted(p for p in self.folder.iterdir() if p.is_dir())):
             if (folder / "report.html").is_file() and (folder / "filter.tacit").is_file():
@@ -150,10 +147,11 @@ def make_page(desk: Desk, port: int) -> tuple[FastAPI, str]:
     @app.get("/report/{number}")
     async def report(request: Request, number: int) -> Response:
         door.check(request)
-        found = [desk.report_of(line) for line, _ in desk.releases()[1] if line.number == number]
-        if not found or found[0] is None:
+        line = next((x for x, _ in desk.releases()[1] if x.number == number), None)
+        found = None if line is None else desk.reports().get(line.body["mechanism"])
+        if found is None:
             raise HTTPException(404, "there is no report of this line")
-        return HTMLResponse(found[0].read_bytes(), headers={"content-security-policy": REPORT})
+        return HTMLResponse(found.read_bytes(), headers={"content-security-policy": REPORT})
 
     @app.post("/decide")
     async def decided(request: Request) -> Response:
@@ -177,7 +175,8 @@ def _shown(desk: Desk, door: Door, problem: str = "", status: int = 200) -> Resp
         lines, releases = desk.releases()
     except TacitError as error:
         lines, releases, problem = [], [], f"The ledger cannot be trusted: {error}"
-    reports = {line.number for line, _ in releases if desk.report_of(line)}
+    near = desk.reports()
+    reports = {line.number for line, _ in releases if line.body["mechanism"] in near}
     text = render("officer.html.j2", None, ledger=desk.path.name, lines=lines, releases=releases, problem=problem,
                   officer=desk.officer if lines else None, proof=door.proof, reports=reports)  # fmt: skip
     return HTMLResponse(text, status)
