@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tacit.audit.local_privacy_certificate import CONFIDENT
 from tacit.audit.local_privacy_certificate import certify_local_privacy as certify_local_privacy
 from tacit.audit.local_privacy_certificate import local_dp_bound as local_dp_bound
+from tacit.audit.odds import behind_channel, count_odds
 from tacit.audit.population import Sample, check_records, independent_units, share_delta, whole_numbers
 from tacit.audit.population import joint_units as joint_units
 from tacit.audit.population import look_delta as look_delta
@@ -45,6 +46,7 @@ def certify(
     candidates: int = 1,
     per: str = "unit",
     max_unit_size: int | None = None,
+    n_cells: int | None = None,
 ) -> Certificate:
     """Bound any attacker on a finite release.
 
@@ -60,6 +62,7 @@ def certify(
     per : "unit" bounds the average unit (one of its records is released), "record" the average record
     max_unit_size : for per="record" with units: a number of records that no unit of the population exceeds, known
         beforehand
+    n_cells : how many different releases there can be, where that is known beforehand: the odds are then of all
 
     Examples
     --------
@@ -73,7 +76,8 @@ def certify(
     sample = independent_units(sensitive, n_classes, units, per, max_unit_size)
     table = count_units(cells, sensitive, k, sample)
     found = _Counted(table, np.bincount(cells, minlength=k), _units_per_cell(cells, units, k), names)
-    return _certificate(found, sample, len(sensitive), delta, candidates, per)
+    odds = count_odds(cells, sensitive, sample, names, n_cells, share_delta(delta, candidates))
+    return replace(_certificate(found, sample, len(sensitive), delta, candidates, per), odds=odds)
 
 
 def certify_channel(
@@ -111,7 +115,9 @@ def certify_channel(
     reach = _units_per_cell(cells, units, k) @ channel
     used = np.flatnonzero(records > 0)
     found = _Counted(table[used], records[used], reach[used], used)
-    return _certificate(found, sample, len(sensitive), delta, candidates, per)
+    codes = count_odds(cells, sensitive, sample, np.arange(k), k, share_delta(delta, candidates))
+    odds = behind_channel(codes, channel)
+    return replace(_certificate(found, sample, len(sensitive), delta, candidates, per), odds=odds)
 
 
 def units_needed(
@@ -273,7 +279,7 @@ def _half_sample_plugin(cells: np.ndarray, sensitive: np.ndarray, units: np.ndar
         taken = np.zeros(sample.n_units, dtype=bool)
         taken[order[rng.integers(2) :: 2]] = True
         counts = np.bincount(class_of[taken], minlength=len(sample.counts))
-        half = Sample(rows[taken[unit]], sample.weight[taken[unit]], counts)
+        half = Sample(rows[taken[unit]], sample.weight[taken[unit]], counts, sample.drawn[taken])
         table = count_units(cells, sensitive, int(cells.max()) + 1, half)[:, counts > 0]
         found.append(balanced_plugin(table, counts[counts > 0]))
     return float(np.mean(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import comb
 from typing import Any
 
@@ -26,6 +26,7 @@ from tacit.errors import InputError
 from tacit.filters.mechanism import mechanism_of, sees_sensitive
 from tacit.labels import MISSING, joint_codes
 from tacit.noise.keyed import Noise
+from tacit.noise.support import Finite
 from tacit.records.dataset import PRODUCT
 from tacit.report.certificates import AnyCertificate, ColumnsCertificate
 
@@ -99,6 +100,7 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
                     side.append(made.certificate(who, share, terms))
         if reason is None:
             one_sided, two_sided = (max(side, key=lambda c: c.bound) for side in found)
+            one_sided = replace(one_sided, odds=max(found[0], key=lambda c: c.worst_odds).odds)
             reason = two_sided.useless()
             if reason is None:
                 out.certificate[name], out.bound[name] = one_sided, two_sided.bound
@@ -180,6 +182,7 @@ class _Evidence:
     """What a certificate of one release rests on: its cells, or its codes and the noise that is really drawn."""
 
     cells: np.ndarray | None = None
+    n_cells: int | None = None  # different releases that there can be, where the mechanism says so
     codes: np.ndarray | None = None
     noise: Noise | None = None
     epsilon: float | None = None
@@ -191,7 +194,9 @@ class _Evidence:
         mechanism = mechanism_of(release)
         noise: Noise | None = None if mechanism is None else mechanism.noise
         if noise is None:
-            return None if trial.cells is None else cls(cells=trial.cells)
+            support = getattr(mechanism, "support", None)
+            n_cells = support.cells if isinstance(support, Finite) else None
+            return None if trial.cells is None else cls(cells=trial.cells, n_cells=n_cells)
         gaussian = noise.added and noise.distribution == "normal"
         if mechanism.epsilon is None and not gaussian:
             return None
@@ -228,7 +233,8 @@ class _Evidence:
                 seed=terms.seed, candidates=terms.candidates, **common,
             )  # fmt: skip
         assert self.cells is not None
-        return certify(self.cells[who.known], who.codes, who.n_classes, delta, candidates=terms.candidates, **common)
+        common |= {"candidates": terms.candidates, "n_cells": self.n_cells}
+        return certify(self.cells[who.known], who.codes, who.n_classes, delta, **common)
 
 
 def _who(trial: Trial, columns: Sequence[int], fitted: Mapping[str, Sequence[Any]]) -> _Who:

@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 
+from tacit.audit.odds import private_odds
 from tacit.audit.population import check_records, independent_units, share_delta
 from tacit.errors import check_number
 from tacit.report.certificates import LocalPrivacyCertificate
+from tacit.report.leakage_units import accuracy_from_odds
 
 CONFIDENT = 0.9  # the posterior from which on a class counts as named
 
@@ -46,6 +48,7 @@ def certify_local_privacy(
         plugin=bound,
         accuracy_bound=commonest / (commonest + (1 - commonest) * math.exp(-epsilon)),
         epsilon=epsilon,
+        odds=private_odds(epsilon),
         exposed=float(bound >= CONFIDENT),
         **sample.facts(len(sensitive), delta, 1, per),
     )
@@ -61,4 +64,4 @@ def local_dp_bound(epsilon: float, n_classes: int) -> float:
     """
     check_number("epsilon", epsilon, 0)
     check_number("n_classes", n_classes, 2, whole=True)
-    return 1 / (1 + (n_classes - 1) * math.exp(-epsilon))
+    return accuracy_from_odds(private_odds(epsilon).bound, n_classes)

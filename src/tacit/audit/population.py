@@ -42,11 +42,13 @@ class Sample:
     rows : (r,) the records that count
     weight : (r,) of each of them; those of one unit add to one
     counts : (n_classes,) units of each class
+    drawn : (n_units,) the one record drawn of each unit, whose class is the unit's
     """
 
     rows: np.ndarray
     weight: np.ndarray
     counts: np.ndarray
+    drawn: np.ndarray
 
     @property
     def n_units(self) -> int:
@@ -97,7 +99,7 @@ def independent_units(
     check_number("max_unit_size", max_unit_size, 1, whole=True, optional=True)
     if units is None:
         n = len(sensitive)
-        return Sample(np.arange(n), np.ones(n), np.bincount(sensitive, minlength=n_classes))
+        return Sample(np.arange(n), np.ones(n), np.bincount(sensitive, minlength=n_classes), np.arange(n))
     _, unit, size = np.unique(units, return_inverse=True, return_counts=True)
     unit = unit.ravel()
     accept, draw = np.random.default_rng(COIN).random((2, len(size)))
@@ -107,7 +109,8 @@ def independent_units(
     # One record of each unit gives its class; the others of that class speak with it.
     by_unit = np.argsort(unit, kind="stable")
     first = np.concatenate([[0], np.cumsum(size)[:-1]])
-    class_of = sensitive[by_unit[first + (draw * size).astype(int)]]
+    drawn = by_unit[first + (draw * size).astype(int)]
+    class_of = sensitive[drawn]
     rows = np.flatnonzero(accepted[unit] & (sensitive == class_of[unit]))
     if not len(rows):
         raise InputError(
@@ -115,7 +118,8 @@ def independent_units(
             f"is so much larger than they are; pass a smaller bound that is known to hold, or take per='unit'"
         )
     held = np.bincount(unit[rows], minlength=len(size))
-    return Sample(rows, 1 / held[unit[rows]], np.bincount(class_of[accepted], minlength=n_classes))
+    counts = np.bincount(class_of[accepted], minlength=n_classes)
+    return Sample(rows, 1 / held[unit[rows]], counts, drawn[accepted])
 
 
 def joint_units(columns: Sequence[np.ndarray | None]) -> np.ndarray | None:

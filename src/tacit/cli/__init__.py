@@ -148,6 +148,10 @@ def audit(
         list[str] | None, typer.Option(help="Gate, such as sex=.60: exit 3 if leakage may be higher.")
     ] = None,
     certified: Annotated[bool, typer.Option(help="With --require: only a certificate counts.")] = False,
+    require_odds: Annotated[
+        list[str] | None,
+        typer.Option(help="Gate, such as sex=3: exit 3 unless no single release moves odds by more (certified)."),
+    ] = None,
     scan: Annotated[bool, typer.Option(help="Also find which other columns leak.")] = False,
     reconstruct: Annotated[bool, typer.Option(help="Also try to reconstruct the original columns.")] = False,
     group: Annotated[list[str] | None, typer.Option(help="Column by which leakage is also shown.")] = None,

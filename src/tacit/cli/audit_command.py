@@ -27,6 +27,7 @@ def run(
     attackers: str,
     require: list[str] | None,
     certified: bool,
+    require_odds: list[str] | None,
     scan: bool,
     reconstruct: bool,
     group: list[str] | None,
@@ -37,7 +38,7 @@ def run(
     owner_key: Path | None,
     seed: int,
 ) -> None:
-    gates = dict(map(_gate, require or []))
+    gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     rows = rows_as_people(console, tacit.read_table(data, target, sensitive, unit, drop or [], bins))
@@ -66,8 +67,8 @@ def run(
         report.to_json(out / "audit.json")
         report.to_markdown(out / "report.md")
         console.print(f"Report: {report.to_html(out / 'report.html')}", highlight=False, markup=False)
-    if gates:
-        report.require(leakage=gates, certified=certified)
+    if gates or odds:
+        report.require(leakage=gates, certified=certified, odds=odds)
         console.print("[green]required bounds are met[/green]")
 
 
@@ -93,4 +94,4 @@ def _gate(text: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError:
-        raise InputError(f"--require takes NAME=BOUND, such as sex=.60; found {text!r}") from None
+        raise InputError(f"--require and --require-odds take NAME=BOUND, such as sex=.60; found {text!r}") from None

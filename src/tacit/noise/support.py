@@ -12,9 +12,11 @@ class Finite:
     Attributes
     ----------
     codes : how many code numbers there are, where the release is such a number; else None
+    cells : how many different releases there are, where that is known
     """
 
     codes: int | None = None
+    cells: int | None = None
 
 
 @dataclass(frozen=True)

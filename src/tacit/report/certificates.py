@@ -3,16 +3,61 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tacit.errors import InputError
+from tacit.report.leakage_units import bayes_security, bits_from
 from tacit.report.plain_data import plain, read_fields
 from tacit.report.results import shown
 
 VACUOUS = 0.99  # a bound by local privacy above this tells of epsilon, not of the release
+
+
+@dataclass(frozen=True)
+class Odds:
+    """How far one release can move anybody's belief: at most `bound` times, with confidence 1 - delta, by itself.
+
+    Attributes
+    ----------
+    bound : P(z|s) / P(z|s') is at most this for every release z and all classes s, s'; infinity where nothing bounds it
+    plugin : the ratio that was counted where the bound is largest
+    cell, classes : which release that is and which two classes, the likelier first; None where no release was counted
+    cells : how many releases it speaks of; None: of all that there can be
+    unseen : at most this share of units gets a release that it does not speak of (confidence 1 - delta, by itself)
+    """
+
+    bound: float
+    plugin: float
+    cell: int | None = None
+    classes: tuple[int, int] | None = None
+    cells: int | None = None
+    unseen: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("bound", "plugin"):  # JSON has no infinity
+            if math.isnan(getattr(self, name)):
+                object.__setattr__(self, name, math.inf)
+
+    def sentence(self, level: str) -> str:
+        """The worst case, in words."""
+        if math.isinf(self.bound):
+            return f"worst odds not certified: {self.why}"
+        which = "no single release" if self.cells is None else f"none of the {self.cells:,} releases seen"
+        text = f"{which} moves anyone's odds by more than {self.bound:.2f} times (certified, {level})"
+        return text if self.cells is None else f"{text}; at most {self.unseen:.1%} get another one"
+
+    @property
+    def why(self) -> str:
+        """Why nothing bounds the odds."""
+        which = "a release that can come" if self.cell is None else f"release {self.cell}"
+        return (
+            f"{which} was not seen with every class, so it may give one away; merge rare releases "
+            f"(CodebookFilter(max_odds=3)), or certify on more rows"
+        )
 
 
 @dataclass(frozen=True)
@@ -35,6 +80,7 @@ class AnyCertificate(ABC):
     unseen_mass : at most this share of units has a class that was not seen (confidence 1 - delta, by itself); an
         attacker's plain accuracy over the whole population needs no more, his balanced accuracy over classes that were
         never declared is not bounded
+    odds : how far a single release can move anybody's belief; None where nothing is known of that
     """
 
     kinds: ClassVar[dict[str, type[AnyCertificate]]] = {}
@@ -53,6 +99,7 @@ class AnyCertificate(ABC):
     n_classes: int
     absent: int
     unseen_mass: float
+    odds: Odds | None = field(default=None, kw_only=True)
 
     def __init_subclass__(cls) -> None:
         AnyCertificate.kinds[cls.__name__] = cls
@@ -63,12 +110,31 @@ class AnyCertificate(ABC):
         text += f"({level}), for the average {'person' if self.per == 'unit' else 'record'}"
         if self.absent:
             text += f"; {self.absent} of {self.n_classes} classes have no row here and count as exposed"
-        return f"{text}; {self._worst()}"
+        told = f"at most {self.bits:.3f} bits, Bayes security at least {shown(self.bayes_security)}"
+        return f"{text}; {told}; {self._worst()}"
 
     @property
     def whom(self) -> str:
         """Who is bounded, in words."""
         return "any attacker"
+
+    @property
+    def worst_odds(self) -> float:
+        """What the odds are certified at; infinity where they are not."""
+        return math.inf if self.odds is None else self.odds.bound
+
+    @property
+    def bits(self) -> float:
+        """Bits that a release tells of the attribute at most, classes being equally likely.
+
+        It takes the average bound and, where certified, the odds: then it holds with confidence 1 - 2 delta.
+        """
+        return bits_from(self.bound, self.worst_odds, self.n_classes) if self.n_classes > 1 else 0.0
+
+    @property
+    def bayes_security(self) -> float:
+        """The share of guessing's errors that the best attacker still makes, at least (confidence 1 - delta)."""
+        return bayes_security(self.bound, self.guessing)
 
     @abstractmethod
     def _worst(self) -> str:

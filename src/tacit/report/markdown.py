@@ -22,6 +22,7 @@ def markdown_report(report: Any) -> str:  # a Report, which calls this and so ca
         lines.append(f"- **{report.sentence(name)}**")
         if beaten := report.beaten_by_label(name):
             lines.append(f"- {name}: dominated; {beaten}")
+        lines += [f"- {worst}"] if (worst := report.worst(name)) else []
         lines += [f"- {name}: {told[name].sentence}" for told in (report.exposure, report.power) if name in told]
     lines += [
         "",

@@ -153,6 +153,15 @@ class Report:
             text += f"; {max(self.knowledge[attribute].values(), key=lambda k: k.gain.value).sentence(attribute)}"
         return text
 
+    def worst(self, attribute: str) -> str | None:
+        """How far one single release can move anybody's odds; None where nothing is certified at all."""
+        found = self.certificate.get(attribute)
+        if found is None:
+            return None
+        if found.odds is None:
+            return f"{attribute}: worst odds none: the average is certified, a single release is not"
+        return f"{attribute}: {found.odds.sentence(self.level)}"
+
     def few_columns(self, attribute: str) -> str | None:
         """What is certified for whoever reads few columns, beside what was audited for whoever reads all."""
         found, r = self.pairs.get(attribute), self.leakage.get(attribute)
@@ -252,11 +261,12 @@ class Report:
         leakage: Mapping[str, float] | None = None,
         utility: Mapping[str, float] | None = None,
         certified: bool = False,
+        odds: Mapping[str, float] | None = None,
     ) -> Report:
         """Raise unless every leakage is at most, and every utility at least, what is asked.
 
         Leakage is compared by its upper end: the certificate's bound where there is one (and only
-        there with ``certified=True``), else the upper end of the attacker's interval.
+        there with ``certified=True``), else the upper end of the attacker's interval. Odds count as certified only.
         """
         problems = [] if self.fresh else ["the figures are in-sample: the filter was fitted on these rows"]
         for name, most in (leakage or {}).items():
@@ -270,6 +280,12 @@ class Report:
                 problems.append(
                     f"{name}: leakage may be as high as {upper:.3f} ({self.status(name)}), allowed {most:.3f}"
                 )
+        for name, most in (odds or {}).items():
+            self._known(name, self.certificate)
+            found = self.certificate[name]
+            if found is None or found.worst_odds > most:
+                told = self.worst(name) or f"{name}: no certificate exists for this release, only an audit"
+                problems.append(f"{told}; allowed for every release {most:g} times")
         for name, least in (utility or {}).items():
             self._known(name, self.utility)
             if self.utility[name].low < least:
@@ -279,7 +295,7 @@ class Report:
         return self
 
     @staticmethod
-    def _known(name: str, results: Mapping[str, Result]) -> None:
+    def _known(name: str, results: Mapping[str, Any]) -> None:
         if name not in results:
             raise InputError(f"the audit has no attribute {name!r}; it has {', '.join(results)}")
 

@@ -44,6 +44,8 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
         lines.append(f"[{colour}]{escape(report.sentence(name))}[/{colour}]")
         if beaten := report.beaten_by_label(name):
             lines.append(f"[red]{escape(name)}: dominated; {escape(beaten)}[/red]")
+        if worst := report.worst(name):
+            lines.append(escape(worst))
         if name in report.exposure:
             lines.append(escape(f"{name}: {report.exposure[name].sentence}"))
         if name in report.power:

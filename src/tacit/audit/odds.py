@@ -1,0 +1,68 @@
+"""The odds certificate: how far one single release can move anybody's belief, for releases that can be counted.
+
+`tacit.solvers.cell_odds` bounds the ratios of cells; here is who is counted (one record of each unit, so that counts
+are binomial), and what is said of releases that nobody got.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.stats import beta
+
+from tacit.audit.population import COIN, Sample
+from tacit.report.certificates import Odds
+from tacit.solvers.cell_odds import worst_odds
+
+
+def count_odds(
+    cells: np.ndarray, sensitive: np.ndarray, sample: Sample, names: np.ndarray, n_cells: int | None, delta: float
+) -> Odds:
+    """Bound the odds of every release there can be, where their number is known; else of those that were seen.
+
+    Parameters
+    ----------
+    cells : (n,) number of each record's release among `names`
+    n_cells : how many different releases there can be; None where that is not known
+    """
+    m, k = len(sample.counts), len(names)
+    where = cells[sample.drawn]
+    table = np.bincount(where * m + sensitive[sample.drawn], minlength=k * m).reshape(k, m)
+    if n_cells is None:
+        found = worst_odds(table, delta, all_cells=False)
+        return Odds(found.bound, found.plugin, int(names[found.cell]), found.classes, k, unseen_releases(where, delta))
+    found = worst_odds(np.vstack([table, np.zeros((max(0, n_cells - k), m), dtype=int)]), delta)
+    return Odds(found.bound, found.plugin, int(names[found.cell]) if found.cell < k else None, found.classes)
+
+
+def behind_channel(odds: Odds, channel: np.ndarray) -> Odds:
+    """The odds of symbols that a known channel makes of codes: no more than the codes' nor than the channel's own."""
+    used = channel[:, channel.max(axis=0) > 0]
+    with np.errstate(divide="ignore"):
+        ratio = used.max(axis=0) / used.min(axis=0)
+    own = float(ratio.max())
+    return odds if odds.bound <= own else Odds(own, own)
+
+
+def unseen_releases(cells: np.ndarray, delta: float) -> float:
+    """Upper bound, at confidence 1 - delta, on the share of units whose release is none of those seen.
+
+    Half of the units, by a fixed coin, say which releases there are; the other half are trials: so many of them got a
+    release that the first half had not (Clopper-Pearson).
+
+    Examples
+    --------
+    >>> round(unseen_releases(np.arange(1000) % 3, 0.05), 4)
+    0.006
+    """
+    order = np.random.default_rng((*COIN, 1)).permutation(len(cells))
+    first, second = np.array_split(cells[order], 2)
+    new, n = int((~np.isin(second, first)).sum()), len(second)
+    return 1.0 if new >= n else float(beta.ppf(1 - delta, new + 1, n - new))
+
+
+def private_odds(epsilon: float) -> Odds:
+    """Of a release with this local privacy: e^epsilon, for sure and whatever the population."""
+    bound = math.exp(epsilon) if epsilon < 700 else math.inf
+    return Odds(bound, bound)
