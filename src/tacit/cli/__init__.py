@@ -105,6 +105,10 @@ def fit(
         str | None,
         typer.Option(help="coupling: draw, to draw a missing sensitive value; such rows are protected less."),
     ] = None,
+    max_odds: Annotated[
+        float | None,
+        typer.Option(help="codebook: merge cells until no single release moves odds by more, such as 3."),
+    ] = None,
     analyzer: Annotated[
         bool, typer.Option("--analyzer", help="Also learn what `tacit serve` answers with from releases.")
     ] = False,

@@ -42,6 +42,7 @@ def run(
     pass_through: list[str] | None,
     keep: list[str] | None,
     unknown: str | None,
+    max_odds: float | None,
     analyzer: bool,
     shuffle: bool | None,
     out: Path,
@@ -52,7 +53,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
     chosen = chosen_filter(filter_name, weight, seed)
-    _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown)
+    _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
         task = bar.add_task(f"fitting {filter_name} on {len(train):,} rows", total=5)
@@ -65,19 +66,18 @@ def run(
         # what is handed over comes first: its certificate then pays for no look at the others
         for name, release in ((filter_name, chosen), *others):
             bar.update(task, description=f"attacking {name}")
-            floor, broad = release is None, None if release is chosen else False
-            found = tacit.audit(release, attack, test, floor=floor, breadth=broad, name=name, random_state=seed)
-            reports.insert(0, found)
+            asked: Any = {"floor": release is None, "breadth": None if release is chosen else False}
+            reports.insert(0, tacit.audit(release, attack, test, **asked, name=name, random_state=seed))
             bar.advance(task)
     _print_notes(console, caught)
     (print_table_release if whole else print_comparison)(console, reports)
     for name in [] if whole else reports[-1].leakage:
-        console.print(reports[-1].sentence(name), highlight=False, markup=False)
+        told = filter(None, (reports[-1].sentence(name), reports[-1].worst(name)))
+        console.print("\n".join(told), highlight=False, markup=False)
     page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
     reports[-1].to_json(out / "audit.json")
-    released, order = _in_order(
-        _release_every_row(chosen, data, train), _told_by_order(attack, test, seed), shuffle, table.name
-    )
+    released, told_by_order = _release_every_row(chosen, data, train), _told_by_order(attack, test, seed)
+    released, order = _in_order(released, told_by_order, shuffle, table.name)
     answers = tacit.serve.fit_analyzer(chosen, attack) if analyzer else None
     if answers is not None:
         console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
@@ -110,7 +110,8 @@ def _set(chosen: Any, name: str, **asked: Any) -> None:
     for parameter, value in asked.items():
         if value:
             if parameter not in chosen.get_params():
-                raise InputError(f"--{parameter.replace('_', '-')} is for the coupling; {name} has no such parameter")
+                whose = "codebook" if parameter == "max_odds" else "coupling"
+                raise InputError(f"--{parameter.replace('_', '-')} is for the {whose}; {name} has no such parameter")
             chosen.set_params(**{parameter: value})
 
 

@@ -20,6 +20,7 @@ from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codes import NetworkCode, PosteriorCode
 from tacit.filters.mechanism import Learned
+from tacit.filters.merged_cells import merge_cells
 from tacit.filters.notes import note
 from tacit.filters.posterior import Posteriors
 from tacit.filters.registry import register_filter
@@ -42,6 +43,7 @@ WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's
         {"n_codes": 4, "n_folds": 2, "decode": True},
         {"n_codes": 6, "n_folds": 2, "output": "onehot"},
         {"n_codes": 4, "features": "raw", "output": "code", "epochs": 3},
+        {"n_codes": 6, "n_folds": 2, "max_odds": 4.0},
     ],
 )
 class CodebookFilter(Filter):
@@ -58,6 +60,9 @@ class CodebookFilter(Filter):
     solver : "learned", or "closed" (one cell per class of the one target; the best release for accuracy)
     output : "prototype" (per cell, the probabilities of the targets), "onehot", or "code" (the cell's number)
     decode : release prototypes in the original format instead (each cell's typical record)
+    max_odds : merge cells until no cell moves the odds of a sensitive attribute by more than this (3: from one in two
+        to three in four at most), as far as a certificate on rows of the fit held out could say; None: cells stay as
+        they are. For raw features it takes n_folds more trainings
     joint : withhold also the product of the sensitive attributes, not only each of them
     network : for raw features, a factory (n_in, n_out) -> nn.Module
     n_folds, epochs, batch_size, learning_rate : training; epochs and batch_size are for raw features
@@ -66,7 +71,7 @@ class CodebookFilter(Filter):
 
     Attributes
     ----------
-    n_codes_ : number of cells
+    n_codes_ : number of cells, after merging
     prototypes_ : (n_codes_, ...) what each cell is released as
     start_ : which candidate was best on validation
     history_ : list of dicts, the validation loss of every candidate
@@ -92,6 +97,7 @@ class CodebookFilter(Filter):
         solver: str = "learned",
         output: str = "prototype",
         decode: bool = False,
+        max_odds: float | None = None,
         joint: bool = False,
         network: Callable[[Any, int], Any] | None = None,
         n_folds: int = 5,
@@ -109,6 +115,7 @@ class CodebookFilter(Filter):
         self.solver = solver
         self.output = output
         self.decode = decode
+        self.max_odds = max_odds
         self.joint = joint
         self.network = network
         self.n_folds = n_folds
@@ -174,19 +181,28 @@ class CodebookFilter(Filter):
         assert isinstance(code, NetworkCode)
         code.problem = replace(problem, sensitive=self._secrets(problem))
         code.net = code.make(problem.n_in, code.n_codes).double().eval()
-        code.net.load_state_dict({k: torch.as_tensor(v) for k, v in arrays.items() if k != "history"})
+        learned = {k: torch.as_tensor(v) for k, v in arrays.items() if k not in ("history", "merged")}
+        code.net.load_state_dict(learned)
         lines = [{"epoch": int(e), "loss": loss, "score": score} for e, loss, score in arrays["history"].tolist()]
         code.history = [{k: v for k, v in line.items() if v == v} for line in lines]
-        return self._learned(problem, code)
+        return self._learned(problem, code, arrays.get("merged"))
 
-    def _learned(self, problem: Problem, code: PosteriorCode | NetworkCode) -> Learned:
+    def _learned(
+        self, problem: Problem, code: PosteriorCode | NetworkCode, merged: np.ndarray | None = None
+    ) -> Learned:
         self.n_codes_ = code.n_codes
         self.start_, self.history_ = code.start, code.history
         cells = code.training_cells()
+        if merged is None and self.max_odds is not None:
+            secrets, held_out = self._secrets(problem), code.held_out_cells()
+            merged = merge_cells(held_out, code.n_codes, code.expected(), secrets, problem.crowd, float(self.max_odds))
+        if merged is not None:
+            self.n_codes_, cells = int(merged.max()) + 1, merged[cells]
         self.prototypes_ = self._prototypes(problem, code, cells)
         if np.unique(cells).size == 1:
             remedy = (
                 f"lower leakage_weight (now {self.leakage_weight})"
+                + ("" if self.max_odds is None else f", raise max_odds (now {self.max_odds}) or pass more rows")
                 if len(problem.sensitive)
                 else "check that X tells anything about y, or pass more rows"
             )
@@ -196,11 +212,14 @@ class CodebookFilter(Filter):
                 CollapseWarning,
             )
         if self.output == "code":
-            return Learned(PrototypeOf(code, None), 1, support=Finite(self.n_codes_))
+            return Learned(PrototypeOf(code, None, merged), 1, support=Finite(self.n_codes_, self.n_codes_))
         width = int(np.prod(np.shape(self.prototypes_)[1:]))
         if isinstance(self.prototypes_, pd.DataFrame):  # the code gives the cell, the mechanism its row
-            return Learned(PrototypeOf(code, None), width, support=Finite(self.n_codes_), table=self.prototypes_)
-        return Learned(PrototypeOf(code, np.asarray(self.prototypes_)), width, support=Finite())
+            support = Finite(self.n_codes_, len(self.prototypes_.drop_duplicates()))
+            return Learned(PrototypeOf(code, None, merged), width, support=support, table=self.prototypes_)
+        prototypes = np.asarray(self.prototypes_)
+        support = Finite(cells=len(np.unique(prototypes, axis=0)))
+        return Learned(PrototypeOf(code, prototypes, merged), width, support=support)
 
     def _check_parameters(self, problem: Problem) -> None:
         for name, allowed in {
@@ -214,6 +233,7 @@ class CodebookFilter(Filter):
                 )
         check_number("n_codes", self.n_codes, 2, whole=True)
         check_number("leakage_weight", self.leakage_weight, 0)
+        check_number("max_odds", self.max_odds, 1, optional=True)
         check_number("n_folds", self.n_folds, 2, whole=True)
         check_training(self)
         if self.solver == "closed" and len(problem.targets) != 1:
@@ -232,7 +252,7 @@ class CodebookFilter(Filter):
         """The cell of each record, 0 .. n_codes_ - 1."""
         check_is_fitted(self)
         code: Any = self.mechanism_.learned.code
-        return code.cells_of.cells(self.mechanism_.schema.encode(X))
+        return code.released(code.cells_of.cells(self.mechanism_.schema.encode(X)))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         code: Any = self.mechanism_.learned.code
@@ -256,26 +276,41 @@ class PrototypeOf:
     ----------
     cells_of : encoded records to cells
     prototypes : by cell what is released; None releases the cell's number
+    merged : which released cell each of the code's belongs to; None: cells are released as they are
     """
 
     cells_of: PosteriorCode | NetworkCode
     prototypes: np.ndarray | None
+    merged: np.ndarray | None = None
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         return self.shown(self.cells_of.cells(X))
 
+    def released(self, cells: np.ndarray) -> np.ndarray:
+        """The released cells of the code's."""
+        return cells if self.merged is None else self.merged[cells]
+
     def shown(self, cells: np.ndarray) -> np.ndarray:
+        """What records of the code's cells are released as."""
+        cells = self.released(cells)
         return cells[:, None].astype(np.float64) if self.prototypes is None else self.prototypes[cells]
 
     def graph(self, g: Any, x: str) -> str:
         cells = self.cells_of.graph(g, x)
+        if self.merged is not None:
+            return g.take(self.shown(np.arange(len(self.merged))), cells)
         return g.column_of_numbers(cells) if self.prototypes is None else g.take(self.prototypes, cells)
 
     def arrays(self) -> dict[str, np.ndarray] | None:
         if not isinstance(self.cells_of, NetworkCode):
             return None  # boosted trees are fitted again
         history = [[line["epoch"], line["loss"], line.get("score", np.nan)] for line in self.cells_of.history]
-        return {"history": np.array(history), **{k: v.numpy() for k, v in self.cells_of.net.state_dict().items()}}
+        merged = {} if self.merged is None else {"merged": self.merged}
+        return {
+            "history": np.array(history),
+            **merged,
+            **{k: v.numpy() for k, v in self.cells_of.net.state_dict().items()},
+        }
 
 
 def _with_product(labels: Labels) -> Labels:

@@ -127,6 +127,10 @@ class PosteriorCode:
     def training_cells(self) -> np.ndarray:
         return _place(np.concatenate(self.shown, axis=1), self.rule)
 
+    def held_out_cells(self) -> np.ndarray:
+        """The cell of every training row, by posteriors that were fitted without it and the rule that is released."""
+        return _place(np.concatenate(self.posteriors.out_of_fold, axis=1), self.rule)
+
     def out_of_fold(self) -> np.ndarray:
         """The cell of every training row, by posteriors *and* scores that were fitted without it."""
         folds = self.posteriors.folds
@@ -298,6 +302,10 @@ class NetworkCode:
 
     def training_cells(self) -> np.ndarray:
         return self.cells(self.problem.X)
+
+    def held_out_cells(self) -> np.ndarray:
+        """The same as `out_of_fold`: a network has no rule apart from what it learned of the rows."""
+        return self.out_of_fold()
 
     def expected(self) -> list[np.ndarray]:
         """Per target, the training rows' classes: a network has no posteriors of them."""
