@@ -16,7 +16,8 @@ from claim_world import chance, violations
 
 FALSE_ALARM = 1e-3
 MODULES = [
-    importlib.import_module(f"claim_{part}") for part in ("code", "units", "classes", "noise", "search", "leaves")
+    importlib.import_module(f"claim_{part}")
+    for part in ("code", "units", "classes", "noise", "search", "leaves", "odds")
 ]
 WORLDS = [world for module in MODULES for world in module.WORLDS]
 CONTROLS = [world for module in MODULES for world in module.CONTROLS]

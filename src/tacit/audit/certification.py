@@ -20,6 +20,8 @@ from tacit.audit.certificate import (
 from tacit.audit.columns_certificate import MAX_SETS, certify_columns
 from tacit.audit.gaussian import certify_gaussian
 from tacit.audit.looks import count_look, release_digest
+from tacit.audit.odds import check_odds
+from tacit.audit.population import independent_units
 from tacit.audit.received import plain_frame, receiver_cells
 from tacit.audit.trial import Trial, has_noise
 from tacit.errors import InputError
@@ -103,6 +105,8 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
             one_sided = replace(one_sided, odds=max(found[0], key=lambda c: c.worst_odds).odds)
             reason = two_sided.useless()
             if reason is None:
+                assert evidence[0] is not None
+                evidence[0].check_on_test(name, one_sided, _who(versions[0], columns, {}), versions[0], terms)
                 out.certificate[name], out.bound[name] = one_sided, two_sided.bound
                 continue
             reason += _plan(evidence[0], _who(versions[0], columns, {}), terms)
@@ -222,6 +226,15 @@ class _Evidence:
             f"tells theirs: audited, not certified. Say whose record each is (units=, --unit) and every person gets "
             f'noise of their own; units="rows" says that every record is another person\'s'
         )
+
+    def check_on_test(self, name: str, found: AnyCertificate, who: _Who, trial: Trial, terms: Terms) -> None:
+        """Refuse odds that are contradicted by counting the part that attackers are measured on."""
+        test = who.known >= len(trial.attack)
+        if self.cells is None or not test.any() or terms.per != "unit":
+            return
+        units = None if who.units is None else who.units[test]
+        sample = independent_units(who.codes[test], who.n_classes, units)
+        check_odds(name, found.odds, self.cells[who.known[test]], who.codes[test], sample, 1 - terms.level)
 
     def certificate(self, who: _Who, delta: float, terms: Terms) -> AnyCertificate:
         common = {"units": who.units, **terms.average}

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import beta
 
 from tacit.audit.population import COIN, Sample
+from tacit.errors import ContradictionError
 from tacit.report.certificates import Odds
 from tacit.solvers.cell_odds import worst_odds
 
@@ -26,13 +27,18 @@ def count_odds(
     cells : (n,) number of each record's release among `names`
     n_cells : how many different releases there can be; None where that is not known
     """
-    m, k = len(sample.counts), len(names)
-    where = cells[sample.drawn]
-    table = np.bincount(where * m + sensitive[sample.drawn], minlength=k * m).reshape(k, m)
+    table, k = _table(cells, sensitive, sample, len(names)), len(names)
     if n_cells is None:
         found = worst_odds(table, delta, all_cells=False)
-        return Odds(found.bound, found.plugin, int(names[found.cell]), found.classes, k, unseen_releases(where, delta))
-    found = worst_odds(np.vstack([table, np.zeros((max(0, n_cells - k), m), dtype=int)]), delta)
+        return Odds(
+            found.bound,
+            found.plugin,
+            int(names[found.cell]),
+            found.classes,
+            k,
+            unseen_releases(cells[sample.drawn], delta),
+        )
+    found = worst_odds(np.vstack([table, np.zeros((max(0, n_cells - k), table.shape[1]), dtype=int)]), delta)
     return Odds(found.bound, found.plugin, int(names[found.cell]) if found.cell < k else None, found.classes)
 
 
@@ -62,7 +68,34 @@ def unseen_releases(cells: np.ndarray, delta: float) -> float:
     return 1.0 if new >= n else float(beta.ppf(1 - delta, new + 1, n - new))
 
 
+def check_odds(
+    name: str, odds: Odds | None, cells: np.ndarray, sensitive: np.ndarray, sample: Sample, delta: float
+) -> None:
+    """Raise where counting these records finds larger odds than are certified, beyond chance (Clopper-Pearson)."""
+    if odds is None or math.isinf(odds.bound):
+        return
+    table, counts = _table(cells, sensitive, sample), sample.counts
+    level = delta / (2 * table.size)
+    low = np.where(table > 0, beta.ppf(level, table, counts - table + 1), 0.0)
+    high = np.where(table < counts, beta.ppf(1 - level, table + 1, counts - table), 1.0)
+    found = low.max(axis=1) / high.min(axis=1)
+    if found.max() > odds.bound:
+        raise ContradictionError(
+            f"{name}: on the test rows release {found.argmax()} is at least {found.max():.2f} times as likely for one "
+            f"class as for another, but the certificate says that no odds exceed {odds.bound:.2f}. One of the two is "
+            f"wrong, so neither may be used; check that rows of one person share a unit (units=), that `attack` and "
+            f"`test` are of one population, and if all of this holds, please report a defect in Tacit"
+        )
+
+
 def private_odds(epsilon: float) -> Odds:
     """Of a release with this local privacy: e^epsilon, for sure and whatever the population."""
     bound = math.exp(epsilon) if epsilon < 700 else math.inf
     return Odds(bound, bound)
+
+
+def _table(cells: np.ndarray, sensitive: np.ndarray, sample: Sample, n_cells: int = 0) -> np.ndarray:
+    """(cells, classes) whole units, each by the one record drawn of it."""
+    m, where = len(sample.counts), cells[sample.drawn]
+    k = max(n_cells, int(where.max()) + 1)
+    return np.bincount(where * m + sensitive[sample.drawn], minlength=k * m).reshape(k, m)

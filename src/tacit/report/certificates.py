@@ -48,7 +48,7 @@ class Odds:
             return f"worst odds not certified: {self.why}"
         which = "no single release" if self.cells is None else f"none of the {self.cells:,} releases seen"
         text = f"{which} moves anyone's odds by more than {self.bound:.2f} times (certified, {level})"
-        return text if self.cells is None else f"{text}; at most {self.unseen:.1%} get another one"
+        return text if self.cells is None else f"{text}; at most {self.unseen:.2%} get another one"
 
     @property
     def why(self) -> str:

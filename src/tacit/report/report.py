@@ -16,6 +16,7 @@ from tacit import __version__
 from tacit.errors import InputError, RequirementNotMet
 from tacit.files import strict_json, write_whole
 from tacit.report.certificates import AnyCertificate, ColumnsCertificate
+from tacit.report.leakage_units import accuracy_from_odds
 from tacit.report.plain_data import plain, read_fields
 from tacit.report.results import (
     ALONE,
@@ -128,6 +129,9 @@ class Report:
             raise InputError(f"{part[0]}: a bound on whoever reads few columns is not a certificate of the release")
         for name, result in self.leakage.items():
             check_bound(name, result, self.bound.get(name))
+            found = self.certificate.get(name)
+            if found is not None and found.n_classes > 1:
+                check_bound(name, result, accuracy_from_odds(found.worst_odds, found.n_classes))
 
     @property
     def level(self) -> str:
