@@ -14,6 +14,7 @@ from tacit.audit.odds import check_odds, unseen_releases
 from tacit.audit.population import independent_units
 from tacit.errors import CollapseWarning, ContradictionError, InputError, RequirementNotMet
 from tacit.report.certificates import AnyCertificate, Odds
+from tacit.report.results import Measure
 from tacit.solvers.cell_odds import _Pair, worst_odds
 
 
@@ -166,6 +167,26 @@ def test_a_codebook_keeps_the_odds_it_was_asked_for(parts, audited):
     assert told.certificate["shape"] is None or told.certificate["shape"].worst_odds > 3
     with pytest.raises(RequirementNotMet, match="allowed for every release 3 times"):
         told.require(odds={"shape": 3})
+
+
+def test_a_certificate_without_odds_says_none(audited):
+    _, report = audited
+    none = replace(report, certificate={"shape": replace(report.certificate["shape"], odds=None)})
+    assert none.worst("shape") == "shape: worst odds none: the average is certified, a single release is not"
+    with pytest.raises(RequirementNotMet, match="worst odds none"):
+        none.require(odds={"shape": 3})
+
+
+def test_an_attacker_who_reads_more_than_the_odds_allow_is_an_error(audited):
+    _, report = audited
+    reads = replace(report.leakage["shape"], balanced_accuracy=Measure(0.7, 0.68, 0.72, 0.5), attackers={})
+    for odds, allowed in ((2.0, False), (2.2, True)):  # .667 and .6875
+        told = {"shape": replace(report.certificate["shape"], odds=Odds(odds, odds))}
+        if allowed:
+            replace(report, certificate=told, bound={"shape": None}, leakage={"shape": reads})
+            continue
+        with pytest.raises(ContradictionError, match=r"no attacker exceeds 0\.667"):
+            replace(report, certificate=told, bound={"shape": None}, leakage={"shape": reads})
 
 
 @pytest.mark.parametrize("how", [{"output": "code"}, {"output": "onehot"}, {"decode": True}])
