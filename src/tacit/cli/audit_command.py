@@ -33,6 +33,10 @@ def run(
     knows: list[str] | None,
     breadth: bool | None,
     few_columns: int | None,
+    linkability: bool | None,
+    singling_out: bool | None,
+    require_linkability: float | None,
+    require_singling_out: float | None,
     out: Path | None,
     owner_key: Path | None,
     seed: int,
@@ -57,6 +61,8 @@ def run(
             knows=[columns.split(",") if columns != "all" else columns for columns in knows] if knows else None,
             breadth=breadth,
             few_columns=few_columns,
+            linkability=True if require_linkability is not None else linkability,
+            singling_out=True if require_singling_out is not None else singling_out,
             name=release.name,
             random_state=seed,
             callback=lambda what, done, total: bar.update(task, description=f"attacking {what}"),
@@ -66,8 +72,8 @@ def run(
         report.to_json(out / "audit.json")
         report.to_markdown(out / "report.md")
         console.print(f"Report: {report.to_html(out / 'report.html')}", highlight=False, markup=False)
-    if gates:
-        report.require(leakage=gates, certified=certified)
+    if gates or require_linkability is not None or require_singling_out is not None:
+        report.require(gates, None, certified, require_linkability, require_singling_out)
         console.print("[green]required bounds are met[/green]")
 
 

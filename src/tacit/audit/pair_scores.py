@@ -1,0 +1,242 @@
+"""Scores of pairs of releases: the larger, the likelier they are of one person. Learned on people, used on others.
+
+Two sides with the same columns are compared cell by cell (differences, equality, how rare what is equal is). Of any two
+sides there are the canonical variables (a Gaussian likelihood ratio) and, for few distinct releases, a count of pairs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from tacit.training.trees import boosted_trees
+
+ROUNDS = 60
+FEW_CELLS = 400  # pairs of distinct releases that are counted
+MAX_MODELS, MAX_CLASSES, COLUMN_ROUNDS = 12, 12, 30  # columns, their values, and rounds of each model
+RIDGE = 0.1  # of the variance of a canonical variable, given to noise
+
+
+@dataclass(frozen=True)
+class Side:
+    """Releases as an attacker reads them.
+
+    Attributes
+    ----------
+    numbers : (n, d) standardized
+    cells : (n, c) a number for each distinct value of a column
+    rarity : (n, c) the bits by which each value is rare among those learned from
+    whole : (n,) a number for each distinct release
+    row : (n,) where the record stands: one record stands in many pairs
+    kinds : how many distinct releases there are
+    """
+
+    numbers: np.ndarray
+    cells: np.ndarray
+    rarity: np.ndarray
+    whole: np.ndarray
+    row: np.ndarray
+    kinds: int
+
+    def __getitem__(self, rows: np.ndarray) -> Side:
+        parts = (self.numbers[rows], self.cells[rows], self.rarity[rows], self.whole[rows], self.row[rows])
+        return Side(*parts, self.kinds)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of records: where they stand on either side, and whose they are."""
+
+    at: tuple[np.ndarray, np.ndarray]
+    who: tuple[np.ndarray, np.ndarray]
+
+    @property
+    def same(self) -> np.ndarray:
+        """Whether a pair is of one person."""
+        return self.who[0] == self.who[1]
+
+
+Score = Callable[[Side, Side], np.ndarray]  # of pairs, row by row
+Learner = Callable[[Side, Side, Pairs, int], "Score | None"]
+
+
+def compared(a: Side, b: Side) -> np.ndarray:
+    """What two sides with the same columns have in common, and how they differ."""
+    equal = a.cells == b.cells
+    rare = np.where(equal, a.rarity, 0.0)
+    gap = np.abs(a.numbers - b.numbers)
+    blocks = [gap, a.numbers * b.numbers, equal, rare] if gap.shape[1] <= 2 * a.cells.shape[1] else [gap, equal, rare]
+    sums = [equal.sum(1), rare.sum(1), rare.max(1, initial=0), np.linalg.norm(gap, axis=1), gap.max(1, initial=0)]
+    return np.column_stack([*blocks, *sums]).astype(float)
+
+
+def beside(a: Side, b: Side) -> np.ndarray:
+    """Sides of different columns."""
+    return np.column_stack([a.numbers, b.numbers])
+
+
+def learned(make: Callable[[tuple[int, int], int], Any], read: Callable[[Side, Side], np.ndarray]) -> Learner:
+    """A classifier of pairs as a score."""
+
+    def learn(a: Side, b: Side, pairs: Pairs, seed: int) -> Score:
+        X, same = read(a, b), pairs.same
+        weight = np.where(same, 1 / max(same.sum(), 1), 1 / max((~same).sum(), 1)) * len(same) / 2
+        model = make(X.shape, seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # LightGBM asks for names that arrays do not have
+            last = {} if not hasattr(model, "steps") else {f"{model.steps[-1][0]}__sample_weight": weight}
+            model.fit(X, same, **(last or {"sample_weight": weight}))
+
+        def score(a: Side, b: Side) -> np.ndarray:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                p: np.ndarray = model.predict_proba(read(a, b))[:, 1]
+            return np.log(np.maximum(p, 1e-9) / np.maximum(1 - p, 1e-9))
+
+        return score
+
+    return learn
+
+
+def count_pairs(a: Side, b: Side, pairs: Pairs, seed: int) -> Score | None:
+    """How much more often a pair of distinct releases is of one person than by chance; None where there are many."""
+    k, same = (a.kinds, b.kinds), pairs.same
+    if k[0] * k[1] > FEW_CELLS:
+        return None
+    seen, chance = (
+        np.bincount(a.whole[side] * k[1] + b.whole[side], minlength=k[0] * k[1]) / max(side.sum(), 1)
+        for side in (same, ~same)
+    )
+    doubt = 1 / len(np.unique(pairs.who[0][same]))  # one person more or less: pairs of a person are one observation
+    ratio = np.log((seen + doubt) / (chance + doubt)).reshape(k)
+    return lambda a, b: ratio[a.whole, b.whole]
+
+
+def likelihood(a: Side, b: Side, pairs: Pairs, seed: int) -> Score | None:
+    """How likely each column of the one side is given the other side, against how common it is, weighed together.
+
+    One half of the people teaches the models of the columns, the other how much to trust each.
+    """
+    same, first = pairs.same, pairs.who[0] % 2 == 0
+    models = [_told(x[same & first], y[same & first], seed) for x, y in ((a, b), (b, a))]
+    if not all(models):
+        return None
+
+    def read(a: Side, b: Side) -> np.ndarray:
+        return np.column_stack([m(x, y) for side, x, y in ((0, a, b), (1, b, a)) for m in models[side]])
+
+    held = ~first & (same | (pairs.who[1] % 2 == 1))
+    both = Pairs((pairs.at[0][held], pairs.at[1][held]), (pairs.who[0][held], pairs.who[1][held]))
+    return learned(_logistic, read)(a[held], b[held], both, seed)
+
+
+def _told(x: Side, y: Side, seed: int) -> list[Score]:
+    """For every column of `y` the log of how much likelier its value is, given `x`."""
+    found = []
+    for column in range(min(y.cells.shape[1], MAX_MODELS)):
+        values, codes = np.unique(y.cells[:, column], return_inverse=True)
+        common = np.argsort(-np.bincount(codes))[: MAX_CLASSES - 1]
+        values = np.sort(values[common])
+        label = _class_of(y.cells[:, column], values)
+        if len(np.unique(label)) > 1:
+            found.append(_column_model(x.numbers, label, values, column, seed))
+    return found
+
+
+def _column_model(numbers: np.ndarray, label: np.ndarray, values: np.ndarray, column: int, seed: int) -> Score:
+    classes, codes = np.unique(label, return_inverse=True)
+    share = np.bincount(codes) / len(codes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LightGBM asks for names that arrays do not have
+        model = boosted_trees(numbers.shape, len(classes), seed, COLUMN_ROUNDS).fit(numbers, codes)
+
+    def score(x: Side, y: Side) -> np.ndarray:
+        _, first, back = np.unique(x.row, return_index=True, return_inverse=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ratio = np.log(np.maximum(model.predict_proba(x.numbers[first]), 1e-4) / share)
+        at = np.searchsorted(classes, _class_of(y.cells[:, column], values)).clip(max=len(classes) - 1)
+        told: np.ndarray = ratio[back.ravel(), at]
+        return told
+
+    return score
+
+
+def _class_of(cells: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The place of each value among the common ones; the others share one."""
+    at = np.searchsorted(values, cells).clip(max=len(values) - 1)
+    place: np.ndarray = np.where(values[at] == cells, at, len(values))
+    return place
+
+
+def canonical(n_variables: int) -> Learner:
+    """The Gaussian likelihood ratio of one person against two, in the canonical variables of pairs of one person."""
+
+    def learn(a: Side, b: Side, pairs: Pairs, seed: int) -> Score:
+        sides, same = [a.numbers, b.numbers], pairs.same
+        middle = [x.mean(0) for x in sides]
+        whiten = [_whitening(x - m) for x, m in zip(sides, middle, strict=True)]
+
+        def standard(x: np.ndarray, i: int) -> np.ndarray:
+            return (x - middle[i]) @ whiten[i]
+
+        u, rho, v = np.linalg.svd(standard(sides[0][same], 0).T @ standard(sides[1][same], 1) / max(same.sum(), 1))
+        k = min(n_variables, len(rho))
+        r = np.clip(rho[:k], 0, 0.99)
+
+        def score(a: Side, b: Side) -> np.ndarray:
+            p, q = standard(a.numbers, 0) @ u[:, :k], standard(b.numbers, 1) @ v[:k].T
+            told: np.ndarray = ((2 * r * p * q - r**2 * (p**2 + q**2)) / (2 * (1 - r**2))).sum(1)
+            return told
+
+        return score
+
+    return learn
+
+
+def common_values(a: Side, b: Side, pairs: Pairs, seed: int) -> Score:
+    """The bits of all that is equal, learned from nobody."""
+    return lambda a, b: np.where(a.cells == b.cells, a.rarity, 0.0).sum(1)
+
+
+def near(a: Side, b: Side, pairs: Pairs, seed: int) -> Score:
+    """How near they are, learned from nobody."""
+    return lambda a, b: -np.linalg.norm(a.numbers - b.numbers, axis=1)
+
+
+def _whitening(x: np.ndarray) -> np.ndarray:
+    """What makes columns uncorrelated, of like variance; those that hardly vary are left small."""
+    values, vectors = np.linalg.eigh(np.cov(x.T).reshape(x.shape[1], -1))
+    made: np.ndarray = vectors / np.sqrt(np.maximum(values, 0) + RIDGE * max(values.mean(), 1e-12))
+    return made
+
+
+def _trees(shape: tuple[int, int], seed: int) -> Any:
+    return boosted_trees(shape, 2, seed, ROUNDS)
+
+
+def _logistic(shape: tuple[int, int], seed: int) -> Any:
+    return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
+
+
+ANY_SIDES: dict[str, Learner] = {
+    "counted pairs": count_pairs,
+    "canonical variables (2)": canonical(2),
+    "canonical variables (8)": canonical(8),
+    "canonical variables (all)": canonical(1000),
+}
+LIKE_SIDES: dict[str, Learner] = {
+    "common values": common_values,
+    "distance": near,
+    **ANY_SIDES,
+    "trees": learned(_trees, compared),
+    "logistic": learned(_logistic, compared),
+}
+UNLIKE_SIDES: dict[str, Learner] = {**ANY_SIDES, "trees": learned(_trees, beside), "likelihood": likelihood}
