@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,7 +21,7 @@ from tacit.training.trees import boosted_trees
 
 ROUNDS = 60
 FEW_CELLS = 400  # pairs of distinct releases that are counted
-MAX_MODELS, MAX_CLASSES, COLUMN_ROUNDS = 12, 12, 30  # columns, their values, and rounds of each model
+MAX_MODELS, MAX_CLASSES = 12, 12  # columns of which each has a model, and their values
 RIDGE = 0.1  # of the variance of a canonical variable, given to noise
 
 
@@ -125,55 +126,67 @@ def likelihood(a: Side, b: Side, pairs: Pairs, seed: int) -> Score | None:
     One half of the people teaches the models of the columns, the other how much to trust each.
     """
     same, first = pairs.same, pairs.who[0] % 2 == 0
-    models = [_told(x[same & first], y[same & first], seed) for x, y in ((a, b), (b, a))]
-    if not all(models):
+    models = [_column_models(x[same & first], y[same & first]) for x, y in ((a, b), (b, a))]
+    if not models[0] or not models[1]:
         return None
 
     def read(a: Side, b: Side) -> np.ndarray:
-        return np.column_stack([m(x, y) for side, x, y in ((0, a, b), (1, b, a)) for m in models[side]])
+        return np.column_stack([m(x, y) for told, x, y in zip(models, (a, b), (b, a), strict=True) for m in told])
 
     held = ~first & (same | (pairs.who[1] % 2 == 1))
     both = Pairs((pairs.at[0][held], pairs.at[1][held]), (pairs.who[0][held], pairs.who[1][held]))
     return learned(_logistic, read)(a[held], b[held], both, seed)
 
 
-def _told(x: Side, y: Side, seed: int) -> list[Score]:
+def _column_models(x: Side, y: Side) -> list[Score]:
     """For every column of `y` the log of how much likelier its value is, given `x`."""
-    found = []
-    for column in range(min(y.cells.shape[1], MAX_MODELS)):
-        values, codes = np.unique(y.cells[:, column], return_inverse=True)
-        common = np.argsort(-np.bincount(codes))[: MAX_CLASSES - 1]
-        values = np.sort(values[common])
-        label = _class_of(y.cells[:, column], values)
-        if len(np.unique(label)) > 1:
-            found.append(_column_model(x.numbers, label, values, column, seed))
-    return found
+    seen, asked = Coarse(x), Coarse(y)
+    X = seen.indicators(x)
+    return [_column_model(seen, asked, k, X, label) for k, label in enumerate(asked.read(y)) if np.ptp(label)]
 
 
-def _column_model(numbers: np.ndarray, label: np.ndarray, values: np.ndarray, column: int, seed: int) -> Score:
+def _column_model(seen: Coarse, asked: Coarse, k: int, X: np.ndarray, label: np.ndarray) -> Score:
     classes, codes = np.unique(label, return_inverse=True)
     share = np.bincount(codes) / len(codes)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # LightGBM asks for names that arrays do not have
-        model = boosted_trees(numbers.shape, len(classes), seed, COLUMN_ROUNDS).fit(numbers, codes)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough
+        model = LogisticRegression(C=0.3, max_iter=60).fit(X, codes)
 
     def score(x: Side, y: Side) -> np.ndarray:
         _, first, back = np.unique(x.row, return_index=True, return_inverse=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ratio = np.log(np.maximum(model.predict_proba(x.numbers[first]), 1e-4) / share)
-        at = np.searchsorted(classes, _class_of(y.cells[:, column], values)).clip(max=len(classes) - 1)
+        ratio = np.log(np.maximum(model.predict_proba(seen.indicators(x[first])), 1e-4) / share)
+        at = np.searchsorted(classes, asked.read(y)[k]).clip(max=len(classes) - 1)
         told: np.ndarray = ratio[back.ravel(), at]
         return told
 
     return score
 
 
-def _class_of(cells: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The place of each value among the common ones; the others share one."""
-    at = np.searchsorted(values, cells).clip(max=len(values) - 1)
-    place: np.ndarray = np.where(values[at] == cells, at, len(values))
-    return place
+class Coarse:
+    """Columns at few classes: the most frequent values and the others, or of numbers that hardly repeat their sixths."""
+
+    def __init__(self, side: Side) -> None:
+        self.cuts = {}
+        for k, x in enumerate(side.numbers.T):
+            if len(np.unique(x)) > len(x) / 2:
+                self.cuts[k] = np.quantile(x, np.arange(1, 6) / 6)
+        self.values = []
+        for column in side.cells.T[:MAX_MODELS]:
+            values, counts = np.unique(column, return_counts=True)
+            self.values.append(np.sort(values[np.argsort(-counts)[: MAX_CLASSES - 1]]))
+
+    def read(self, side: Side) -> list[np.ndarray]:
+        """The class of every record, column by column."""
+        out = [np.searchsorted(cut, side.numbers[:, k]) for k, cut in self.cuts.items()]
+        for k, values in enumerate(self.values):
+            at = np.searchsorted(values, side.cells[:, k]).clip(max=len(values) - 1)
+            out.append(np.where(values[at] == side.cells[:, k], at, len(values)))
+        return out
+
+    def indicators(self, side: Side) -> np.ndarray:
+        """The numbers, and for those that hardly repeat whether they lie in each sixth."""
+        sixths = [np.searchsorted(cut, side.numbers[:, k])[:, None] == np.arange(6) for k, cut in self.cuts.items()]
+        return np.column_stack([side.numbers, *sixths])
 
 
 def canonical(n_variables: int) -> Learner:
