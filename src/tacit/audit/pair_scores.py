@@ -46,7 +46,7 @@ class Side:
     row: np.ndarray
     kinds: int
 
-    def __getitem__(self, rows: np.ndarray) -> Side:
+    def __getitem__(self, rows: np.ndarray | slice) -> Side:
         parts = (self.numbers[rows], self.cells[rows], self.rarity[rows], self.whole[rows], self.row[rows])
         return Side(*parts, self.kinds)
 
@@ -126,49 +126,48 @@ def likelihood(a: Side, b: Side, pairs: Pairs, seed: int) -> Score | None:
     One half of the people teaches the models of the columns, the other how much to trust each.
     """
     same, first = pairs.same, pairs.who[0] % 2 == 0
-    models = [_column_models(x[same & first], y[same & first]) for x, y in ((a, b), (b, a))]
-    if not models[0] or not models[1]:
-        return None
+    told = [_told(x[same & first], y[same & first]) for x, y in ((a, b), (b, a))]
 
     def read(a: Side, b: Side) -> np.ndarray:
-        return np.column_stack([m(x, y) for told, x, y in zip(models, (a, b), (b, a), strict=True) for m in told])
+        return np.column_stack([told[0](a, b), told[1](b, a)])
 
+    if not read(a[:1], b[:1]).size:
+        return None
     held = ~first & (same | (pairs.who[1] % 2 == 1))
     both = Pairs((pairs.at[0][held], pairs.at[1][held]), (pairs.who[0][held], pairs.who[1][held]))
     return learned(_logistic, read)(a[held], b[held], both, seed)
 
 
-def _column_models(x: Side, y: Side) -> list[Score]:
-    """For every column of `y` the log of how much likelier its value is, given `x`."""
+def _told(x: Side, y: Side) -> Score:
+    """(n, columns) the log of how much likelier the value of each column of `y` is, given `x`."""
     seen, asked = Coarse(x), Coarse(y)
-    X = seen.indicators(x)
-    return [_column_model(seen, asked, k, X, label) for k, label in enumerate(asked.read(y)) if np.ptp(label)]
-
-
-def _column_model(seen: Coarse, asked: Coarse, k: int, X: np.ndarray, label: np.ndarray) -> Score:
-    classes, codes = np.unique(label, return_inverse=True)
-    share = np.bincount(codes) / len(codes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough
-        model = LogisticRegression(C=0.3, max_iter=60).fit(X, codes)
+    X, models = seen.indicators(x), {}
+    for k, label in enumerate(asked.read(y)):
+        classes, codes = np.unique(label, return_inverse=True)
+        if len(classes) > 1:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # near enough
+                model = LogisticRegression(C=0.3, max_iter=60).fit(X, codes)
+            models[k] = model, classes, np.bincount(codes) / len(codes)
 
     def score(x: Side, y: Side) -> np.ndarray:
-        _, first, back = np.unique(x.row, return_index=True, return_inverse=True)
-        ratio = np.log(np.maximum(model.predict_proba(seen.indicators(x[first])), 1e-4) / share)
-        at = np.searchsorted(classes, asked.read(y)[k]).clip(max=len(classes) - 1)
-        told: np.ndarray = ratio[back.ravel(), at]
-        return told
+        _, first, back = np.unique(x.row, return_index=True, return_inverse=True)  # a record stands in many pairs
+        X, labels, out = seen.indicators(x[first]), asked.read(y), np.zeros((len(y.row), len(models)))
+        for i, (k, (model, classes, share)) in enumerate(models.items()):
+            ratio = np.log(np.maximum(model.predict_proba(X), 1e-4) / share)
+            out[:, i] = ratio[back.ravel(), np.searchsorted(classes, labels[k]).clip(max=len(classes) - 1)]
+        return out
 
     return score
 
 
 class Coarse:
-    """Columns at few classes: the most frequent values and the others, or of numbers that hardly repeat their sixths."""
+    """Columns at few classes: the most frequent values and the others; numbers of many values also by sixths."""
 
     def __init__(self, side: Side) -> None:
         self.cuts = {}
         for k, x in enumerate(side.numbers.T):
-            if len(np.unique(x)) > len(x) / 2:
+            if len(np.unique(x)) > 2 * MAX_CLASSES:
                 self.cuts[k] = np.quantile(x, np.arange(1, 6) / 6)
         self.values = []
         for column in side.cells.T[:MAX_MODELS]:
@@ -184,7 +183,7 @@ class Coarse:
         return out
 
     def indicators(self, side: Side) -> np.ndarray:
-        """The numbers, and for those that hardly repeat whether they lie in each sixth."""
+        """The numbers, and for those of many values whether they lie in each sixth."""
         sixths = [np.searchsorted(cut, side.numbers[:, k])[:, None] == np.arange(6) for k, cut in self.cuts.items()]
         return np.column_stack([side.numbers, *sixths])
 

@@ -40,6 +40,7 @@ def verify(
     score : (n,) of each pair
     left, right : (n,) whose the two sides are, from 0 on; a pair is of one person where they are equal
     level : at which all figures hold together
+    draws : of people, for the intervals; 0: the figures alone
 
     Examples
     --------
@@ -56,7 +57,7 @@ def verify(
     drawn[0, everybody] = 1
     drawn[1:, everybody] = rng.multinomial(len(everybody), np.full(len(everybody), 1 / len(everybody)), draws)
     found = np.array([_figures(rank, left, right, weight) for weight in drawn])
-    each, spread = 1 - (1 - level) / FIGURES, np.nanvar(found[1:], axis=0)
+    each, spread = 1 - (1 - level) / FIGURES, found[1:].var(axis=0) if draws else np.zeros(len(found[0]))
     guessing = (0.5, 0.5, *RATES)
     told = [_measure(v, s, n, g, each) for v, s, g in zip(found[0].tolist(), spread, guessing, strict=True)]
     enough = [n * (n - 1) >= 1 / rate for rate in RATES]
