@@ -7,7 +7,7 @@ the later half of their records; or two releases of one record (`views=`); or th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,13 @@ from tacit.audit.trial import Trial, released_parts, stack_rows, take_rows
 from tacit.audit.verification import Verified, verify
 from tacit.errors import InputError
 from tacit.records.encoding import make_encoder
-from tacit.report.results import Linkability
+from tacit.report.results import Linkability, Measure
 
 MIN_PEOPLE = 6  # of either part
 MAX_PEOPLE, MAX_RECORDS = 3000, 8000  # of either part
 LEARN, TEST = (3000, 6000), (6000, 40_000)  # pairs of one person, and of two
+SEVERAL, TOGETHER = 5, (2000, 40)  # records of either side to be read together; pairs of two people, and of records
+FOLDS, FEW_PEOPLE = 3, 200  # of people who judge scores
 WIDE = 48  # columns; more are read by their principal components
 MAX_VALUES = 4000  # of a record that is read without being asked for: that takes seconds
 NOTHING = "there is nothing to link. Name whose the records are (units=), or another release (views=)"
@@ -63,15 +65,20 @@ def measure_linkability(trial: Trial) -> Linkability | None:
             raise InputError(f"linkability=True, but {paired}")
         return None
     level, seed = trial.asked.level, trial.asked.seed
-    found, by = link(paired, level, seed)
-    raw = None
+    by, found, several = link(paired, level, seed)
+    raw: dict[str, dict[str, Measure | None]] = {}
     if trial.release is not None and paired.kind != TWO_RELEASES:
-        tables = [d.X for d in trial.data]
-        if (beside := pair_up(trial.showing(tables))) and not isinstance(beside, str):
-            raw = link(beside, level, seed)[0]
-    return Linkability(
-        paired.kind, by, *found, n_people=len(paired.people[1]), raw={} if raw is None else raw._asdict()
-    )
+        beside = pair_up(trial.showing([d.X for d in trial.data]))
+        if not isinstance(beside, str):
+            raw = dict(
+                zip(
+                    ("raw", "raw_several"),
+                    (v._asdict() if v else {} for v in link(beside, level, seed)[1:]),
+                    strict=True,
+                )
+            )
+    together = several._asdict() if several else {}
+    return Linkability(paired.kind, by, *found, len(paired.people[1]), several=together, **raw)
 
 
 def pair_up(trial: Trial) -> Paired | str:
@@ -106,34 +113,57 @@ def person_units(trial: Trial) -> tuple[list[np.ndarray], list[np.ndarray]]:
     return by[coarse], by[fine]
 
 
-def link(paired: Paired, level: float = 0.95, seed: int = 0) -> tuple[Verified, str]:
-    """How well pairs of `test` are told, and by which score, chosen on people of `attack`."""
+def link(paired: Paired, level: float = 0.95, seed: int = 0) -> tuple[str, Verified, Verified | None]:
+    """The score chosen on people of `attack`, how well it tells pairs of `test`, and how well many records together.
+
+    Of many records of either side, the scores of some pairs of them are averaged.
+    """
     rng = np.random.default_rng(seed)
     sides, (attack, test) = _read(paired)
     learners = LIKE_SIDES if paired.alike else UNLIKE_SIDES
-    order = rng.permutation(len(attack))
-    held, rest = order[: len(order) // 3], order[len(order) // 3 :]
-    judged = draw_pairs([attack[i] for i in held], *LEARN, rng)
-    learn = draw_pairs([attack[i] for i in rest], *LEARN, rng)
-    worth = {}
-    for name, learner in learners.items():
-        if (score := _learned(learner, sides[0], learn, seed)) is not None:
-            seen = verify(_scored(score, sides[0], judged), *judged.who, draws=0)
-            worth[name] = seen.auc.value + (seen.tpr_at_1.value if seen.tpr_at_1 else 0)
-    chosen = max(worth, key=lambda name: worth[name])
+    chosen = _choose(learners, sides[0], attack, seed)
     score = _learned(learners[chosen], sides[0], draw_pairs(attack, *LEARN, rng), seed)
+    assert score is not None  # it was learned before, from fewer people
     asked = draw_pairs(test, *TEST, rng)
-    return verify(_scored(score, sides[1], asked), *asked.who, level, seed), chosen  # type: ignore[arg-type]
+    found, several = verify(_scored(score, sides[1], asked), *asked.who, level, seed), None
+    if np.median([min(len(a), len(b)) for a, b in test]) >= SEVERAL:
+        asked = draw_pairs(test, len(test), TOGETHER[0], rng, TOGETHER[1])
+        mean = _scored(score, sides[1], asked).reshape(-1, TOGETHER[1]).mean(axis=1)
+        several = verify(mean, asked.who[0][:: TOGETHER[1]], asked.who[1][:: TOGETHER[1]], level, seed)
+    return chosen, found, several
+
+
+def _choose(
+    learners: Mapping[str, Learner], sides: Sequence[Side], people: Sequence[tuple[np.ndarray, np.ndarray]], seed: int
+) -> str:
+    """The score that tells best on people it was not learned from; of few people all take their turn as judges."""
+    rng = np.random.default_rng(seed)
+    turn = rng.permutation(len(people)) % FOLDS
+    worth: dict[str, float] = dict.fromkeys(learners, 0.0)
+    for fold in range(FOLDS if len(people) < FEW_PEOPLE else 1):
+        rest, held = ([p for p, t in zip(people, turn, strict=True) if (t == fold) == side] for side in (False, True))
+        learn, judged = draw_pairs(rest, *LEARN, rng), draw_pairs(held, *LEARN, rng)
+        for name, learner in learners.items():
+            if (score := _learned(learner, sides, learn, seed)) is None:
+                worth[name] = -1.0
+                continue
+            seen = verify(_scored(score, sides, judged), *judged.who, draws=0)
+            worth[name] += seen.auc.value + (seen.tpr_at_1.value if seen.tpr_at_1 else 0)
+    return max(worth, key=lambda name: worth[name])
 
 
 def draw_pairs(
-    people: Sequence[tuple[np.ndarray, np.ndarray]], same: int, other: int, rng: np.random.Generator
+    people: Sequence[tuple[np.ndarray, np.ndarray]], same: int, other: int, rng: np.random.Generator, times: int = 1
 ) -> Pairs:
-    """Pairs of one person, as many of each, and pairs of two people drawn at random; records drawn at random."""
+    """Pairs of one person, as many of each, and pairs of two people drawn at random; records drawn at random.
+
+    With `times` every pair of people comes so often, one after the other, each time with records drawn anew.
+    """
     n = len(people)
     one = np.repeat(np.arange(n), max(1, same // n))
     left, away = rng.integers(n, size=other), rng.integers(1, n, size=other)
-    who = np.concatenate([one, left]), np.concatenate([one, (left + away) % n])
+    both = np.concatenate([one, left]), np.concatenate([one, (left + away) % n])
+    who = np.repeat(both[0], times), np.repeat(both[1], times)
     at = []
     for k in (0, 1):
         size = np.array([len(p[k]) for p in people])
@@ -211,14 +241,22 @@ def read_sides(tables: Sequence[Table], n_learn: int) -> list[Side]:
 
 
 def _numbers(whole: Table, n: int) -> np.ndarray:
-    """Standardized numbers; of windows their spectra too; of many, the principal components of the first n rows."""
+    """Standardized numbers; of windows what does not depend on where they begin; of many their principal components."""
     if np.ndim(whole) == 3 and not isinstance(whole, pd.DataFrame):
-        whole = np.concatenate([np.asarray(whole).reshape(len(whole), -1), spectral_features(np.asarray(whole))], 1)
+        whole = np.concatenate([spectral_features(np.asarray(whole)), _cadence(np.asarray(whole))], axis=1)
     learn = take_rows(whole, np.arange(n))
     numbers = make_encoder(plain(learn)).transform(plain(whole)).reshape(len(whole), -1)
     if numbers.shape[1] <= WIDE:
         return numbers
     return PCA(WIDE, whiten=True, random_state=0).fit(numbers[:n]).transform(numbers)
+
+
+def _cadence(windows: np.ndarray) -> np.ndarray:
+    """The autocorrelation of each channel, up to half a window."""
+    length = windows.shape[-1]
+    power = np.abs(np.fft.rfft(windows - windows.mean(-1, keepdims=True), 2 * length, axis=-1)) ** 2
+    moved = np.fft.irfft(power, axis=-1)[..., : length // 2]
+    return (moved / np.maximum(moved[..., :1], 1e-9)).reshape(len(windows), -1)
 
 
 def _screened(cells: np.ndarray) -> np.ndarray:

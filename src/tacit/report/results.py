@@ -182,6 +182,7 @@ class Linkability:
     tpr_at_1, tpr_at_01 : true positives at 1 % and at .1 % false ones; None where there are too few pairs of people
     n_people : whose pairs were told
     raw : the same figures of raw records; empty where they say nothing, as for two releases of one record
+    several, raw_several : the same where many records of either side are read together; empty where people have few
     """
 
     kind: str
@@ -192,6 +193,8 @@ class Linkability:
     tpr_at_01: Measure | None
     n_people: int
     raw: Mapping[str, Measure | None] = field(default_factory=dict)
+    several: Mapping[str, Measure | None] = field(default_factory=dict)
+    raw_several: Mapping[str, Measure | None] = field(default_factory=dict)
 
     @property
     def high(self) -> float:
@@ -201,8 +204,8 @@ class Linkability:
     @property
     def found(self) -> bool:
         """Whether releases link beyond chance."""
-        rates = (self.tpr_at_1, self.tpr_at_01)
-        return self.auc.low > 0.5 or any(m is not None and m.low > m.guessing for m in rates)
+        more = (self.auc, self.tpr_at_1, self.tpr_at_01, self.several.get("auc"))
+        return any(m is not None and m.low > m.guessing for m in more)
 
     @property
     def sentence(self) -> str:
@@ -212,6 +215,9 @@ class Linkability:
             m = getattr(self, name)
             told.append(f"{word} none (too few people)" if m is None else f"{word} {_ends(m)}{self._raw(name)} linked")
         told += [f"equal error rate {_ends(self.eer)}{self._raw('eer')}", f"AUC {_ends(self.auc)}{self._raw('auc')}"]
+        if together := self.several.get("auc"):
+            raw = self.raw_several.get("auc")
+            told.append(f"many read together: AUC {_ends(together)}{f' (raw {shown(raw.value)})' if raw else ''}")
         verdict = "link" if self.found else "do not link beyond chance"
         return (
             f"{self.kind} {verdict}: {', '.join(told)}; {self.n_people:,} people that nobody learned from, by {self.by}"
