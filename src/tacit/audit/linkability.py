@@ -22,13 +22,13 @@ from tacit.audit.trial import Trial, released_parts, stack_rows, take_rows
 from tacit.audit.verification import Verified, verify
 from tacit.errors import InputError
 from tacit.records.encoding import make_encoder
-from tacit.report.results import Linkability, Measure
+from tacit.report.results import Linkability
 
 MIN_PEOPLE = 6  # of either part
 MAX_PEOPLE, MAX_RECORDS = 3000, 8000  # of either part
 LEARN, TEST = (3000, 6000), (6000, 40_000)  # pairs of one person, and of two
 SEVERAL, TOGETHER = 5, (2000, 40)  # records of either side to be read together; pairs of two people, and of records
-FOLDS, FEW_PEOPLE = 3, 200  # of people who judge scores
+FOLDS, FEW_PEOPLE = 3, 60  # of people who judge scores
 WIDE = 48  # columns; more are read by their principal components
 MAX_VALUES = 4000  # of a record that is read without being asked for: that takes seconds
 NOTHING = "there is nothing to link. Name whose the records are (units=), or another release (views=)"
@@ -66,19 +66,13 @@ def measure_linkability(trial: Trial) -> Linkability | None:
         return None
     level, seed = trial.asked.level, trial.asked.seed
     by, found, several = link(paired, level, seed)
-    raw: dict[str, dict[str, Measure | None]] = {}
+    raw: list[Verified | None] = [None, None]
     if trial.release is not None and paired.kind != TWO_RELEASES:
         beside = pair_up(trial.showing([d.X for d in trial.data]))
         if not isinstance(beside, str):
-            raw = dict(
-                zip(
-                    ("raw", "raw_several"),
-                    (v._asdict() if v else {} for v in link(beside, level, seed)[1:]),
-                    strict=True,
-                )
-            )
-    together = several._asdict() if several else {}
-    return Linkability(paired.kind, by, *found, len(paired.people[1]), several=together, **raw)
+            raw = list(link(beside, level, seed)[1:])
+    more = (v._asdict() if v else {} for v in (raw[0], several, raw[1]))
+    return Linkability(paired.kind, by, *found, len(paired.people[1]), *more)
 
 
 def pair_up(trial: Trial) -> Paired | str:

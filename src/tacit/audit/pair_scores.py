@@ -22,7 +22,7 @@ from tacit.training.trees import boosted_trees
 ROUNDS = 60
 FEW_CELLS = 400  # pairs of distinct releases that are counted
 MAX_MODELS, MAX_CLASSES = 12, 12  # columns of which each has a model, and their values
-RIDGE = 0.1  # of the variance of a canonical variable, given to noise
+RIDGE = 0.1  # of the variance of canonical variables, added where people are few
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,8 @@ def canonical(n_variables: int) -> Learner:
     def learn(a: Side, b: Side, pairs: Pairs, seed: int) -> Score:
         sides, same = [a.numbers, b.numbers], pairs.same
         middle = [x.mean(0) for x in sides]
-        whiten = [_whitening(x - m) for x, m in zip(sides, middle, strict=True)]
+        ridge = min(RIDGE, a.numbers.shape[1] / len(np.unique(pairs.who[0])))
+        whiten = [_whitening(x - m, ridge) for x, m in zip(sides, middle, strict=True)]
 
         def standard(x: np.ndarray, i: int) -> np.ndarray:
             return (x - middle[i]) @ whiten[i]
@@ -223,10 +224,10 @@ def near(a: Side, b: Side, pairs: Pairs, seed: int) -> Score:
     return lambda a, b: -np.linalg.norm(a.numbers - b.numbers, axis=1)
 
 
-def _whitening(x: np.ndarray) -> np.ndarray:
+def _whitening(x: np.ndarray, ridge: float) -> np.ndarray:
     """What makes columns uncorrelated, of like variance; those that hardly vary are left small."""
     values, vectors = np.linalg.eigh(np.cov(x.T).reshape(x.shape[1], -1))
-    made: np.ndarray = vectors / np.sqrt(np.maximum(values, 0) + RIDGE * max(values.mean(), 1e-12))
+    made: np.ndarray = vectors / np.sqrt(np.maximum(values, 0) + ridge * max(values.mean(), 1e-12))
     return made
 
 

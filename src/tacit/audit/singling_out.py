@@ -1,30 +1,39 @@
 """Singling out: predicates found in a release that pick out exactly one person of the raw table.
 
 A predicate ("job is baker and age is 41") is read off the released row of a person, and kept where it picks out one
-person of the release. It is then asked of the raw table of the people who were released, and of a control: the raw
+person of the release. Where the release has no column of the raw table, models guess the raw columns from it first. The
+predicate is then asked of the raw table of the people who were released, and of a control: the raw
 table of as many others. A rare predicate picks out one person of any table now and then; what counts is how much
 more often it does so among those who were released. Records of one person count as one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats as sps
 
-from tacit.audit.breadth import raw_tables
+from tacit.audit.breadth import ROUNDS, raw_tables
+from tacit.audit.likeness import reconstruction
 from tacit.audit.linkability import person_units
 from tacit.audit.stats import Measure, binomial_interval
 from tacit.audit.trial import Trial
 from tacit.errors import InputError
 from tacit.report.results import SinglingOut
+from tacit.training.trees import boosted_trees
 
 MAX_PEOPLE, MAX_GUESSES, TRIES = 4000, 400, 12
 MAX_COLUMNS = 60  # of a table in which people are singled out without being asked for: that takes seconds
+MAX_GUESSED = 12  # raw columns that are guessed where the release has none of them
 COLUMNS = {"one column": 1, "two columns": 2, "three columns": 3, "all columns": 1000}
+
+
+Predicate = tuple[Any, Any]  # of a column: the least and the most it may be; a word twice
 
 
 @dataclass(frozen=True)
@@ -34,12 +43,12 @@ class People:
     table: Mapping[str, np.ndarray]
     who: np.ndarray
 
-    def one(self, asked: Mapping[str, tuple[str, object]]) -> bool:
+    def one(self, asked: Mapping[str, Predicate]) -> bool:
         """Whether exactly one person fits."""
         chosen = np.ones(len(self.who), dtype=bool)
-        for name, (form, value) in asked.items():
+        for name, (low, high) in asked.items():
             column = self.table[name]
-            chosen &= column == value if form == "is" else column >= value if form == "at least" else column <= value
+            chosen &= column == low if low is high or low == high else (column >= low) & (column <= high)
         who = self.who[chosen]
         return len(who) > 0 and bool((who == who[0]).all())
 
@@ -51,26 +60,53 @@ def measure_singling_out(trial: Trial) -> SinglingOut | None:
         return None
     if len(shape) != 2:
         raise InputError(f"singling_out=True asks for a raw table, but a record of X has shape {shape[1:]}")
-    raw = raw_tables(trial)[0]
+    raw, rng = raw_tables(trial)[0], np.random.default_rng(trial.asked.seed)
     released = raw if trial.release is None else list(trial.frames)
     names = [str(c) for c in raw[0] if c in released[0] and _is_number(raw[0][c]) == _is_number(released[0][c])]
-    if not names:
-        return SinglingOut(none="the release has no column of the raw table")
     units = person_units(trial)[0]
-    rng = np.random.default_rng(trial.asked.seed)
+    control = np.ones(len(units[0]), dtype=bool)
+    if not names:  # then what the release tells of the raw columns, by models that half of the people taught
+        control = np.isin(units[0], rng.permutation(np.unique(units[0]))[::2])
+        released = guess_columns(trial.encoded, raw, ~control, trial.asked.seed)
+        names = [str(c) for c in released[0]]
+    raw, released = ([tables[0][control], tables[1]] for tables in (raw, released))
+    units = [units[0][control], units[1]]
     n = min(MAX_PEOPLE, *(len(np.unique(u)) for u in units))
     rows = [np.flatnonzero(np.isin(u, rng.permutation(np.unique(u))[:n])) for u in units]
     others, own = (_people(raw[k][names], units[k], rows[k]) for k in (0, 1))
     seen = _people(released[1][names], units[1], rows[1])
-    forms = {c: "is" if _as_they_are(released[0][c], raw[0][c]) else "beyond" for c in names}
-    return single_out(seen, own, others, forms, trial.asked.level, rng)
+    within = {c: _tolerance(released[0][c], raw[0][c]) for c in names}
+    return single_out(seen, own, others, within, trial.asked.level, rng)
+
+
+def guess_columns(
+    encoded: Sequence[np.ndarray], raw: Sequence[pd.DataFrame], learn: np.ndarray, seed: int
+) -> list[pd.DataFrame]:
+    """What models tell of the raw columns from the release, in both parts; they learn from some rows of the first."""
+    names = [c for c in list(raw[0])[:MAX_GUESSED] if raw[0][c][learn].nunique() > 1]
+    numbers = [c for c in names if _is_number(raw[0][c])]
+    Z, n = np.concatenate(encoded), len(raw[0])
+    out = {}
+    if numbers:
+        known = pd.concat([table[numbers] for table in raw]).astype(float)
+        truth = known.fillna(known[:n][learn].median()).to_numpy()
+        guess = reconstruction(encoded[0][learn], truth[:n][learn], Z, truth, nonlinear=True, seed=seed).guess
+        out = dict(zip(numbers, guess.T, strict=True))
+    for name in (c for c in names if c not in numbers):
+        words, codes = np.unique(_words(raw[0][name][learn]), return_inverse=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # LightGBM asks for names that arrays do not have
+            trees = boosted_trees(encoded[0].shape, len(words), seed, ROUNDS).fit(encoded[0][learn], codes)
+            out[name] = words[trees.predict(Z)]
+    table = pd.DataFrame(out)
+    return [table[:n], table[n:].reset_index(drop=True)]
 
 
 def single_out(
     released: People,
     own: People,
     others: People,
-    forms: Mapping[str, str],
+    within: Mapping[str, float],
     level: float,
     rng: np.random.Generator,
 ) -> SinglingOut:
@@ -79,13 +115,13 @@ def single_out(
     Parameters
     ----------
     released, own, others : tables of the same columns; the first two of the same people
-    forms : by column, whether its values are named ("is"), or what lies beyond them
+    within : by column, how near to the released value a raw one may lie; infinity: beyond it, away from the middle
     """
-    sizes = {kind: min(k, len(forms)) for kind, k in COLUMNS.items()}
+    sizes = {kind: min(k, len(within)) for kind, k in COLUMNS.items()}
     kinds = {kind: k for kind, k in sizes.items() if list(sizes.values()).index(k) == list(sizes).index(kind)}
     each, found = 1 - (1 - level) / len(kinds), {}
     for kind, k in kinds.items():
-        asked = _predicates(released, forms, k, rng)
+        asked = _predicates(released, within, k, rng)
         if asked:
             found[kind] = np.array([[own.one(p), others.one(p)] for p in asked], float)
     if not found:
@@ -97,27 +133,26 @@ def single_out(
 
 
 def _predicates(
-    released: People, forms: Mapping[str, str], k: int, rng: np.random.Generator
-) -> list[Mapping[str, tuple[str, object]]]:
+    released: People, within: Mapping[str, float], k: int, rng: np.random.Generator
+) -> list[Mapping[str, Predicate]]:
     """For each of some people one that picks them out of the release, of k columns drawn at random, where one is."""
-    names = list(forms)
-    middle = {c: np.nanmedian(released.table[c].astype(float)) for c in names if forms[c] == "beyond"}
-    out: list[Mapping[str, tuple[str, object]]] = []
+    names = list(within)
+    middle = {c: float(np.nanmedian(released.table[c])) for c in names if within[c] == np.inf}
+    out: list[Mapping[str, Predicate]] = []
     for person in rng.permutation(np.unique(released.who))[:MAX_GUESSES]:
         row = rng.choice(np.flatnonzero(released.who == person))
         for _ in range(TRIES if k < len(names) else 1):
-            asked = {}
+            asked: dict[str, Predicate] = {}
             for c in rng.permutation(names)[:k]:
                 value = released.table[c][row]
-                asked[c] = ("is", value) if c not in middle else (_beyond(value, middle[c]), value)
+                if c in middle:
+                    asked[c] = (value, np.inf) if value > middle[c] else (-np.inf, value)
+                else:
+                    asked[c] = (value - within[c], value + within[c]) if within[c] else (value, value)
             if released.one(asked):
                 out.append(asked)
                 break
     return out
-
-
-def _beyond(value: float, middle: float) -> str:
-    return "at least" if value > middle else "at most"
 
 
 def _people(table: pd.DataFrame, units: np.ndarray, rows: np.ndarray) -> People:
@@ -127,9 +162,16 @@ def _people(table: pd.DataFrame, units: np.ndarray, rows: np.ndarray) -> People:
     return People({str(c): values for c, values in columns.items()}, pd.factorize(units[rows])[0])
 
 
-def _as_they_are(released: pd.Series, raw: pd.Series) -> bool:
-    """Whether most released values are values of the raw column, so that they can be named."""
-    return not _is_number(raw) or float(released.isin(raw.dropna().unique()).mean()) > 0.5
+def _tolerance(released: pd.Series, raw: pd.Series) -> float:
+    """How near nine of ten raw numbers lie to the released ones; infinity where that says little. Words must agree."""
+    if not _is_number(raw):
+        return 0.0
+    gap = np.abs(released.to_numpy(float, na_value=np.nan) - raw.to_numpy(float, na_value=np.nan))
+    known = gap[np.isfinite(gap)]
+    if not len(known) or np.mean(known == 0) > 0.5:
+        return 0.0
+    tolerance = float(np.quantile(known, 0.9))
+    return tolerance if tolerance < raw.astype(float).std() / 2 else np.inf
 
 
 def _is_number(values: pd.Series) -> bool:

@@ -50,11 +50,7 @@ def run(
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = tacit.audit(
-            what,
-            attack,
-            test,
-            attackers,
-            alongside or [],
+            *(what, attack, test, attackers, alongside or []),
             scan=scan,
             reconstruct=reconstruct or None,
             groups=group or [],
@@ -72,8 +68,9 @@ def run(
         report.to_json(out / "audit.json")
         report.to_markdown(out / "report.md")
         console.print(f"Report: {report.to_html(out / 'report.html')}", highlight=False, markup=False)
-    if gates or require_linkability is not None or require_singling_out is not None:
-        report.require(gates, None, certified, require_linkability, require_singling_out)
+    limits = require_linkability, require_singling_out
+    if gates or limits != (None, None):
+        report.require(gates, None, certified, *limits)
         console.print("[green]required bounds are met[/green]")
 
 
