@@ -64,6 +64,8 @@ def measure_linkability(trial: Trial) -> Linkability | None:
         if wanted:
             raise InputError(f"linkability=True, but {paired}")
         return None
+    if wanted is None and paired.kind == TWO_HALVES and not isinstance(trial.Z[0], pd.DataFrame):
+        return None  # numbers without names are one thing, a code: nobody hands out halves of it
     level, seed = trial.asked.level, trial.asked.seed
     by, found, several = link(paired, level, seed)
     raw: list[Verified | None] = [None, None]
