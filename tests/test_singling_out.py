@@ -42,13 +42,13 @@ def test_a_raw_table_singles_out_and_a_drawn_one_does_not():
 
 @pytest.mark.parametrize("runs", [12, pytest.param(100, marks=pytest.mark.slow)])
 def test_tables_drawn_independently_gain_nothing(runs):
-    """At most 5 of 100 miss by design: more than three of 12 with probability .003, more than 10 of 100 with .01."""
+    """At most 5 of 100 miss by design: more than three of 12 with probability .002, more than 12 of 100 with .002."""
     inside = 0
     for seed in range(runs):
         other = [d.X for d in table(400, 1000 + seed).split((0.5, 0.5), random_state=0)]
         found = singled(table(400, seed), lambda attack, test, o=other: tuple(o), seed)
         inside += all(m.low <= 0 <= m.high for m in found.gain.values())
-    assert inside >= (90 if runs == 100 else 9)
+    assert inside >= (88 if runs == 100 else 9)
 
 
 def test_two_rows_of_one_person_are_one_person():
