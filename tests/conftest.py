@@ -18,7 +18,7 @@ from hypothesis import settings
 
 import tacit
 from browser import driven, find
-from tacit.audit import attackers, breadth, power
+from tacit.audit import attackers, breadth, linkability, power, singling_out
 from tacit.datasets import declarations
 from tacit.filters import codes
 from tacit.noise import keyed
@@ -89,6 +89,19 @@ def _measure_no_breadth(request, monkeypatch):
     """A model a column costs as much as a quick attacker."""
     if "breadths" not in request.fixturenames:
         monkeypatch.setattr(breadth, "MAX_COLUMNS", 0)
+
+
+@pytest.fixture
+def two_questions():
+    """Ask for this where linking or singling out unasked is what is tested; elsewhere they are measured where asked."""
+
+
+@pytest.fixture(autouse=True)
+def _ask_no_questions(request, monkeypatch):
+    """Scores of pairs cost as much as an attacker."""
+    if "two_questions" not in request.fixturenames:
+        monkeypatch.setattr(linkability, "MAX_VALUES", 0)
+        monkeypatch.setattr(singling_out, "MAX_COLUMNS", 0)
 
 
 LEARNERS = ((codes, "learn_linear_codes"), (codes, "closed_code"), (exact, "closed_code"))

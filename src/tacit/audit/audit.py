@@ -18,8 +18,10 @@ from tacit.audit.changed_table import measure_change
 from tacit.audit.exposure import exposure, subgroups
 from tacit.audit.floor import NO_FLOOR, measure_floor
 from tacit.audit.forgotten_units import forgotten_units
+from tacit.audit.linkability import measure_linkability
 from tacit.audit.power import measure_power
 from tacit.audit.resemblance import resemblance
+from tacit.audit.singling_out import measure_singling_out
 from tacit.audit.suite import HEADLINE, AttackSuite
 from tacit.audit.trial import Asked, Trial, can_tell, has_noise
 from tacit.callback import Callback, silent
@@ -61,6 +63,8 @@ def audit(
     breadth: bool | None = None,
     knows: Sequence[Any] | None = None,
     few_columns: int | None = None,
+    linkability: bool | None = None,
+    singling_out: bool | None = None,
     name: str | None = None,
     random_state: int = 0,
     callback: Callback = silent,
@@ -105,6 +109,10 @@ def audit(
         looks at the sensitive columns; () for none)
     few_columns : certify whoever reads any so many released columns and no more, 2 or 3 (None: 2 where the release
         looks at the sensitive columns, whose columns are all finite; 0 for none)
+    linkability : whether two releases can be told to be of one person, by who has never seen that person (None: where
+        that takes seconds and there is something to pair). Two records of one unit are paired; or, with `views`, two
+        releases of one record; or else the two halves of a row's columns
+    singling_out : whether predicates found in the release pick out one person of the raw table (None: of tables)
     random_state : same seed, same attackers
     callback : called with (what, done, total) whenever an attacker starts, to show progress; `done` and `total` are
         None here. An interrupt (Ctrl-C) keeps the attackers that have finished, and the report says so
@@ -126,7 +134,7 @@ def audit(
         confidence_level, random_state, per, tuple(alongside or ()), train, tuple(views), tuple(pooled), scan,
         tuple(groups), reconstruct, embed, examples, candidates, max_unit_size, floor, limit, power,
         strong=attackers == "strong", breadth=breadth, knows=None if knows is None else tuple(knows),
-        few_columns=few_columns,
+        few_columns=few_columns, linkability=linkability, singling_out=singling_out,
     )  # fmt: skip
     check_number("few_columns", few_columns, 0, whole=True, optional=True)
     known_sets(asked.knows or (), attack)  # refuse names that are none before the work, not after it
@@ -171,6 +179,7 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     found |= {"label_only": ground.label_only, "label_only_utility": ground.label_only_utility, "limit": ground.limit}
     found |= {"breadth": measure_breadth(trial), "pairs": certified.pairs}
     found["change"] = None if found["breadth"] is None else measure_change(trial)
+    found |= {"linkability": measure_linkability(trial), "singling_out": measure_singling_out(trial)}
     found |= {"resemblance": alike, "attacks": attacks, "fresh": whole.fresh}
     found["notes"] = (*notes, *getattr(whole.release, "notes_", []))
     return found, {"rows": {"attack": len(trial.attack), "test": len(trial.test)}, "look": certified.look}

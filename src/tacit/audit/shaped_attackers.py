@@ -78,10 +78,14 @@ class SpectralTrees:
         return self.model.predict_proba(self._features(X))
 
     def _features(self, X: np.ndarray) -> np.ndarray:
-        windows = X.reshape(len(X), *self.shape)
-        power = np.log(np.abs(np.fft.rfft(windows, axis=-1)) ** 2 + 1e-6)
-        moments = [windows.mean(-1), windows.std(-1), windows.min(-1), windows.max(-1)]
-        return np.concatenate([*moments, power.reshape(len(X), -1)], axis=1)
+        return spectral_features(X.reshape(len(X), *self.shape))
+
+
+def spectral_features(windows: np.ndarray) -> np.ndarray:
+    """What the channels of windows (n, channels, length) look like: level, spread, range and power spectrum."""
+    power = np.log(np.abs(np.fft.rfft(windows, axis=-1)) ** 2 + 1e-6)
+    moments = [windows.mean(-1), windows.std(-1), windows.min(-1), windows.max(-1)]
+    return np.concatenate([*moments, power.reshape(len(windows), -1)], axis=1)
 
 
 # by name: the attacker, and the numbers of axes of a record that it reads

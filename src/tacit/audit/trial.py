@@ -52,6 +52,8 @@ class Asked:
     breadth: bool | None = None
     knows: tuple[Any, ...] | None = None
     few_columns: int | None = None
+    linkability: bool | None = None
+    singling_out: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,22 @@ def audit(
     few_columns: Annotated[
         int | None, typer.Option(min=0, help="Certify whoever reads any so many released columns, such as 2.")
     ] = None,
+    linkability: Annotated[
+        bool | None,
+        typer.Option("--linkability/--no-linkability", help="Can two releases be told to be of one person?"),
+    ] = None,
+    singling_out: Annotated[
+        bool | None,
+        typer.Option("--singling-out/--no-singling-out", help="Do predicates of the release pick out one person?"),
+    ] = None,
+    require_linkability: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Exit 3 if more pairs of a person may be linked at 1 % false positives."),
+    ] = None,
+    require_singling_out: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Exit 3 if the release may pick out so many more people than chance."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html, report.md and audit.json.")] = None,
     owner_key: Annotated[
         Path | None, typer.Option(help="For a bundle: the owner's key, to notice rows that it was fitted on.")

@@ -34,6 +34,10 @@ def run(
     knows: list[str] | None,
     breadth: bool | None,
     few_columns: int | None,
+    linkability: bool | None,
+    singling_out: bool | None,
+    require_linkability: float | None,
+    require_singling_out: float | None,
     out: Path | None,
     owner_key: Path | None,
     seed: int,
@@ -47,17 +51,15 @@ def run(
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = tacit.audit(
-            what,
-            attack,
-            test,
-            attackers,
-            alongside or [],
+            *(what, attack, test, attackers, alongside or []),
             scan=scan,
             reconstruct=reconstruct or None,
             groups=group or [],
             knows=[columns.split(",") if columns != "all" else columns for columns in knows] if knows else None,
             breadth=breadth,
             few_columns=few_columns,
+            linkability=True if require_linkability is not None else linkability,
+            singling_out=True if require_singling_out is not None else singling_out,
             name=release.name,
             random_state=seed,
             callback=lambda what, done, total: bar.update(task, description=f"attacking {what}"),
@@ -67,8 +69,9 @@ def run(
         report.to_json(out / "audit.json")
         report.to_markdown(out / "report.md")
         console.print(f"Report: {report.to_html(out / 'report.html')}", highlight=False, markup=False)
-    if gates or odds:
-        report.require(leakage=gates, certified=certified, odds=odds)
+    limits = {"odds": odds, "linkability": require_linkability, "singling_out": require_singling_out}
+    if gates or any(limit not in (None, {}) for limit in limits.values()):
+        report.require(gates, certified=certified, **limits)
         console.print("[green]required bounds are met[/green]")
 
 

@@ -42,6 +42,7 @@ def markdown_report(report: Any) -> str:  # a Report, which calls this and so ca
         ("Certificate", found),
         ("Whoever reads few columns", few),
         ("Whoever knows raw columns", known),
+        ("Three questions", [f"{a.question} ({a.status}): {a.sentence}" for a in report.questions]),
         ("Breadth", [] if report.breadth is None else [report.breadth.sentence]),
         ("The table before and after", [] if report.change is None else report.change.sentences),
         ("Notes", list(report.notes)),

@@ -27,16 +27,19 @@ from tacit.report.results import (
     Exposure,
     Knowledge,
     LimitPoint,
+    Linkability,
     Measure,
     Power,
     Resemblance,
     Result,
+    SinglingOut,
     beats,
     check_bound,
     percent,
     shown,
 )
 from tacit.report.table_changes import TableChange
+from tacit.report.three_questions import Answer, three_questions
 
 if TYPE_CHECKING:
     import pandas as pd  # a device has none, and reads reports all the same
@@ -95,6 +98,8 @@ class Report:
     change : where the release is a table: what became of it, column by column; None of other releases
     pairs : by sensitive attribute, a bound on whoever reads any two (or three) released columns and no more. It is no
         certificate of the release
+    linkability : whether two releases can be told to be of one person; None where it was not measured
+    singling_out : how often predicates found in the release pick out one person; None where it was not measured
     resemblance : reconstruction of the raw records, similarity, warped distance, where they apply
     attacks : other kinds of attack, each with what its attacker knows
     fresh : whether the figures are for rows the filter never saw
@@ -121,6 +126,8 @@ class Report:
     breadth: Breadth | None = None
     change: TableChange | None = None
     pairs: Mapping[str, ColumnsCertificate] = field(default_factory=dict)
+    linkability: Linkability | None = None
+    singling_out: SinglingOut | None = None
 
     def __post_init__(self) -> None:
         part = [n for n, c in self.certificate.items() if c is not None and not c.whole]
@@ -203,6 +210,11 @@ class Report:
             f"({shown(floor.value)} [{shown(floor.low)}, {shown(floor.high)}] of {attribute})"
         )
 
+    @property
+    def questions(self) -> tuple[Answer, ...]:
+        """Singling out, linkability and inference, each with its status and its answer."""
+        return three_questions(self)
+
     def __str__(self) -> str:
         from tacit.report.terminal import as_text  # rich is slow to import, and a device has none
 
@@ -266,11 +278,16 @@ class Report:
         utility: Mapping[str, float] | None = None,
         certified: bool = False,
         odds: Mapping[str, float] | None = None,
+        linkability: float | None = None,
+        singling_out: float | None = None,
     ) -> Report:
         """Raise unless every leakage is at most, and every utility at least, what is asked.
 
         Leakage is compared by its upper end: the certificate's bound where there is one (and only
         there with ``certified=True``), else the upper end of the attacker's interval. Odds count as certified only.
+        `linkability` is the largest share of pairs of one person that may be linked at 1 % false positives (guessing
+        links .01), and `singling_out` the most that a release may add to the share of predicates that pick out one
+        person (guessing adds 0): upper ends too, of attacks and so never certified.
         """
         problems = [] if self.fresh else ["the figures are in-sample: the filter was fitted on these rows"]
         for name, most in (leakage or {}).items():
@@ -294,6 +311,12 @@ class Report:
             self._known(name, self.utility)
             if self.utility[name].low < least:
                 problems.append(f"{name}: accuracy may be as low as {self.utility[name].low:.3f}, required {least:.3f}")
+        for word, allowed in (("linkability", linkability), ("singling_out", singling_out)):
+            measured = getattr(self, word)
+            if allowed is not None and measured is None:
+                problems.append(f"{word}: not measured; audit with {word}=True, which also says where it cannot be")
+            elif allowed is not None and measured.high > allowed:
+                problems.append(f"{word}: it may be as high as {measured.high:.3f} (audited), allowed {allowed:.3f}")
         if problems:
             raise RequirementNotMet("; ".join(problems))
         return self

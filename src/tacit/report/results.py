@@ -170,6 +170,112 @@ class Breadth:
         return sum(ends) / len(ends) if ends else 0.0
 
 
+@dataclass(frozen=True)
+class Linkability:
+    """How well somebody who never saw a person tells that two releases are of that person.
+
+    Attributes
+    ----------
+    kind : what is paired: two records of one person, two releases of one record, or two halves of a row
+    by : the score of pairs, chosen on people that it was not learned from
+    auc, eer : area under the curve, and the rate at which both errors are equal
+    tpr_at_1, tpr_at_01 : true positives at 1 % and at .1 % false ones; None where there are too few pairs of people
+    n_people : whose pairs were told
+    raw : the same figures of raw records; empty where they say nothing, as for two releases of one record
+    several, raw_several : the same where many records of either side are read together; empty where people have few
+    """
+
+    kind: str
+    by: str
+    auc: Measure
+    eer: Measure
+    tpr_at_1: Measure | None
+    tpr_at_01: Measure | None
+    n_people: int
+    raw: Mapping[str, Measure | None] = field(default_factory=dict)
+    several: Mapping[str, Measure | None] = field(default_factory=dict)
+    raw_several: Mapping[str, Measure | None] = field(default_factory=dict)
+
+    @property
+    def high(self) -> float:
+        """What a limit is held against: the upper end of the true positives at 1 % false ones, or 1 without them."""
+        return 1.0 if self.tpr_at_1 is None else self.tpr_at_1.high
+
+    @property
+    def found(self) -> bool:
+        """Whether releases link beyond chance."""
+        more = (self.auc, self.tpr_at_1, self.tpr_at_01, self.several.get("auc"))
+        return any(m is not None and m.low > m.guessing for m in more)
+
+    @property
+    def sentence(self) -> str:
+        """ "two records of one person: at 1 % false positives .012 [.004, .030] are linked (raw .640); ..."."""
+        told = []
+        for word, name in (("at 1 % false positives", "tpr_at_1"), ("at .1 %", "tpr_at_01")):
+            m = getattr(self, name)
+            told.append(f"{word} none (too few people)" if m is None else f"{word} {_ends(m)}{self._raw(name)} linked")
+        told += [f"equal error rate {_ends(self.eer)}{self._raw('eer')}", f"AUC {_ends(self.auc)}{self._raw('auc')}"]
+        if together := self.several.get("auc"):
+            raw = self.raw_several.get("auc")
+            told.append(f"many read together: AUC {_ends(together)}{f' (raw {shown(raw.value)})' if raw else ''}")
+        verdict = "link" if self.found else "do not link beyond chance"
+        return (
+            f"{self.kind} {verdict}: {', '.join(told)}; {self.n_people:,} people that nobody learned from, by {self.by}"
+        )
+
+    def _raw(self, name: str) -> str:
+        m = self.raw.get(name)
+        return "" if m is None else f" (raw {shown(m.value)})"
+
+
+@dataclass(frozen=True)
+class SinglingOut:
+    """Predicates found in a release that pick out exactly one person of the raw table.
+
+    Attributes
+    ----------
+    attack, control : by kind of predicate, how often it picks out one person of those who were released, and one of as
+        many others
+    gain : attack less control, on the same predicates: what the release adds
+    n_guesses : how many predicates of a kind were tried
+    n_people : in either table
+    none : why nothing was tried; "" where something was
+    """
+
+    attack: Mapping[str, Measure] = field(default_factory=dict)
+    control: Mapping[str, Measure] = field(default_factory=dict)
+    gain: Mapping[str, Measure] = field(default_factory=dict)
+    n_guesses: Mapping[str, int] = field(default_factory=dict)
+    n_people: int = 0
+    none: str = ""
+
+    @property
+    def worst(self) -> str | None:
+        """The kind of predicate by which the release surely adds most."""
+        return max(self.gain, key=lambda kind: self.gain[kind].low, default=None)
+
+    @property
+    def high(self) -> float:
+        """What a limit is held against: the largest upper end of what the release adds."""
+        return max((m.high for m in self.gain.values()), default=0.0)
+
+    @property
+    def found(self) -> bool:
+        """Whether a release picks people out more often than chance."""
+        return any(m.low > 0 for m in self.gain.values())
+
+    @property
+    def sentence(self) -> str:
+        """ "predicates of three columns pick out one person in .41 [..] of guesses, one of others in .12: ..."."""
+        if self.worst is None:
+            return f"none: {self.none}"
+        kind, more = self.worst, self.gain[self.worst]
+        text = f"predicates of {kind} pick out exactly one person in {_ends(self.attack[kind])} of "
+        text += f"{self.n_guesses[kind]:,} guesses, and one of as many others in {_ends(self.control[kind])}"
+        verdict = "" if self.found else ", not beyond chance"
+        return f"{text}: {more.value:+.3f} [{more.low:+.3f}, {more.high:+.3f}] by the release{verdict}"
+
+
 class LimitPoint(NamedTuple):
     """One point of the estimated limit: the best accuracy at this leakage, and the rule's certificate."""
 
@@ -296,6 +402,11 @@ def beats(utility: Mapping[str, Result], leak: Result, other: Mapping[str, Resul
 def shown(value: float) -> str:
     """Three digits without the leading zero, as in the papers: .571"""
     return f"{value:.3f}".removeprefix("0")
+
+
+def _ends(measure: Measure) -> str:
+    """ ".520 [.501, .540]" """
+    return f"{shown(measure.value)} [{shown(measure.low)}, {shown(measure.high)}]"
 
 
 def interval(measure: Measure | Result) -> str:

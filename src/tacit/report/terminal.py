@@ -54,6 +54,11 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
     lines += [escape(text) for name in report.pairs if (text := report.few_columns(name))]
     lines += [escape(k.figures(name)) for name, sets in report.knowledge.items() for k in sets.values()]
     lines += [escape(report.breadth.sentence)] if report.breadth is not None else []
+    lines += [
+        f"{a.question}: {escape(a.sentence)}"
+        for a in report.questions
+        if a.status != "none" and a.question != "inference"
+    ]
     lines += [escape(text) for text in report.change.sentences] if report.change is not None else []
     lines += [
         f"[dim]{escape(attack.kind)}: the attacker knows {escape(attack.knows)}[/dim]"
