@@ -119,12 +119,12 @@ def test_odds_survive_json_and_old_reports_have_none(n_cells):
 
 
 def test_releases_that_nobody_got_are_rare():
-    """The bound fails in at most 5 % of the runs; more than 26 of 300 would come once in 1,000 (here: seeds fixed)."""
+    """The bound fails in at most 5 % of the runs; more than 28 of 300 come by chance in under 1 of 1,000."""
     law, failed = np.r_[0.9, np.full(100, 0.001)], 0
     for seed in range(300):
         cells = np.random.default_rng(seed).choice(101, 400, p=law)
         failed += unseen_releases(cells, 0.05) < 1 - law[np.unique(cells)].sum()
-    assert failed <= 26
+    assert failed <= 28
 
 
 def test_counting_that_contradicts_the_odds_is_an_error():
