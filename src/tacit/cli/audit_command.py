@@ -69,7 +69,7 @@ def run(
         report.to_json(out / "audit.json")
         report.to_markdown(out / "report.md")
         console.print(f"Report: {report.to_html(out / 'report.html')}", highlight=False, markup=False)
-    limits = {"odds": odds, "linkability": require_linkability, "singling_out": require_singling_out}
+    limits: dict[str, Any] = {"odds": odds, "linkability": require_linkability, "singling_out": require_singling_out}
     if gates or any(limit not in (None, {}) for limit in limits.values()):
         report.require(gates, certified=certified, **limits)
         console.print("[green]required bounds are met[/green]")

@@ -101,8 +101,8 @@ def told_by(report: Any, cells: int | None = None) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, result in report.leakage.items():
         c = report.certificate.get(name)
-        found = getattr(c, "odds", None)
-        odds = None if found is None else found.bound
+        # odds of the releases that were seen alone say nothing of the others
+        odds = None if c is None or c.odds is None or c.odds.cells is not None else c.odds.bound
         out[name] = {
             "status": report.status(name),
             "audited": float(result.high),
