@@ -40,12 +40,16 @@ def serve(
     records_per_person: Annotated[
         int, typer.Option(min=1, help="With --ledger: how many records of one person come at most, as you know it.")
     ] = 1,
+    refuse_expired: Annotated[
+        bool, typer.Option("--refuse-expired", help="Answer no more when the bundle's last day of use is over.")
+    ] = False,
 ) -> None:
     """Answer from releases: the cloud half of a filter, and a page that runs the other half in the browser."""
     needs_extra()
     import uvicorn
 
     from tacit.release.bundle import read_bundle  # every command starts quickly
+    from tacit.release.expiry import check_expiry
     from tacit.serve.app import Limits, make_app
     from tacit.serve.keys import KeyFile
 
@@ -55,8 +59,10 @@ def serve(
         from tacit.release.signing import require_signature  # every command starts quickly
 
         require_signature(found, trusted_key)
+    check_expiry(found.manifest, found.name, refuse_expired)
     _write_down(open_book({"ledger": ledger, "to": to, "ledger_key": ledger_key}), found, records_per_person)
-    app = make_app(found, None if keys is None else KeyFile(keys), Limits(max_bytes, max_rows, in_flight))
+    limits = Limits(max_bytes, max_rows, in_flight, refuse_expired=refuse_expired)
+    app = make_app(found, None if keys is None else KeyFile(keys), limits)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     config = uvicorn.Config(
         app,

@@ -18,6 +18,7 @@ from tacit.files import strict_json, write_whole
 from tacit.report.certificates import AnyCertificate, ColumnsCertificate
 from tacit.report.leakage_units import accuracy_from_odds
 from tacit.report.plain_data import plain, read_fields
+from tacit.report.released import Released
 from tacit.report.results import (
     ALONE,
     GAIN,
@@ -97,6 +98,7 @@ class Report:
         certificate of the release
     resemblance : reconstruction of the raw records, similarity, warped distance, where they apply
     attacks : other kinds of attack, each with what its attacker knows
+    released : counts of what was released of these rows, by which `tacit.drift` notices another population
     fresh : whether the figures are for rows the filter never saw
     notes : what the reader must know
     """
@@ -121,6 +123,7 @@ class Report:
     breadth: Breadth | None = None
     change: TableChange | None = None
     pairs: Mapping[str, ColumnsCertificate] = field(default_factory=dict)
+    released: Released | None = None
 
     def __post_init__(self) -> None:
         part = [n for n, c in self.certificate.items() if c is not None and not c.whole]
