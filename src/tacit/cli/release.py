@@ -68,7 +68,7 @@ def apply(
         if book is not None:
             from tacit.ledger.recording import record_file  # only where it is asked for
 
-            opened = {"trusted_key": trusted_key, "noise_key": key, "refuse_expired": refuse_expired}
+            opened: dict[str, Any] = {"trusted_key": trusted_key, "noise_key": key, "refuse_expired": refuse_expired}
             book.tell(record_file(book.ledger, book.to, bundle, source, target, unit, sensitive or (), **opened))
         done = run(
             bundle, source, target, trusted_key=trusted_key, noise_key=key, unit=unit, sensitive=sensitive or (),
