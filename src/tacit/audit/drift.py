@@ -43,6 +43,7 @@ from scipy.stats import beta
 from tacit.report.released import Telling
 
 CONCENTRATIONS = np.array([10.0, 30.0, 100.0, 300.0, 1000.0])  # of the law that new records may have: far to near
+TINY = 1e-9  # a share instead of none, so that figures stay finite
 MANY = 50  # records that share a value for something to be told of it
 
 
@@ -166,12 +167,13 @@ def telling_of(table: np.ndarray, many: np.ndarray, delta: float) -> Telling:
     """
     m, classes, n = table.shape[1], table.sum(axis=0), table.sum()
     shares = ends(classes, np.full(m, n), delta / 2 / (2 * m))
+    rarest = float(shares[0].min())
     counted = table[many]
     if not len(counted):
-        return Telling(float(shares[0].min()), (0.0, math.inf), (0.0, 1.0))
+        return Telling(rarest, (0.0, 1 / max(rarest, TINY)), (0.0, 1.0))
     lower, upper = ends(counted, counted.sum(axis=1, keepdims=True), delta / 2 / (2 * m * len(table)))
-    ratio = float((lower / shares[1]).min()), float((upper / np.maximum(shares[0], 1e-300)).max())
-    return Telling(float(shares[0].min()), ratio, (float(lower.max(axis=1).min()), float(upper.max())))
+    ratio = float((lower / shares[1]).min()), float((upper / np.maximum(shares[0], TINY)).max())
+    return Telling(rarest, ratio, (float(lower.max(axis=1).min()), float(upper.max())))
 
 
 def many_share(counts: np.ndarray) -> np.ndarray:
