@@ -444,7 +444,11 @@ def changed(path, value):
 @pytest.mark.parametrize(
     "path, value, message",
     [
-        (["format"], 5, "format 5, this Tacit reads 1 to 4; update Tacit"),
+        (["format"], 6, "format 6, this Tacit reads 1 to 5; update Tacit"),
+        (["format"], 4, "unknown field 'expires'"),
+        (["expires"], "2027-02-30", "expires is not a day"),
+        (["expires"], "soon", "expires is not a day"),
+        (["expires"], 20270201, "expires is not a day"),
         (["format"], 1, "unknown field 'analyzer'"),
         (["analyzer"], {"targets": []}, "analyzer.targets"),
         (["output", "codes"], 2.5, "out of range"),
@@ -537,6 +541,13 @@ def test_format_3_with_its_sketch_stays_readable():
     assert release.manifest["format"] == 3
     assert release.transform(known["records"]) == pytest.approx(np.array(known["release"]), abs=1e-9)
     assert release.seen(known["records"]).tolist() == known["seen"] == [True, False, False]
+
+
+def test_format_4_with_its_table_stays_readable():
+    release = tacit.load(FIXTURES / "format4.tacit", noise_key=b"the noise key of a fixture")
+    known = json.loads((FIXTURES / "format4.json").read_text())
+    assert release.manifest["format"] == 4
+    assert release.transform(pd.DataFrame(known["records"])).to_dict("list") == known["release"]
 
 
 def test_the_analyzer_is_checked_like_the_model(tmp_path):

@@ -102,7 +102,7 @@ def test_a_bundle_carries_a_report(made, tmp_path):
     assert tacit.load(tacit.save(f, tmp_path / "y.tacit")).report is None
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_bundles_of_old_formats_say_that_they_have_no_report(number):
     assert tacit.load(FIXTURES / f"format{number}.tacit", noise_key=bytes(32)).report is None
 

@@ -56,12 +56,14 @@ def write_whole(path: str | Path, data: Any, private: bool = False) -> Path:
     return Path(path)
 
 
-def write_state(path: str | Path, arrays: Mapping[str, Any], facts: Any, kind: str, identity: str = "") -> None:
+def write_state(
+    path: str | Path, arrays: Mapping[str, Any], facts: Any, kind: str, identity: str = "", private: bool = False
+) -> None:
     """Arrays and JSON as one safetensors file; `identity` says whose state it is (settings and data)."""
     from safetensors.numpy import save_file
 
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    with replacing(path) as partial:
+    with replacing(path, private) as partial:
         save_file(plain, partial, {"format": kind, "identity": identity, "facts": json.dumps(facts)})
 
 

@@ -20,6 +20,7 @@ from tacit.audit.floor import NO_FLOOR, measure_floor
 from tacit.audit.forgotten_units import forgotten_units
 from tacit.audit.linkability import measure_linkability
 from tacit.audit.power import measure_power
+from tacit.audit.released_values import count_released
 from tacit.audit.resemblance import resemblance
 from tacit.audit.singling_out import measure_singling_out
 from tacit.audit.suite import HEADLINE, AttackSuite
@@ -177,7 +178,7 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
         notes.append(f"interrupted: only these attackers finished: {', '.join(suite.finished)}")
     found |= {"certificate": certified.certificate, "bound": certified.bound, "in_sample": in_sample}
     found |= {"label_only": ground.label_only, "label_only_utility": ground.label_only_utility, "limit": ground.limit}
-    found |= {"breadth": measure_breadth(trial), "pairs": certified.pairs}
+    found |= {"breadth": measure_breadth(trial), "pairs": certified.pairs, "released": count_released(trial)}
     found["change"] = None if found["breadth"] is None else measure_change(trial)
     found |= {"linkability": measure_linkability(trial), "singling_out": measure_singling_out(trial)}
     found |= {"resemblance": alike, "attacks": attacks, "fresh": whole.fresh}

@@ -118,6 +118,9 @@ def fit(
             "--shuffle/--keep-order", help="Order of the rows; shuffled by default where it tells something sensitive."
         ),
     ] = None,
+    expires: Annotated[
+        str, typer.Option(help="The bundle's last day of use: a date, days such as 90d, or never.")
+    ] = "365d",
     out: Annotated[Path, typer.Option(help="Folder for the released table, report.html and audit.json.")] = Path(
         "tacit-out"
     ),
@@ -252,6 +255,27 @@ def profile(
     from tacit.cli.profile_command import run  # every command starts quickly
 
     run(console, model, figure, as_json, repeats)
+
+
+@app.command()
+def drift(
+    bundle: Annotated[Path, typer.Argument(help="The bundle, NAME.tacit, saved with its audit.")],
+    new: Annotated[Path, typer.Argument(help="New rows: a CSV, Parquet or npz file.")],
+    state: Annotated[Path | None, typer.Option(help="File that keeps the counts; may be asked every day.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Column that says whose each row is: everybody counts once.")] = None,
+    sensitive: Annotated[
+        list[str] | None, typer.Option(help="Column of labels in the new rows: certify them anew (repeat).")
+    ] = None,
+    released: Annotated[
+        bool, typer.Option("--released", help="The rows were released by this bundle already.")
+    ] = False,
+    key: Annotated[Path | None, typer.Option(help="The owner's noise key, for noisy releases.")] = None,
+) -> None:
+    """Has the population moved since the audit? From released values alone. Exit 3: it has."""
+    options = dict(locals())
+    from tacit.cli.drift_command import run  # every command starts quickly
+
+    run(console, **options)
 
 
 @app.command()

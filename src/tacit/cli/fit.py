@@ -24,6 +24,7 @@ from tacit.files import replacing, write_whole
 from tacit.filters.registry import make_filter
 from tacit.ledger.recording import record_rows
 from tacit.records.dataset import file_columns
+from tacit.release.expiry import expiry_date
 from tacit.release.record_files import write_parts
 from tacit.report import write_page
 from tacit.report.report import Report
@@ -45,10 +46,12 @@ def run(
     max_odds: float | None,
     analyzer: bool,
     shuffle: bool | None,
+    expires: str,
     out: Path,
     book: Book | None,
     seed: int,
 ) -> None:
+    last_day = expiry_date(expires)  # a wrong one is said before the work
     data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
@@ -78,15 +81,14 @@ def run(
     reports[-1].to_json(out / "audit.json")
     released, told_by_order = _release_every_row(chosen, data, train), _told_by_order(attack, test, seed)
     released, order = _in_order(released, told_by_order, shuffle, table.name)
-    answers = tacit.serve.fit_analyzer(chosen, attack) if analyzer else None
-    if answers is not None:
-        console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
-    bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers)
+    answers = _analyzer(console, chosen, attack) if analyzer else None
+    bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers, expires=last_day)
     _write_keys(console, chosen, out)
     _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
     place = _write(released, out, table)
     text = f"Released {len(released):,} rows, {escape(order)}: [bold]{place}[/bold] (rows of the fit by parts that "
-    text += f"did not see them)\nBundle, for new rows: [bold]{bundle}[/bold]\nReport: [bold]{page}[/bold]"
+    text += f"did not see them)\nBundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
+    text += f"Report: [bold]{page}[/bold]"
     console.print(text, highlight=False)
 
 
@@ -97,6 +99,13 @@ def _write_down(book: Book | None, bundle: Path, chosen: Any, data: tacit.Datase
     release = tacit.load(bundle, noise_key=chosen.noise_key)
     units = None if unit is None else data.units_of()
     book.tell(record_rows(book.ledger, release, data, "fit", data.name or "table", book.to, "fit", units))
+
+
+def _analyzer(console: Console, chosen: Any, attack: tacit.Dataset) -> Any:
+    """What a service answers with, learned from releases."""
+    answers = tacit.serve.fit_analyzer(chosen, attack)
+    console.print(f"Analyzer, for tacit serve: {answers}", highlight=False, markup=False)
+    return answers
 
 
 def _print_notes(console: Console, caught: Sequence[warnings.WarningMessage]) -> None:

@@ -27,6 +27,9 @@ Unit = Annotated[
     str | None, typer.Option(help="Column that says whose each record is: people's noise is then independent.")
 ]
 Trusted = Annotated[Path | None, typer.Option("--trusted-key", help="Refuse what this public key has not signed.")]
+RefuseExpired = Annotated[
+    bool, typer.Option("--refuse-expired", help="Refuse a bundle whose last day of use is over, instead of a note.")
+]
 
 
 @release_app.command()
@@ -51,6 +54,7 @@ def apply(
     ledger: LedgerOption = None,
     to: ToOption = None,
     ledger_key: LedgerKey = None,
+    refuse_expired: RefuseExpired = False,
 ) -> None:
     """Release a file or a folder of images in constant memory. A run that was killed resumes where it stopped."""
     from rich.progress import Progress
@@ -64,11 +68,11 @@ def apply(
         if book is not None:
             from tacit.ledger.recording import record_file  # only where it is asked for
 
-            opened = {"trusted_key": trusted_key, "noise_key": key}
+            opened: dict[str, Any] = {"trusted_key": trusted_key, "noise_key": key, "refuse_expired": refuse_expired}
             book.tell(record_file(book.ledger, book.to, bundle, source, target, unit, sensitive or (), **opened))
         done = run(
             bundle, source, target, trusted_key=trusted_key, noise_key=key, unit=unit, sensitive=sensitive or (),
-            on_error=on_error, rows=rows, n_jobs=jobs,
+            on_error=on_error, rows=rows, n_jobs=jobs, refuse_expired=refuse_expired,
             callback=lambda what, now, total: bar.update(task, completed=now, total=total),
         )  # fmt: skip
     Console().print(
@@ -105,6 +109,7 @@ def stream(
         float | None, typer.Option(min=0, help="Samples: a longer step ends a stretch; 1.5 times the usual step.")
     ] = None,
     users: Annotated[int, typer.Option(min=1, help="Samples: people whose samples are kept, at most.")] = 10_000,
+    refuse_expired: RefuseExpired = False,
 ) -> None:
     """Records as lines on stdin, releases as lines of JSON on stdout.
 
@@ -115,7 +120,7 @@ def stream(
     from tacit.release.sensors import Sensors
     from tacit.release.stream import release_lines, text_lines
 
-    release = load(bundle, trusted_key, noise_key=key)
+    release = load(bundle, trusted_key, noise_key=key, refuse_expired=refuse_expired)
     lines = text_lines(sys.stdin.buffer)
     sensors: Sensors | None = None
     if windows:
@@ -155,6 +160,7 @@ def show(bundle: Bundle, trusted_key: Trusted = None) -> None:
         lines.append(f"takes: arrays, a record of shape {tuple(m['input']['shape'])}")
     if m["noise"] is not None:
         lines.append(f"noise: {m['noise']['distribution']}, scale {m['noise']['scale']:g}; needs the owner's key")
+    lines.append("never expires" if m.get("expires") is None else f"last day of use: {m['expires']}")
     lines.append("signed" if release._bundle.signature is not None else "not signed")
     _print("\n".join(lines) + "\n\n" + release.card)
 

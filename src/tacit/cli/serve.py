@@ -21,6 +21,10 @@ Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
 Trusted = Annotated[Path | None, typer.Option("--trusted-key", help="Refuse what this public key has not signed.")]
 Keys = Annotated[Path, typer.Argument(help="The keys file of a service.")]
 
+RefuseExpired = Annotated[
+    bool, typer.Option("--refuse-expired", help="Answer no more when the bundle's last day of use is over.")
+]
+
 
 def serve(
     bundle: Bundle,
@@ -40,23 +44,20 @@ def serve(
     records_per_person: Annotated[
         int, typer.Option(min=1, help="With --ledger: how many records of one person come at most, as you know it.")
     ] = 1,
+    refuse_expired: RefuseExpired = False,
 ) -> None:
     """Answer from releases: the cloud half of a filter, and a page that runs the other half in the browser."""
     needs_extra()
     import uvicorn
 
-    from tacit.release.bundle import read_bundle  # every command starts quickly
-    from tacit.serve.app import Limits, make_app
+    from tacit.serve.app import Limits, make_app  # every command starts quickly
     from tacit.serve.keys import KeyFile
 
     _check_open(host, keys, no_auth, tls_cert, tls_key)
-    found = read_bundle(bundle)
-    if trusted_key is not None:
-        from tacit.release.signing import require_signature  # every command starts quickly
-
-        require_signature(found, trusted_key)
+    found = _checked(bundle, trusted_key, refuse_expired)
     _write_down(open_book({"ledger": ledger, "to": to, "ledger_key": ledger_key}), found, records_per_person)
-    app = make_app(found, None if keys is None else KeyFile(keys), Limits(max_bytes, max_rows, in_flight))
+    limits = Limits(max_bytes, max_rows, in_flight, refuse_expired=refuse_expired)
+    app = make_app(found, None if keys is None else KeyFile(keys), limits)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     config = uvicorn.Config(
         app,
@@ -156,6 +157,20 @@ def _write_down(book: Book | None, bundle: Any, records_per_person: int) -> None
         from tacit.release.runtime import Release
 
         book.tell(record_service(book.ledger, Release(bundle), bundle.name, book.to, records_per_person))
+
+
+def _checked(bundle: Path, trusted_key: Path | None, refuse_expired: bool) -> Any:
+    """The bundle, if it may be served."""
+    from tacit.release.bundle import read_bundle  # every command starts quickly
+    from tacit.release.expiry import check_expiry
+
+    found = read_bundle(bundle)
+    if trusted_key is not None:
+        from tacit.release.signing import require_signature  # every command starts quickly
+
+        require_signature(found, trusted_key)
+    check_expiry(found.manifest, found.name, refuse_expired)
+    return found
 
 
 def _check_open(host: str, keys: Path | None, no_auth: bool, cert: Path | None, key: Path | None) -> None:

@@ -75,12 +75,13 @@ def record_file(
     *,
     trusted_key: Any = None,
     noise_key: Any = None,
+    refuse_expired: bool = False,
 ) -> Line:
     """Write down that `tacit.release.apply` will release a file; the file is read for whose records it has.
 
     A run that was killed and started again is written down twice, and counts once: it is the same release.
     """
-    release = load(bundle, trusted_key, noise_key=noise_key)
+    release = load(bundle, trusted_key, noise_key=noise_key, refuse_expired=refuse_expired)
     pairs, rows = people_in(ledger, release, Path(source), unit, sensitive)
     return record(ledger, entry(release, "apply", Path(target).name, to, rows), pairs, unit is not None)
 

@@ -54,6 +54,7 @@ def apply(
     on_error: str = "raise",
     rows: int = 65536,
     n_jobs: int = 1,
+    refuse_expired: bool = False,
     callback: Callback = silent,
 ) -> Applied:
     """Release a file, or a folder of images.
@@ -74,6 +75,7 @@ def apply(
     rows : records at a time, at most; fewer where they are wide, so that a part stays under 32 MiB
     n_jobs : processes. The output does not depend on it. Scripts that ask for several must guard their own start by
         ``if __name__ == "__main__":``, since each process imports the script
+    refuse_expired : as in `tacit.load`
     callback : called with (what, rows done, all rows); all rows are None where they are not known
 
     Examples
@@ -94,7 +96,7 @@ def apply(
     check_number("n_jobs", n_jobs, 1, whole=True)
     _check_places(bundle, source, target)
     given = None if noise_key is None else read_key(noise_key)
-    release = load(bundle, trusted_key, noise_key=given)
+    release = load(bundle, trusted_key, noise_key=given, refuse_expired=refuse_expired)
     rows = min(rows, max(1, PART_BYTES // _record_bytes(release.manifest)))
     called = sensitive_names(release, sensitive)
     reader, finish = _plan(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import datetime
 import math
 import re
 from collections.abc import Mapping
@@ -14,13 +15,15 @@ from tacit.errors import BundleError
 # 2: ranges of arrays, numbers of codes, and the analyzer of a service.
 # 3: a keyed sketch instead of a fingerprint, and the resolution by which noise is named.
 # 4: releases that are tables: columns that come as times, as targets and as sensitive; a value of its own a column
-FORMAT = 4
+# 5: the last day of use
+FORMAT = 5
 OLDEST = 1  # formats from this one on are read
 MAX_COLUMNS = 100_000
 MEMBERS = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
 TOP = {"format", "filter", "parameters", "input", "output", "noise", "versions", "members"}
 SINCE = {1: {"fingerprint"}, 2: {"fingerprint", "analyzer"}, 3: {"analyzer", "sketch", "min_people"}}
 SINCE[4] = SINCE[3]
+SINCE[5] = SINCE[4] | {"expires"}
 ANALYZER = "analyzer.onnx"
 NUMBERS, TIMES = ("float", "integer", "boolean"), ("day", "time", "duration")
 
@@ -46,6 +49,8 @@ def check_manifest(m: Mapping[str, Any]) -> None:
     else:
         _sketch(m["sketch"])
         _whole(m["min_people"], "min_people", 1, 2**40)
+    if m.get("expires") is not None:
+        _day(m["expires"], "expires")
     _need(isinstance(m["versions"], dict), "versions", "is not an object")
     for k, v in m["versions"].items():
         _text(v, f"versions.{k}", 100)
@@ -247,6 +252,14 @@ def _names(value: Any, where: str) -> None:
 
 def _hex(value: Any, where: str) -> None:
     _need(isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value), where, "is no 256-bit hash")
+
+
+def _day(value: Any, where: str) -> None:
+    _need(isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value), where, "is not a day such as 2027-02-01")
+    try:
+        datetime.date.fromisoformat(value)
+    except ValueError:
+        _need(False, where, "is not a day such as 2027-02-01")
 
 
 def _number(value: Any, where: str) -> None:

@@ -30,6 +30,7 @@ from tacit.records.cells import Problem
 from tacit.records.fingerprints import fingerprints, looked, sketched, sketched_units
 from tacit.records.schema import columns_of, schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
+from tacit.release.expiry import check_expiry
 from tacit.release.graph_check import graph_up_to
 from tacit.release.table_cells import columns_out, objects
 from tacit.release.weights import read_weights
@@ -51,6 +52,7 @@ def load(
     *,
     noise_key: bytes | str | Path | None = None,
     owner_key: bytes | str | Path | None = None,
+    refuse_expired: bool = False,
 ) -> Release:
     """Load a bundle. Its hashes, sizes, format, schema and operators are checked first.
 
@@ -62,6 +64,7 @@ def load(
         The same key and record give the same noise. Without one a fresh key is drawn
     owner_key : the owner's secret, ``f.owner_key`` of the filter: with it the release has ``seen``, which tells the
         rows it was fitted on, and an audit of it on those very rows is noticed
+    refuse_expired : raise where the bundle's last day of use is over, instead of a warning
 
     Examples
     --------
@@ -79,6 +82,7 @@ def load(
         from tacit.release.signing import require_signature  # a device without signatures has no cryptography
 
         require_signature(bundle, trusted_key)
+    check_expiry(bundle.manifest, bundle.name, refuse_expired)
     if owner_key is not None:
         return OwnRelease(bundle, noise_key, owner_key=read_key(owner_key))
     return Release(bundle, noise_key)

@@ -8,6 +8,7 @@ import json
 import math
 import platform
 import warnings
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tacit.records.schema import TableSchema, schema_of
 from tacit.release.analyzer import Analyzer
 from tacit.release.answer import Answerer
 from tacit.release.bundle import write_bundle
+from tacit.release.expiry import expiry_date
 from tacit.release.manifest import ANALYZER
 from tacit.release.onnx import export, export_analyzer
 from tacit.release.runtime import Release, load
@@ -41,7 +43,9 @@ NO_AUDIT = (
 )
 
 
-def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = None) -> Path:
+def save(
+    f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = None, expires: str | date | None = None
+) -> Path:
     """Write a fitted filter as a bundle that runs without training libraries.
 
     The exported graph is run on made-up records beside the filter; where they differ nothing is written.
@@ -54,6 +58,8 @@ def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = Non
         `Frontier.choose`, where the filter comes from there
     analyzer : what a service answers with from releases (`tacit serve`): a `tacit.serve.Analyzer`, such as
         `tacit.serve.fit_analyzer` gives, or True for the filter's own cloud half (DPFE). None: no service
+    expires : the last day of use, such as "2027-02-01", or days from now, such as "90d"; whoever runs the bundle later
+        is warned, or refused where they ask for it. None: it never expires
 
     Examples
     --------
@@ -72,7 +78,7 @@ def save(f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = Non
     check_is_fitted(f)
     report = getattr(f, "report_", None) if report is None else report
     model, weights = export(f.mechanism_)
-    manifest = _manifest(f)
+    manifest = _manifest(f) | {"expires": expiry_date(expires)}
     members = {
         "model.onnx": model,
         "weights.safetensors": write_weights(weights),

@@ -18,6 +18,7 @@ from tacit.files import strict_json, write_whole
 from tacit.report.certificates import AnyCertificate, ColumnsCertificate
 from tacit.report.leakage_units import accuracy_from_odds
 from tacit.report.plain_data import plain, read_fields
+from tacit.report.released import Released
 from tacit.report.results import (
     ALONE,
     GAIN,
@@ -102,6 +103,7 @@ class Report:
     singling_out : how often predicates found in the release pick out one person; None where it was not measured
     resemblance : reconstruction of the raw records, similarity, warped distance, where they apply
     attacks : other kinds of attack, each with what its attacker knows
+    released : counts of what was released of these rows, by which `tacit.drift` notices another population
     fresh : whether the figures are for rows the filter never saw
     notes : what the reader must know
     """
@@ -128,6 +130,7 @@ class Report:
     pairs: Mapping[str, ColumnsCertificate] = field(default_factory=dict)
     linkability: Linkability | None = None
     singling_out: SinglingOut | None = None
+    released: Released | None = None
 
     def __post_init__(self) -> None:
         part = [n for n, c in self.certificate.items() if c is not None and not c.whole]

@@ -28,6 +28,7 @@ from tacit.errors import InputError
 from tacit.files import strict_json
 from tacit.release.answer import Answerer
 from tacit.release.bundle import Bundle
+from tacit.release.expiry import is_expired
 from tacit.serve.browser import FILES, FOLDER
 from tacit.serve.describe import describe, samples
 from tacit.serve.keys import KeyFile
@@ -65,6 +66,7 @@ class Limits:
     in_flight : requests that are read or answered at a time; more get 503 and are asked to come back
     threads : requests that are computed at a time
     body_seconds : that a body may take to arrive
+    refuse_expired : whether nothing is answered once the bundle's last day of use is over
     """
 
     max_bytes: int = 2**20
@@ -72,6 +74,7 @@ class Limits:
     in_flight: int = 256
     threads: int = 2
     body_seconds: float = 30.0
+    refuse_expired: bool = False
 
 
 class Slots:
@@ -120,6 +123,8 @@ def make_app(bundle: Bundle, keys: KeyFile | None, limits: Limits | None = None)
             raise HTTPException(415, f"send {JSON}, or {BINARY} (little-endian doubles, one release after the other)")
         if request.headers.get(MODEL, model) != model:
             raise HTTPException(409, "these releases were made by another filter than the one this service knows")
+        if limits.refuse_expired and is_expired(bundle.manifest):
+            raise HTTPException(503, f"this service's bundle expired on {bundle.manifest['expires']}; ask its owner")
         with slots:
             body = await _body(request, limits)
 

@@ -27,6 +27,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
         "gaps": list(GAPS),
         "output": m["output"],
         "noise": m["noise"],
+        "expires": m.get("expires"),
         "analyzer": m["analyzer"],
         "model": m["members"]["model.onnx"],
         "audit": summary(parse_json(bundle.members["audit.json"], "audit.json")),
