@@ -1,12 +1,14 @@
 """The README's ten rows: a made-up table, and what leaves of it.
 
-    python benchmarks/ten_rows.py
+    python benchmarks/ten_rows.py [--write people.csv]
 
 Nobody's data: people are drawn by the lines below. Struck out is what a value was, bold what it was replaced by; ages
-that were only rounded are not bold.
+that were only rounded are not bold. With --write the table is written, and nothing is released.
 """
 
 from __future__ import annotations
+
+import argparse
 
 import numpy as np
 import pandas as pd
@@ -18,7 +20,13 @@ SHARES = {"m": [0.08, 0.14, 0.2, 0.2, 0.14, 0.24], "f": [0.18, 0.2, 0.24, 0.12, 
 
 
 def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--write")
+    chosen = arguments.parse_args()
     table, sex = people()
+    if chosen.write:
+        table.assign(sex=sex).to_csv(chosen.write, index=False)
+        return
     f = tacit.CouplingFilter(random_state=0).fit(table, table["income"], sensitive_features=sex)
     f = f.redraw(b"r" * 32)
     released = f.release_training_rows()

@@ -79,12 +79,14 @@ def new(
 @ledger_app.command()
 def show(file: File, to: Annotated[str | None, typer.Option(help="Only what this receiver holds.")] = None) -> None:
     """List what was released, and what each receiver holds of a person in all."""
-    from tacit.ledger.account import find_policy, holdings  # every command starts quickly
+    from tacit.ledger.account import find_policy, holdings, officers  # every command starts quickly
     from tacit.ledger.chain import Ledger
+    from tacit.ledger.decisions import decisions
     from tacit.ledger.recording import day
 
     ledger = Ledger(file)
-    lines = ledger.verify()
+    lines, policy = ledger.verify(), find_policy(ledger)
+    decided = decisions(lines, officers(policy))  # those that count
     table = Table(box=None, pad_edge=False)
     for head in ("line", "when (UTC)", "what", "to", "rows", "people", "certified"):
         table.add_column(head, justify="right" if head in ("line", "rows", "people") else "left")
@@ -96,11 +98,10 @@ def show(file: File, to: Annotated[str | None, typer.Option(help="Only what this
             rows = "" if b["rows"] is None else f"{b['rows']:,}"
             more = [str(line.number), day(b["when"]), f"{b['what']} ({b['by']})", b["to"], rows, people, bounds]
             table.add_row(*map(escape, more))
-        elif line.kind in ("override", "decision") and to in (None, b.get("to", to)):
+        elif line.kind == "override" and to in (None, b["to"]) or line in decided:
             table.add_row(str(line.number), day(b["when"]), escape(_note(line)), escape(b.get("to", "")))
     console = Console()
     console.print(table)
-    policy = find_policy(ledger)
     receivers = [to] if to else dict.fromkeys(x.body["to"] for x in lines if x.kind == "release")
     for name in receivers:
         for verdict in holdings(lines, ledger.folder, name, policy):
