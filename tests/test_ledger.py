@@ -18,6 +18,7 @@ from tacit.errors import InputError, RequirementNotMet
 from tacit.ledger.account import Known, _cases, holdings, record, what_if
 from tacit.ledger.chain import KEY_VARIABLE, Ledger, LedgerError, check_note, sign_note
 from tacit.ledger.composition import COUNTED
+from tacit.ledger.decisions import allow
 from tacit.ledger.policy import Policy, Receiver
 from tacit.ledger.whose import people_of, read_people, write_people
 from tacit.release.signing import new_signing_key
@@ -321,16 +322,19 @@ def test_an_override_is_signed_and_counts_once(ledger, tmp_path):
     new_signing_key(tmp_path / "officer.key")
     p, key = policy(tmp_path), ledger.secret
     record(ledger, body("A"), people(key, "a"), True, p)
-    ledger.append(
-        sign_note({"kind": "override", "mechanism": "B", "to": "analyst", "reason": "r"}, tmp_path / "officer.key")
-    )
+    release = {"mechanism": "B", "to": "analyst", "bundle": "b"}
+    note = allow(ledger, release, "agreed", tmp_path / "officer.key")
     line = record(ledger, body("B"), people(key, "a"), True, p)
-    assert line.body["override"] == line.number - 1
+    assert line.body["override"] == note.number
+    ledger.append(dict(note.body))  # the same note again, by who has the ledger's key: it was signed for another place
     with pytest.raises(RequirementNotMet):
         record(ledger, body("B"), people(key, "a", records=[9]), True, p)
     ledger.append({"kind": "override", "mechanism": "C", "to": "analyst", "reason": "not signed"})
     with pytest.raises(RequirementNotMet):
         record(ledger, body("C"), people(key, "a"), True, p)
+    new_signing_key(tmp_path / "stranger.key")
+    with pytest.raises(InputError, match="not the key of an officer"):
+        allow(ledger, release, "agreed", tmp_path / "stranger.key", [tmp_path / "officer.key.pub"])
 
 
 def test_the_account_of_a_million_people_is_a_few_cases(ledger, tmp_path):

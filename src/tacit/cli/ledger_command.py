@@ -98,7 +98,7 @@ def show(file: File, to: Annotated[str | None, typer.Option(help="Only what this
             rows = "" if b["rows"] is None else f"{b['rows']:,}"
             more = [str(line.number), day(b["when"]), f"{b['what']} ({b['by']})", b["to"], rows, people, bounds]
             table.add_row(*map(escape, more))
-        elif line.kind == "override" and to in (None, b["to"]) or line in decided:
+        elif (line.kind == "override" and to in (None, b["to"])) or line in decided:
             table.add_row(str(line.number), day(b["when"]), escape(_note(line)), escape(b.get("to", "")))
     console = Console()
     console.print(table)
@@ -213,16 +213,14 @@ def override(
 ) -> None:
     """Sign for one release that the policy forbids. It counts once, and the ledger shows it for good."""
     from tacit.ledger.account import find_policy, mechanism_id, officers  # every command starts quickly
-    from tacit.ledger.chain import Ledger, check_note, sign_note
+    from tacit.ledger.chain import Ledger
+    from tacit.ledger.decisions import allow
     from tacit.release.runtime import load
 
     ledger = Ledger.open(file, ledger_key)
     release = load(bundle, noise_key=key)
-    body = {"kind": "override", "to": to, "bundle": bundle.name, "reason": reason}
-    note = sign_note({**body, "mechanism": mechanism_id(release.manifest, release.noise_key)}, officer_key)
-    if not check_note(note, officers(find_policy(ledger))):
-        raise InputError(f"{officer_key} is not the key of an officer; the policy names them in [ledger] officers")
-    line = ledger.append(note)
+    told = {"to": to, "bundle": bundle.name, "mechanism": mechanism_id(release.manifest, release.noise_key)}
+    line = allow(ledger, told, reason, officer_key, officers(find_policy(ledger)))
     _print(f"Signed: {to} may have one release by {bundle.name} (line {line.number})")
 
 

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError, RequirementNotMet
-from tacit.ledger.chain import Ledger, Line, check_note
+from tacit.ledger.chain import Ledger, Line
 from tacit.ledger.composition import COUNTED, Composed, Part, compose
+from tacit.ledger.decisions import overrides
 from tacit.ledger.policy import NAME, Policy, Receiver, read_policy
 from tacit.ledger.whose import joined, read_people, write_people
 
@@ -271,14 +272,10 @@ def _alone(known: Known, receiver: Receiver, releases: int, how: str) -> Compose
 
 
 def _override(lines: Sequence[Line], body: Mapping[str, Any], policy: Policy) -> Line | None:
-    """The note by which somebody took this release on themselves; each note counts for one release."""
-    used = {line.body.get("override") for line in lines}
-    for line in lines:
-        if line.kind == "override" and line.number not in used:
-            same = line.body["mechanism"] == body["mechanism"] and line.body["to"] == body["to"]
-            if same and check_note(line.body, officers(policy)):
-                return line
-    return None
+    """The note by which somebody took this release on themselves."""
+    wanted = [(n, body[n]) for n in ("mechanism", "to")]
+    notes = overrides(lines, officers(policy))
+    return next((x for x in notes if all(x.body.get(n) == value for n, value in wanted)), None)
 
 
 def officers(policy: Policy | None) -> list[Path]:

@@ -6,7 +6,7 @@ old acceptance again, after the officer has rejected the release.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,42 @@ def decide(ledger: Ledger, of: str, verdict: str, comment: str, key: str | Path)
     return ledger.append({"kind": "decision"}, admit)
 
 
+def allow(
+    ledger: Ledger, release: Mapping[str, str], reason: str, key: str | Path, officers: Sequence[str | Path] = ()
+) -> Line:
+    """Sign for one release that the policy forbids.
+
+    Parameters
+    ----------
+    release : to, bundle and mechanism of it
+    reason : why; it stays in the ledger
+    key : the officer's secret key
+    officers : public keys of those who may
+    """
+
+    def admit(lines: list[Line]) -> dict[str, Any]:
+        note = sign_note({**release, "kind": "override", "reason": reason, "after": lines[-1].hash}, key)
+        if not check_note(note, officers):
+            raise InputError(f"{key} is not the key of an officer; the policy names them in [ledger] officers")
+        return note
+
+    return ledger.append({"kind": "override"}, admit)
+
+
+def overrides(lines: Sequence[Line], officers: Sequence[str | Path] = ()) -> list[Line]:
+    """The notes that count and that no release has used yet; each counts for one."""
+    used = {x.body.get("override") for x in lines}
+    return [x for x in _signed(lines, "override", officers) if x.number not in used]
+
+
 def decisions(lines: Sequence[Line], officers: Sequence[str | Path] = ()) -> list[Line]:
     """The decisions that count: signed by one of the officers, where any are named, for where they stand."""
-    return [
-        x
-        for x in lines
-        if x.kind == "decision" and check_note(x.body, officers) and x.body.get("after") == x.previous
-    ]  # fmt: skip
+    return _signed(lines, "decision", officers)
+
+
+def _signed(lines: Sequence[Line], kind: str, officers: Sequence[str | Path]) -> list[Line]:
+    found = (x for x in lines if x.kind == kind and x.body.get("after") == x.previous)
+    return [x for x in found if check_note(x.body, officers)]
 
 
 def releases_of(lines: Sequence[Line], officers: Sequence[str | Path] = ()) -> list[tuple[Line, tuple[Line, ...]]]:
