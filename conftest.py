@@ -3,6 +3,14 @@
 import pytest
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _looks_of_a_module(tmp_path_factory):
+    """What fixtures of a module certify must not meet looks of an earlier run, which the folder remembers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TACIT_LOOKS", str(tmp_path_factory.mktemp("looks") / "looks.json"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _own_looks(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("TACIT_LOOKS", str(tmp_path_factory.mktemp("looks") / "looks.json"))

@@ -13,7 +13,7 @@ from tacit.filters.base import prepare
 from tacit.filters.eigan import Game, head_weights
 from tacit.labels import MISSING
 from tacit.nets.mlp import mlp
-from tacit.solvers.exact import closed_code, code_loss, hard_loss, label_mass, learn_linear_codes
+from tacit.solvers.exact import Condensed, closed_code, code_loss, condense, hard_loss, label_mass, learn_linear_codes
 from tacit.training.label_heads import cross_entropy
 from tacit.training.stack import Batches, Stack
 
@@ -141,7 +141,7 @@ def test_the_learned_code_beats_its_start():
     keep, hide = [label_mass(y, 2, False)], [label_mass(s, 2, True)]
     start = np.zeros((5, 4))
     start[:2] = np.log([[0.9, 0.7, 0.3, 0.1], [0.1, 0.3, 0.7, 0.9]])
-    learned = learn_linear_codes(features, keep, hide, start[None], np.array([2.0]))[0]
+    learned = learn_linear_codes([Condensed(features, keep, hide)], start[None], np.array([2.0]))[0]
     before, after = (hard_loss(_place(features, w), 4, keep, hide, 2.0) for w in (start, learned))
     assert after < before - 0.02
 
@@ -151,12 +151,34 @@ def test_codes_in_one_stack_learn_as_they_would_alone():
     features, keep, hide = np.column_stack([p, a]), [label_mass(y, 2, False)], [label_mass(s, 2, True)]
     starts = np.random.default_rng(0).standard_normal((2, 5, 4))
     rows = np.array([np.arange(1000) < 500, np.arange(1000) >= 500], dtype=float)
-    both = learn_linear_codes(features, keep, hide, starts, np.array([0.5, 3.0]), rows, steps=50)
+    both = learn_linear_codes(condense(features, keep, hide, rows), starts, np.array([0.5, 3.0]), steps=50)
     for g in range(2):
-        one = learn_linear_codes(
-            features, keep, hide, starts[g : g + 1], np.array([[0.5, 3.0][g]]), rows[g : g + 1], steps=50
-        )
+        alone = condense(features, keep, hide, rows[g : g + 1])
+        one = learn_linear_codes(alone, starts[g : g + 1], np.array([[0.5, 3.0][g]]), steps=50)
         assert np.abs(both[g] - one[0]).max() < 1e-3
+
+
+def test_alike_records_count_as_one_and_lose_nothing():
+    """Masses add up, equal posteriors change no loss, and many directions stay as they are."""
+    p, a, y, s = _toy(6000)
+    features, keep, hide = np.column_stack([p, a]), [label_mass(y, 2, False)], [label_mass(s, 2, True)]
+    rows = np.array([np.ones(6000), np.arange(6000) % 2])
+    few, fine = condense(features, keep, hide, rows)
+    assert len(few.features) <= 32**2 < 6000 / 3
+    assert len(few.features) < len(fine.features)
+    for masses, side in ((keep, few.keep), (hide, few.hide)):
+        assert side[0].sum(axis=1) == pytest.approx(np.stack([(masses[0] * r[:, None]).sum(axis=0) for r in rows]))
+    spread = np.abs(few.features[None] - features[:200, None]).max(-1).min(1)
+    assert spread.max() < 0.1
+    start = np.zeros((5, 4))
+    start[:2] = np.log([[0.9, 0.7, 0.3, 0.1], [0.1, 0.3, 0.7, 0.9]])
+    losses = [
+        hard_loss(_place(features, learn_linear_codes(told, start[None], np.array([2.0]))[0]), 4, keep, hide, 2.0)
+        for told in ([Condensed(features, keep, hide)], condense(features, keep, hide, rows[:1]))
+    ]
+    assert losses[1] == pytest.approx(losses[0], abs=0.003)
+    wide = np.random.default_rng(0).random((600, 6))
+    assert condense(wide, [label_mass(y[:600], 2, False)], [], np.ones((1, 600)))[0].features == pytest.approx(wide)
 
 
 def test_a_balanced_mass_gives_every_class_the_same_share():

@@ -107,8 +107,15 @@ class Trial:
             object.__setattr__(self, "seen", tuple(np.zeros(len(d), dtype=bool) for d in self.data))
 
     @classmethod
-    def of(cls, release: Any, attack: Dataset, test: Dataset, asked: Asked | None = None) -> Trial:
-        """Release both parts, once."""
+    def of(
+        cls,
+        release: Any,
+        attack: Dataset,
+        test: Dataset,
+        asked: Asked | None = None,
+        seen: tuple[np.ndarray, ...] | None = None,
+    ) -> Trial:
+        """Release both parts, once. `seen` says which rows the filter knows, where that was found out before."""
         asked, data = asked or Asked(), (attack, test)
         check_pair(attack, test)
         Z = received_pair(*_released(release, data))
@@ -118,7 +125,7 @@ class Trial:
                     f"the release of `{word}` has {len(part)} rows but the data has {len(own)}; release every row once"
                 )
         Z = tuple(with_side_columns(part, own, asked.alongside) for part, own in zip(Z, data, strict=True))
-        return cls(data, Z, release, tuple(_seen(release, d) for d in data), asked)
+        return cls(data, Z, release, seen or tuple(_seen(release, d) for d in data), asked)
 
     @property
     def attack(self) -> Dataset:

@@ -22,7 +22,6 @@ from tacit.filters.codes import NetworkCode, PosteriorCode
 from tacit.filters.mechanism import Learned
 from tacit.filters.merged_cells import merge_cells
 from tacit.filters.notes import note
-from tacit.filters.posterior import Posteriors
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels, joint_codes
 from tacit.noise.support import Finite
@@ -136,7 +135,7 @@ class CodebookFilter(Filter):
 
     @staticmethod
     def _learn_many(filters: Sequence[CodebookFilter], problems: Sequence[Problem]) -> list[Learned]:
-        codes, posteriors = [], dict[int, Posteriors]()
+        codes, first = [], dict[int, PosteriorCode]()
         for f, problem in zip(filters, problems, strict=True):
             f._check_parameters(problem)
             codes.append(f._make_code(problem))
@@ -148,9 +147,9 @@ class CodebookFilter(Filter):
         for f, problem, code in zip(filters, problems, codes, strict=True):
             if isinstance(code, PosteriorCode):
                 # posteriors do not depend on the weight: one fit serves all codes of a seed
-                code.adopt(posteriors.get(problem.seed))
+                code.adopt(first.get(problem.seed))
                 code.fit(problem, secrets)
-                posteriors[problem.seed] = code.posteriors
+                first.setdefault(problem.seed, code)
             learned.append(f._learned(problem, code))
         return learned
 

@@ -24,6 +24,7 @@ from tacit.solvers.code_training import train_codes
 from tacit.solvers.exact import (
     Quieted,
     closed_code,
+    condense,
     hard_loss,
     hard_terms,
     label_floor,
@@ -78,11 +79,13 @@ class PosteriorCode:
     def __init__(self, n_codes: int, weight: float, solver: str, n_folds: int, verbose: bool = False) -> None:
         self.n_codes, self.weight, self.solver, self.verbose = n_codes, weight, solver, verbose
         self.posteriors, self.fitted = Posteriors(n_folds), False
+        self.closed_rules: dict[Any, list[np.ndarray]] = {}  # by the rows they were learned from and their slopes
         self.history: list[dict[str, Any]] = []
 
-    def adopt(self, posteriors: Posteriors | None) -> None:
-        """Use the posteriors of another code of the same problem and seed, if there is one."""
-        self.posteriors, self.fitted = posteriors or self.posteriors, posteriors is not None
+    def adopt(self, other: PosteriorCode | None) -> None:
+        """Use what does not depend on the weight of another code of the same problem and seed, if there is one."""
+        if other is not None:
+            self.posteriors, self.closed_rules, self.fitted = other.posteriors, other.closed_rules, True
 
     def fit(self, problem: Problem, secrets: Labels) -> None:
         both = side_by_side(problem.targets, secrets)
@@ -209,9 +212,8 @@ class PosteriorCode:
             features = self.features[some]
             if not self._game():
                 features[:, sum(self.widths) :] = 0  # what tells of the sensitive labels would only be told for nothing
-            scores[learn] = learn_linear_codes(
-                features, keep, hide, scores[learn], weights, used, self.floor, steps=steps
-            )
+            few = condense(features, keep, hide, used)
+            scores[learn] = learn_linear_codes(few, scores[learn], weights, self.floor, steps=steps)
         return scores
 
     def _start(self, name: str, rows: np.ndarray) -> np.ndarray:
@@ -232,12 +234,15 @@ class PosteriorCode:
         """The closed rule at the user's slope, or as a start at the slope that serves the loss best."""
         some = self._some_rows(10_000)
         p = self.widths[0]
-        edges = p + np.cumsum([0, *map(len, self.priors)])
-        secrets = [self.features[some, a:b] for a, b in pairwise(edges)]
-        rules = [
-            closed_code(self.features[some, :p], secrets, slope, rows=rows[some])
-            for slope in ((self.weight,) if self.solver == "closed" else SLOPES)
-        ]
+        slopes = (self.weight,) if self.solver == "closed" else SLOPES
+        name = rows[some].tobytes(), slopes
+        if name not in self.closed_rules:
+            edges = p + np.cumsum([0, *map(len, self.priors)])
+            secrets = [self.features[some, a:b] for a, b in pairwise(edges)]
+            self.closed_rules[name] = [
+                closed_code(self.features[some, :p], secrets, slope, rows=rows[some]) for slope in slopes
+            ]
+        rules = self.closed_rules[name]
         if len(rules) == 1:
             return rules[0]
         inside = rows[some] > 0

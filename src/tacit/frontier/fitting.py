@@ -52,8 +52,11 @@ def train_group(
         return []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        seen = None  # the same rows by all filters of the group, which share one reading of the data
         for point, f in zip(points, fit_points(template, points, train), strict=True):
-            folder.write("trained", point.number, *_halves(f, point, attack, test, terms))
+            trial = Trial.of(_audited(f, point), attack, test, seen=seen)
+            seen = trial.seen if isinstance(f, Filter) else None
+            folder.write("trained", point.number, *_halves(f, trial, terms))
     return list(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
 
 
@@ -113,13 +116,10 @@ def _setting(template: Any, point: Point) -> dict[str, Any]:
     return {point.knob: point.value, **dict.fromkeys(seeds, point.seed), **kept}
 
 
-def _halves(
-    f: Any, point: Point, attack: Dataset, test: Dataset, terms: Terms
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _halves(f: Any, trial: Trial, terms: Terms) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """What the folder keeps of a fitted point: weights, releases, which rows were seen; certificates and notes."""
     state = f.mechanism_.arrays() if isinstance(f, Filter) else None
     arrays = {f"state/{k}": v for k, v in (state or {}).items()}
-    trial = Trial.of(_audited(f, point), attack, test)
     arrays |= _releases(trial)
     for part, seen in zip(("attack", "test"), trial.seen, strict=True):
         if seen.all():

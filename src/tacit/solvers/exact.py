@@ -42,6 +42,8 @@ LIKE_CHANCE = 1.5  # times what chance makes of a code that tells nothing: a cod
 HUMP = 1.02  # a leak that rises by more on the way down has a hump
 LEAST_QUIET_FROM = 3.0  # and no lighter weight: up to the default, a code is as the game left it
 RESERVE = 0.25  # of what the label alone gains: a code is worth its leak while so much is left after paying for it
+GRIDS = (32, 64)  # steps in every direction, within which records count as alike while a code is learned
+COARSE = 0.6  # of the steps are by the coarse grid
 STOPS = 65  # shares of its neighbours' records that a cell may take in when a code is quieted
 
 
@@ -230,13 +232,48 @@ def _tables_of_raises(
     return torch.from_numpy(tables)
 
 
+class Condensed(NamedTuple):
+    """Records that are alike as one: features (n, p), and label masses (G, n, m) of targets and secrets."""
+
+    features: np.ndarray
+    keep: list[np.ndarray]
+    hide: list[np.ndarray]
+
+
+def condense(
+    features: np.ndarray, keep: Sequence[np.ndarray], hide: Sequence[np.ndarray], rows: np.ndarray
+) -> list[Condensed]:
+    """The masses of alike records added up, by which records each of G codes learns from (rows: (G, n) 0/1).
+
+    The loss is a function of tables of masses, so that equal posteriors may count as one record. Records are alike
+    that share a cell of a grid of steps of equal counts in every direction: coarse for the soft codes of the
+    beginning, fine for the hard ones of the end. Where a grid would not leave far fewer (many classes), all stay.
+    """
+    return [_condensed(features, keep, hide, rows, steps) for steps in GRIDS]
+
+
+def _condensed(
+    features: np.ndarray, keep: Sequence[np.ndarray], hide: Sequence[np.ndarray], rows: np.ndarray, steps: int
+) -> Condensed:
+    edges = np.linspace(0, 1, steps + 1)[1:-1]
+    places = np.stack([np.searchsorted(np.unique(np.quantile(f, edges)), f) for f in features.T])
+    _, first, cell = np.unique(places, axis=1, return_index=True, return_inverse=True)
+    n, cell = len(first), cell.ravel()
+    if n > len(features) / 3:
+        n, cell = len(features), np.arange(len(features))
+
+    def added(values: np.ndarray) -> np.ndarray:
+        return np.stack([np.bincount(cell, column, n) for column in values.T], axis=-1)
+
+    means = added(features) / np.bincount(cell, minlength=n)[:, None]
+    masses = ([np.stack([added(m * r[:, None]) for r in rows]) for m in side] for side in (keep, hide))
+    return Condensed(means, *masses)
+
+
 def learn_linear_codes(
-    features: np.ndarray,
-    keep: Sequence[np.ndarray],
-    hide: Sequence[np.ndarray],
+    stages: Sequence[Condensed],
     starts: np.ndarray,
     weights: np.ndarray,
-    rows: np.ndarray | None = None,
     floor: Floor | None = None,
     *,
     steps: int = 600,
@@ -248,34 +285,36 @@ def learn_linear_codes(
 
     Parameters
     ----------
-    features : (n, p) posteriors
-    keep, hide : label masses (`label_mass`) of targets and secrets
+    stages : what is learned from, one after the other (`condense`); the last one begins when `COARSE` is done
     starts : (G, p + 1, k) scores: one row per feature and a last row of offsets
     weights : (G,) leakage weights, reached slowly, over this share `ramp` of the steps: cells that
         die under a heavy weight do not come back. With a `floor` no weight is above what the code is worth
-    rows : (G, n) 0/1, which records each code may learn from (all by default)
     """
-    x = torch.as_tensor(np.column_stack([features, np.ones(len(features))]), dtype=torch.float32)
+    tensors = [_tensors(stage) for stage in stages]
     scores = torch.tensor(starts, dtype=torch.float32, requires_grad=True)
-    mask = None if rows is None else torch.as_tensor(rows, dtype=torch.float32)[..., None]
-    tensors = [[torch.as_tensor(m, dtype=torch.float32) for m in masses] for masses in (keep, hide)]
-    if mask is not None:
-        tensors = [[m * mask for m in masses] for masses in tensors]
     aim = torch.as_tensor(weights, dtype=torch.float32)
     adam = torch.optim.Adam([scores], lr=rate)
     for step in range(steps):
         done = step / steps
+        x, keep, hide = tensors[-1 if done >= COARSE else 0]
         temperature = temperatures[0] * (temperatures[1] / temperatures[0]) ** done
         for group in adam.param_groups:
             group["lr"] = rate * min(1.0, 2 * (1 - done) + 0.02)
         q = torch.softmax((x @ scores) / temperature, dim=-1)
-        utility, information = code_terms(q.transpose(-1, -2), *tensors)
+        utility, information = code_terms(q.transpose(-1, -2), keep, hide)
         now = aim if floor is None else torch.minimum(aim, worth(utility, information, floor).detach())
         now = now * min(1.0, (done + 1 / steps) / ramp)
         adam.zero_grad()
         (utility + now * information).sum().backward()
         adam.step()
     return scores.detach().double().numpy()
+
+
+def _tensors(stage: Condensed) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Features with a column of ones, and the masses, in single precision."""
+    x = np.column_stack([stage.features, np.ones(len(stage.features))])
+    keep, hide = ([torch.as_tensor(m, dtype=torch.float32) for m in side] for side in stage[1:])
+    return torch.as_tensor(x, dtype=torch.float32), keep, hide
 
 
 def closed_code(
