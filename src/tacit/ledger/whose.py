@@ -60,8 +60,11 @@ def read_people(folder: Path, told: Mapping[str, Any] | None) -> np.ndarray | No
 
     Another bundle reads other columns, so the same person without a unit has another fingerprint there.
     """
-    if told is None or told["by"] != "unit":
-        return None
+    return None if told is None or told["by"] != "unit" else read_prints(folder, told)
+
+
+def read_prints(folder: Path, told: Mapping[str, Any]) -> np.ndarray:
+    """The pairs that a line tells of, whoever they are."""
     name = str(told["prints"])
     try:
         data = (folder / Path(name).name).read_bytes()
