@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tacit
@@ -463,3 +464,16 @@ def test_a_file_that_is_released_is_written_down_first(bundle, tmp_path):
     again = tacit.ledger.record_file(ledger, "analyst", path, tmp_path / "raw.npz", tmp_path / "out.npz")
     assert again.body["people"]["prints"] == line.body["people"]["prints"]
     assert again.body["mechanism"] == line.body["mechanism"]
+
+
+def test_what_is_carried_along_is_part_of_the_record(tmp_path):
+    """Else a column could bring something new each time, as the same release."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.integers(20, 70, 300), "hours": rng.integers(10, 60, 300), "visit": ["a", "b"] * 150})
+    f = tacit.CouplingFilter(pass_through=["visit"], random_state=0)
+    f.fit(X, sensitive_features=pd.DataFrame({"sex": rng.integers(0, 2, 300)}))
+    release = tacit.load(tacit.save(f, tmp_path / "f.tacit"), noise_key=f.noise_key)
+    beside = {"sensitive_features": pd.DataFrame({"sex": rng.integers(0, 2, 300)})} if release.sees_sensitive else {}
+    prints = [release.prints(rows, **beside)[1] for rows in (X, X.assign(visit="c"), X.iloc[::-1].iloc[::-1])]
+    assert not (prints[0] == prints[1]).any()
+    assert (prints[0] == prints[2]).all()
