@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import tacit
+from tacit.cli.ledger_command import Book
 from tacit.errors import InputError, RequirementNotMet
 from tacit.ledger.account import Known, _cases, holdings, record, what_if
 from tacit.ledger.chain import KEY_VARIABLE, Ledger, LedgerError, check_note, sign_note
@@ -412,6 +413,27 @@ def test_an_override_is_signed_and_counts_once(ledger, tmp_path):
     new_signing_key(tmp_path / "stranger.key")
     with pytest.raises(InputError, match="not the key of an officer"):
         allow(ledger, release, "agreed", tmp_path / "stranger.key", [tmp_path / "officer.key.pub"])
+
+
+def test_an_override_is_of_the_table_of_a_fit_too(ledger, tmp_path):
+    """A fit that was refused leaves a bundle to sign for, and its table is made another way than the bundle's rows."""
+    new_signing_key(tmp_path / "officer.key")
+    p, key = policy(tmp_path), ledger.secret
+    record(ledger, body("A"), people(key, "a"), True, p)
+    note = {"mechanism": "B", "table": "B of the fit", "to": "analyst", "bundle": "b"}
+    allow(ledger, note, "agreed", tmp_path / "officer.key")
+    with pytest.raises(RequirementNotMet):
+        record(ledger, body("C"), people(key, "a"), True, p)
+    record(ledger, body("B of the fit"), people(key, "a"), True, p)
+    with pytest.raises(RequirementNotMet):  # it counts once
+        record(ledger, body("B"), people(key, "a"), True, p)
+
+
+def test_a_release_without_a_policy_is_told_as_such(ledger, tmp_path, capsys):
+    Book(ledger, "analyst").tell(record(ledger, body("A"), people(ledger.secret, "a"), True))
+    assert "no limit was held against it" in capsys.readouterr().out
+    Book(ledger, "analyst").tell(record(ledger, body("A"), people(ledger.secret, "a"), True, policy(tmp_path)))
+    assert "no limit" not in capsys.readouterr().out
 
 
 def test_the_account_of_a_million_people_is_a_few_cases(ledger, tmp_path):

@@ -312,10 +312,9 @@ def _alone(known: Known, receiver: Receiver, releases: int, how: str) -> Compose
 
 
 def _override(lines: Sequence[Line], body: Mapping[str, Any], policy: Policy) -> Line | None:
-    """The note by which somebody took this release on themselves."""
-    wanted = [(n, body[n]) for n in ("mechanism", "to")]
-    notes = overrides(lines, officers(policy))
-    return next((x for x in notes if all(x.body.get(n) == value for n, value in wanted)), None)
+    """The note by which somebody took this release on themselves: by a bundle, or of the table of its fit."""
+    notes = [x for x in overrides(lines, officers(policy)) if x.body.get("to") == body["to"]]
+    return next((x for x in notes if body["mechanism"] in (x.body.get("mechanism"), x.body.get("table"))), None)
 
 
 def officers(policy: Policy | None) -> list[Path]:
