@@ -371,6 +371,7 @@ def test_releases_that_were_counted_together_pass_by_that(ledger, tmp_path):
     line = record(ledger, body("B"), people(key, "a"), True, p)
     assert line.body["verdicts"][0]["bound"] == 0.58
     assert line.body["verdicts"][0]["how"] == COUNTED
+    assert "same record" in holdings(ledger.verify(), ledger.folder, "analyst", p)[0].composed.sentence
     with pytest.raises(RequirementNotMet, match="all 3 releases"):  # two counted, and one more
         record(ledger, body("C"), people(key, "a"), True, p)
 

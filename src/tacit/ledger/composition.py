@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from tacit.errors import InputError
 from tacit.report.leakage_units import accuracy_from_bits, accuracy_from_odds, bits_from
 
-ALONE, COUNTED = "one release", "counted together"
+ALONE, COUNTED = "one release", "counted together, if all are of the same record"
 AUDITED = "audited"
 ANY_LAW, INDEPENDENT = "whatever the law", "if they are independent given the sensitive value"
 
@@ -71,7 +71,7 @@ class Composed:
     Attributes
     ----------
     bound, odds, bits : on balanced accuracy, on how far odds move, on the mutual information
-    how : "one release", "counted together", "whatever the law", the condition that it needs, or "audited": then the
+    how : "one release", "counted together ...", "whatever the law", the condition that it needs, or "audited": then the
         bound is of our attackers alone
     by : which way gave the smallest bound
     delta : probability that it fails
