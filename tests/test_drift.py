@@ -22,7 +22,7 @@ from tacit.audit.drift import (
     together,
     total_variation_end,
 )
-from tacit.audit.monitor import LOOK, WINDOW, Watch
+from tacit.audit.monitor import LOOK, WINDOW, Drift, Moved, Watch
 from tacit.audit.released_values import one_of_each, released_codes
 from tacit.errors import InputError, RequirementNotMet
 from tacit.report.released import Telling
@@ -269,6 +269,20 @@ def test_everybody_counts_once_by_their_latest_record():
     assert watch.counts(lately=False)[0].tolist() == [0, 1, 1]
     assert watch.facts["records"] == 3
     assert len(one_of_each(np.array([5, 5, 5, 6]), 4)) == 2
+
+
+def test_a_person_is_known_again_however_the_column_was_stored():
+    watch = Watch.start([3])
+    watch.add(None, np.array([[0], [1]]), np.array(["007", "8"]))
+    watch.add(None, np.array([[2], [2]]), np.array([7.0, 8.0]))
+    assert watch.counts(lately=False)[0].tolist() == [0, 0, 2]
+
+
+def test_a_moved_bound_says_of_which_records_it_is():
+    """Not "now": what moved an hour ago is hidden among all records before it."""
+    told = Drift(False, 55000, 220, 0.1, 100.0, 0.02, 0.95, {"sex": Moved(0.56, 0.57, 0.56)})
+    assert "over all these records ≤ .570 balanced" in str(told)
+    assert "over the last 2,000 records ≤ .570 balanced" in str(replace(told, drifted=True))
 
 
 def test_the_last_records_are_kept_and_the_others_counted():

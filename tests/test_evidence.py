@@ -233,6 +233,10 @@ def test_the_limits_of_the_policy_are_held_against_the_audit(filed):
     page = re.sub(r"<[^>]+>", " ", (filed / "summary.html").read_text())
     assert re.search(r"leakage.sex\s+kept\s+at most", page)
     assert re.search(r"utility.rich\s+not kept\s+accuracy", page)
+    # whoever reads the top of the page alone must not miss it
+    assert re.search(r"policy not kept\s+This release does not keep 1 of \d limits of the policy: utility.rich", page)
+    assert page.index("This release does not keep") < page.index("1. Who gets what")
+    assert "policy at the time" not in page
 
 
 def test_without_a_ledger_a_policy_and_a_key_it_says_so(home, tmp_path):

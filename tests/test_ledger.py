@@ -9,17 +9,20 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tacit
+from tacit.cli.ledger_command import Book
 from tacit.errors import InputError, RequirementNotMet
 from tacit.ledger.account import Known, _cases, holdings, record, what_if
 from tacit.ledger.chain import KEY_VARIABLE, Ledger, LedgerError, check_note, sign_note
 from tacit.ledger.composition import COUNTED
 from tacit.ledger.decisions import allow
-from tacit.ledger.policy import Policy, Receiver
+from tacit.ledger.policy import DataPolicy, Policy, Receiver
 from tacit.ledger.whose import people_of, read_people, write_people
 from tacit.release.signing import new_signing_key
 
@@ -87,6 +90,42 @@ def test_an_older_copy_of_everything_is_found_by_who_remembers_the_head(ledger):
     assert len(ledger.verify()) == 5
     with pytest.raises(LedgerError, match="older copy"):
         ledger.verify(head=head)
+
+
+@pytest.mark.parametrize("head", ["", "0", "0123456789abcde"])
+def test_a_head_that_names_no_one_line_is_refused(ledger, head):
+    """A variable of a script that is not set would verify anything."""
+    with pytest.raises(InputError, match="at least 16"):
+        ledger.verify(head=head)
+    assert ledger.verify(head=ledger.verify()[-1].hash[:16])
+
+
+def test_a_ledger_cannot_be_set_back_to_its_first_line(ledger):
+    rewrite(ledger, lambda lines: lines[:1])
+    ledger._head.unlink()
+    with pytest.raises(LedgerError, match="gone"):
+        ledger.verify()
+    with pytest.raises(LedgerError, match="gone"):
+        ledger.append({"kind": "note"})
+
+
+def test_another_key_than_the_ledgers_writes_nothing(ledger, tmp_path):
+    """Such a line would break the ledger for good."""
+    new_signing_key(tmp_path / "stranger.key")
+    before = ledger.path.read_bytes(), ledger._head.read_bytes()
+    with pytest.raises(InputError, match=r"not the key of ledger\.jsonl"):
+        Ledger(ledger.path, tmp_path / "stranger.key").append({"kind": "note"})
+    assert (ledger.path.read_bytes(), ledger._head.read_bytes()) == before
+
+
+def test_keys_that_are_not_there_are_told_in_words(ledger, tmp_path):
+    new_signing_key(tmp_path / "stranger.key")
+    with pytest.raises(InputError, match=r"there is no key none\.pub"):
+        ledger.verify("none.pub")
+    with pytest.raises(InputError, match=r"there is no key none\.key"):
+        Ledger(ledger.path, "none.key")
+    with pytest.raises(LedgerError, match=r"another key than [^(]*stranger\.key\.pub$"):
+        ledger.verify(tmp_path / "stranger.key.pub")
 
 
 def test_the_head_cannot_be_taken_away_or_edited(ledger):
@@ -204,7 +243,8 @@ def test_people_are_fingerprints_under_the_key_and_never_values(tmp_path):
     assert len(np.unique(one[:, 0])) == 3
     assert not np.isin(one, other).any()
     assert (
-        people_of(prints, [1.0, 1.0, 2, 2, "3", 3], b"k")[:, 0] == people_of(prints, [1, 1, 2, 2, 3, 3], b"k")[:, 0]
+        people_of(prints, [1.0, "1.0", 2, " 2", "003", 3], b"k")[:, 0]
+        == people_of(prints, [1, 1, 2, 2, 3, 3], b"k")[:, 0]
     ).all()
     told = write_people(tmp_path, one, by_unit=True)
     assert told["count"] == 3
@@ -274,6 +314,28 @@ def test_without_units_another_mechanism_may_be_of_the_same_people(ledger, tmp_p
     record(ledger, body("A"), people_of(np.arange(9, dtype="<u8"), None, key), False, p)
 
 
+def test_without_units_other_records_by_the_same_mechanism_add_up(ledger, tmp_path):
+    """A person of the March table may be in the June table too, with another record."""
+    p, key = policy(tmp_path), ledger.secret
+    march, june = (people_of(np.arange(i, i + 9, dtype="<u8"), None, key) for i in (0, 100))
+    record(ledger, body("A"), march, False, p)
+    record(ledger, body("A"), march, False, p)  # the same table again
+    record(ledger, body("A"), people_of(np.arange(4, dtype="<u8"), None, key), False, p)  # a part of it
+    with pytest.raises(RequirementNotMet, match="all 2 releases"):
+        record(ledger, body("A"), june, False, p)
+    record(ledger, body("A"), june, False, policy(tmp_path, leakage={}))
+    assert holdings(ledger.verify(), ledger.folder, "analyst", p)[0].releases == 2
+
+
+def test_where_the_policy_names_units_rows_do_not_pass_for_people(ledger, tmp_path):
+    p = replace(policy(tmp_path), data=DataPolicy("people.csv", ("income",), ("sex",), unit="person"))
+    with pytest.raises(InputError, match="--unit person"):
+        record(ledger, body("A"), people_of(np.arange(3, dtype="<u8"), None, ledger.secret), False, p)
+    record(ledger, body("A"), people(ledger.secret, *"abc"), True, p)
+    record(ledger, {**body("S"), "by": "serve", "records_per_person": 1}, None, False, replace(p, receivers={
+        "analyst": Receiver()}))  # fmt: skip
+
+
 def test_a_stranger_to_the_policy_gets_nothing(ledger, tmp_path):
     with pytest.raises(InputError, match=r"knows no receiver 'stranger'"):
         record(ledger, body("A", to="stranger"), people(ledger.secret, "a"), True, policy(tmp_path))
@@ -292,6 +354,16 @@ def test_receivers_who_talk_are_one(ledger, tmp_path):
         record(ledger, body("B", to="friend"), people(key, "a"), True, p)
 
 
+def test_who_reads_anothers_releases_has_a_limit_for_them(ledger, tmp_path):
+    """Whichever of the two gets theirs first."""
+    receivers = {"analyst": Receiver({"sex": 0.6}), "friend": Receiver({"sex": 0.6}, with_=("analyst",))}
+    p, key = Policy(tmp_path, receivers=receivers, text="p"), ledger.secret
+    record(ledger, body("A", to="friend"), people(key, "a"), True, p)
+    with pytest.raises(RequirementNotMet, match="in the hands of friend"):
+        record(ledger, body("B"), people(key, "a"), True, p)
+    record(ledger, body("B"), people(key, "b"), True, p)
+
+
 def test_releases_that_were_counted_together_pass_by_that(ledger, tmp_path):
     p, key = policy(tmp_path), ledger.secret
     record(ledger, body("A"), people(key, "a"), True, p)
@@ -299,6 +371,7 @@ def test_releases_that_were_counted_together_pass_by_that(ledger, tmp_path):
     line = record(ledger, body("B"), people(key, "a"), True, p)
     assert line.body["verdicts"][0]["bound"] == 0.58
     assert line.body["verdicts"][0]["how"] == COUNTED
+    assert "same record" in holdings(ledger.verify(), ledger.folder, "analyst", p)[0].composed.sentence
     with pytest.raises(RequirementNotMet, match="all 3 releases"):  # two counted, and one more
         record(ledger, body("C"), people(key, "a"), True, p)
 
@@ -310,6 +383,12 @@ def test_only_a_first_release_passes_on_its_audit(ledger, tmp_path):
         record(ledger, body("B", bound=None), people(key, "a"), True, p)
     with pytest.raises(RequirementNotMet, match=r"1\.000"):
         record(ledger, body("A", bound=None), people(key, "b"), True, policy(tmp_path, certified=True))
+    ledger.append({"kind": "together", "mechanisms": ["A", "B"], "bounds": bounds(None)})
+    with pytest.raises(RequirementNotMet, match=r"1\.000"):  # nor do several that were audited together
+        record(ledger, body("B", bound=None), people(key, "a"), True, p)
+    told = holdings(ledger.verify(), ledger.folder, "analyst", p)[0].composed.sentence
+    assert told.startswith("our attackers <= 0.540")
+    assert "any attacker" not in told
 
 
 def test_odds_have_a_limit_of_their_own(ledger, tmp_path):
@@ -335,6 +414,27 @@ def test_an_override_is_signed_and_counts_once(ledger, tmp_path):
     new_signing_key(tmp_path / "stranger.key")
     with pytest.raises(InputError, match="not the key of an officer"):
         allow(ledger, release, "agreed", tmp_path / "stranger.key", [tmp_path / "officer.key.pub"])
+
+
+def test_an_override_is_of_the_table_of_a_fit_too(ledger, tmp_path):
+    """A fit that was refused leaves a bundle to sign for, and its table is made another way than the bundle's rows."""
+    new_signing_key(tmp_path / "officer.key")
+    p, key = policy(tmp_path), ledger.secret
+    record(ledger, body("A"), people(key, "a"), True, p)
+    note = {"mechanism": "B", "table": "B of the fit", "to": "analyst", "bundle": "b"}
+    allow(ledger, note, "agreed", tmp_path / "officer.key")
+    with pytest.raises(RequirementNotMet):
+        record(ledger, body("C"), people(key, "a"), True, p)
+    record(ledger, body("B of the fit"), people(key, "a"), True, p)
+    with pytest.raises(RequirementNotMet):  # it counts once
+        record(ledger, body("B"), people(key, "a"), True, p)
+
+
+def test_a_release_without_a_policy_is_told_as_such(ledger, tmp_path, capsys):
+    Book(ledger, "analyst").tell(record(ledger, body("A"), people(ledger.secret, "a"), True))
+    assert "no limit was held against it" in capsys.readouterr().out
+    Book(ledger, "analyst").tell(record(ledger, body("A"), people(ledger.secret, "a"), True, policy(tmp_path)))
+    assert "no limit" not in capsys.readouterr().out
 
 
 def test_the_account_of_a_million_people_is_a_few_cases(ledger, tmp_path):
@@ -387,3 +487,16 @@ def test_a_file_that_is_released_is_written_down_first(bundle, tmp_path):
     again = tacit.ledger.record_file(ledger, "analyst", path, tmp_path / "raw.npz", tmp_path / "out.npz")
     assert again.body["people"]["prints"] == line.body["people"]["prints"]
     assert again.body["mechanism"] == line.body["mechanism"]
+
+
+def test_what_is_carried_along_is_part_of_the_record(tmp_path):
+    """Else a column could bring something new each time, as the same release."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.integers(20, 70, 300), "hours": rng.integers(10, 60, 300), "visit": ["a", "b"] * 150})
+    f = tacit.CouplingFilter(pass_through=["visit"], random_state=0)
+    f.fit(X, sensitive_features=pd.DataFrame({"sex": rng.integers(0, 2, 300)}))
+    release = tacit.load(tacit.save(f, tmp_path / "f.tacit"), noise_key=f.noise_key)
+    beside = {"sensitive_features": pd.DataFrame({"sex": rng.integers(0, 2, 300)})} if release.sees_sensitive else {}
+    prints = [release.prints(rows, **beside)[1] for rows in (X, X.assign(visit="c"), X.iloc[::-1].iloc[::-1])]
+    assert not (prints[0] == prints[1]).any()
+    assert (prints[0] == prints[2]).all()

@@ -31,6 +31,7 @@ from tacit.audit.released_values import WHOLE, one_of_each, released_codes
 from tacit.audit.trial import Trial
 from tacit.errors import InputError, RequirementNotMet, check_number
 from tacit.files import read_state, write_state
+from tacit.noise.keyed import unit_name
 from tacit.records.dataset import Dataset
 from tacit.release.runtime import Quarantined, Release, load
 from tacit.report.certificates import AnyCertificate, Certificate, LocalPrivacyCertificate
@@ -55,7 +56,9 @@ class Moved:
     Attributes
     ----------
     certified : balanced accuracy, as the bundle has it
-    balanced, plain : at most this now, of balanced and of plain accuracy, under the condition that `CONDITION` says
+    balanced, plain : at most this, of balanced and of plain accuracy, for the mean law of all new records (of the last
+        `WINDOW` where drift was found), under the condition that `CONDITION` says. What moved an hour ago is in it only
+        by its share
     counted : the certificate of the new rows, where they came with labels
     """
 
@@ -110,8 +113,9 @@ class Drift:
             if m.plain is None and m.balanced is not None:
                 lines.append(f"{name}: certified ≤ {shown(m.certified)} for any population")
             elif m.balanced is not None:
-                now = f"{shown(m.balanced)} balanced, ≤ {shown(m.plain or 1.0)} plain"
-                lines.append(f"{name}: certified ≤ {shown(m.certified)}; now ≤ {now} ({both}), {CONDITION}")
+                over = f"the last {WINDOW:,} records" if self.drifted else "all these records"
+                now = f"over {over} ≤ {shown(m.balanced)} balanced, ≤ {shown(m.plain or 1.0)} plain"
+                lines.append(f"{name}: certified ≤ {shown(m.certified)}; {now} ({both}), {CONDITION}")
             if m.counted is not None:
                 was = "not certified before" if math.isnan(m.certified) else f"certified ≤ {shown(m.certified)}"
                 lines.append(f"{name}: {was}; for {m.counted.whom} on these new rows ≤ {shown(m.counted.bound)}")
@@ -289,7 +293,7 @@ class Watch:
 
     def _hashes(self, units: np.ndarray) -> np.ndarray:
         salt = bytes.fromhex(self.facts["salt"])
-        made = [hashlib.blake2b(str(u).encode(), key=salt, digest_size=8).digest() for u in units]
+        made = [hashlib.blake2b(unit_name(u), key=salt, digest_size=8).digest() for u in units]
         return np.frombuffer(b"".join(made), dtype=np.uint64)
 
     def counts(self, lately: bool) -> list[np.ndarray]:

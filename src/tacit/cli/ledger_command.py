@@ -43,7 +43,8 @@ class Book(NamedTuple):
 
     def tell(self, line: Any) -> None:
         """Say where a release was written down."""
-        _print(f"Written down as line {line.number} of {self.ledger.path}")
+        unheld = "" if line.body["policy"] else "; there is no tacit.toml beside it, so no limit was held against it"
+        _print(f"Written down as line {line.number} of {self.ledger.path}{unheld}")
 
 
 def open_book(options: dict[str, Any]) -> Book | None:
@@ -219,7 +220,8 @@ def override(
 
     ledger = Ledger.open(file, ledger_key)
     release = load(bundle, noise_key=key)
-    told = {"to": to, "bundle": bundle.name, "mechanism": mechanism_id(release.manifest, release.noise_key)}
+    by_bundle, by_fit = (mechanism_id(release.manifest, release.noise_key, way) for way in ("", "fit"))
+    told = {"to": to, "bundle": bundle.name, "mechanism": by_bundle, "table": by_fit}
     line = allow(ledger, told, reason, officer_key, officers(find_policy(ledger)))
     _print(f"Signed: {to} may have one release by {bundle.name} (line {line.number})")
 

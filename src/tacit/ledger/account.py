@@ -19,12 +19,10 @@ import numpy as np
 
 from tacit.errors import InputError, RequirementNotMet
 from tacit.ledger.chain import Ledger, Line
-from tacit.ledger.composition import COUNTED, Composed, Part, compose
+from tacit.ledger.composition import AUDITED, COUNTED, Composed, Part, compose
 from tacit.ledger.decisions import overrides
 from tacit.ledger.policy import NAME, Policy, Receiver, read_policy
-from tacit.ledger.whose import joined, read_people, write_people
-
-AUDITED = "audited"
+from tacit.ledger.whose import joined, read_people, read_prints, write_people
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,7 @@ class Verdict:
     releases : that they would have in this receiver's hands
     composed : the bound, and what it rests on
     limit, odds_limit : what the policy allows; None where it does not say
+    holder : who would hold it, where that is another than the receiver: one who may read the receiver's releases
     """
 
     attribute: str
@@ -65,6 +64,7 @@ class Verdict:
     composed: Composed
     limit: float | None
     odds_limit: float | None
+    holder: str = ""
 
     @property
     def good(self) -> bool:
@@ -75,6 +75,7 @@ class Verdict:
         """Why the policy does not allow it, and what would help."""
         found, c = [], self.composed
         who = f"{self.people:,} {'person' if self.people == 1 else 'people'}"
+        who += f", in the hands of {self.holder} (who reads it too)" if self.holder else ""
         if self.limit is not None and c.bound > self.limit:
             found.append(f"{self.attribute} of {who}: {c.sentence}; the policy allows {self.limit:g}{self._remedy}")
         if self.odds_limit is not None and c.odds > self.odds_limit:
@@ -153,6 +154,7 @@ def record(
     RequirementNotMet : the receiver would hold more than the policy allows, and nobody signed for it
     """
     policy = policy or find_policy(ledger)
+    _need_units(policy, pairs, by_unit)
     told = {**body, "people": None if pairs is None else write_people(ledger.folder, pairs, by_unit)}
     known = pairs if by_unit or (pairs is not None and not len(pairs)) else None
 
@@ -176,26 +178,37 @@ def record(
 def what_if(
     lines: Sequence[Line], folder: Path, body: Mapping[str, Any], pairs: np.ndarray | None, policy: Policy
 ) -> list[Verdict]:
-    """What the receiver would hold of the people of this release, case by case; the worst first."""
-    receiver = policy.receiver(str(body["to"]))
-    circle = {str(body["to"]), *receiver.with_}
+    """What the receiver would hold of the people of this release, case by case; the worst first.
+
+    Whoever may read what this receiver gets, and holds something already, would hold more too: their limits count.
+    """
+    to = str(body["to"])
+    policy.receiver(to)
+    holding = {line.body["to"] for line in lines if line.kind == "release"}
+    also = [name for name, r in policy.receivers.items() if to in r.with_ and name != to and name in holding]
+    found = [v for name in (to, *also) for v in _would_hold(name, lines, folder, body, pairs, policy)]
+    return sorted(found, key=lambda v: (v.good, -v.composed.bound))
+
+
+def _would_hold(
+    name: str, lines: Sequence[Line], folder: Path, body: Mapping[str, Any], pairs: np.ndarray | None, policy: Policy
+) -> list[Verdict]:
+    """What one receiver would hold of these people, with all who share with them."""
+    receiver, holder = policy.receiver(name), "" if name == body["to"] else name
+    circle = {name, *receiver.with_}
     held = [line.body for line in lines if line.kind == "release" and line.body["to"] in circle]
     earlier = [read_people(folder, b["people"]) for b in held]
     if pairs is not None and not len(pairs):  # a filter that is handed over, and no record
         cases = [({str(body["mechanism"]): 1}, 0)]
     else:
         known = [p for p in earlier if p is not None] if pairs is None else [pairs]
-        cases = _cases([*held, body], [*earlier, pairs], joined(known)[:, 0])
+        cases = _cases([*held, body], [*earlier, pairs], joined(known)[:, 0], folder)
     counted = [line.body for line in lines if line.kind == "together"]
-    found = []
-    for attribute in dict.fromkeys([*receiver.leakage, *receiver.odds]):
-        for case, people in cases:
-            composed = _composed(case, [*held, body], counted, attribute, receiver)
-            found.append(
-                Verdict(attribute, people, sum(case.values()), composed, receiver.leakage.get(attribute),
-                        receiver.odds.get(attribute))
-            )  # fmt: skip
-    return sorted(found, key=lambda v: (v.good, -v.composed.bound))
+    return [
+        Verdict(a, people, sum(case.values()), _composed(case, [*held, body], counted, a, receiver),
+                receiver.leakage.get(a), receiver.odds.get(a), holder)
+        for a in dict.fromkeys([*receiver.leakage, *receiver.odds]) for case, people in cases
+    ]  # fmt: skip
 
 
 def holdings(lines: Sequence[Line], folder: Path, to: str, policy: Policy | None) -> list[Verdict]:
@@ -204,7 +217,7 @@ def holdings(lines: Sequence[Line], folder: Path, to: str, policy: Policy | None
     counted = [line.body for line in lines if line.kind == "together"]
     receiver = policy.receivers.get(to, Receiver()) if policy else Receiver()
     pairs = [read_people(folder, b["people"]) for b in held]
-    cases = _cases(held, pairs, joined([p for p in pairs if p is not None])[:, 0])
+    cases = _cases(held, pairs, joined([p for p in pairs if p is not None])[:, 0], folder)
     names = dict.fromkeys(n for b in held for n in b["bounds"])
     found = [
         Verdict(n, people, sum(case.values()), _composed(case, held, counted, n, receiver), receiver.leakage.get(n),
@@ -215,7 +228,10 @@ def holdings(lines: Sequence[Line], folder: Path, to: str, policy: Policy | None
 
 
 def _cases(
-    bodies: Sequence[Mapping[str, Any]], pairs: Sequence[np.ndarray | None], persons: np.ndarray
+    bodies: Sequence[Mapping[str, Any]],
+    pairs: Sequence[np.ndarray | None],
+    persons: np.ndarray,
+    folder: Path | None = None,
 ) -> list[tuple[dict[str, int], int]]:
     """Kinds of these people: how many different records each mechanism released of them, and how many people.
 
@@ -229,10 +245,34 @@ def _cases(
         rows = joined([p for _, p in own if p is not None])
         rows = rows[np.isin(rows[:, 0], persons)]
         counts[:, i] += np.bincount(np.searchsorted(persons, rows[:, 0]), minlength=len(persons))
-        counts[:, i] += max([int(b.get("records_per_person", 1)) for b, p in own if p is None], default=0)
+        counts[:, i] += _of_anybody([b for b, p in own if p is None], folder)
     kinds, sizes = np.unique(counts, axis=0, return_counts=True)
     found = [{name: int(c) for name, c in zip(names, kind, strict=True) if c} for kind in kinds]
     return [(case, int(size)) for case, size in zip(found, sizes, strict=True) if case]
+
+
+def _of_anybody(bodies: Sequence[Mapping[str, Any]], folder: Path | None) -> int:
+    """How many records of one person these releases of one mechanism may hold, whose people nobody knows.
+
+    Every row of a table is a person's, who may have another row in every other table: tables add up, but for those
+    whose rows are all in another one. What a service takes is as much as its line says, however often it was started.
+    """
+    most = max([int(b.get("records_per_person", 1)) for b in bodies if b.get("people") is None], default=0)
+    tables = {b["people"]["prints"]: b["people"] for b in bodies if b.get("people") is not None}
+    if len(tables) < 2 or folder is None:
+        return most + len(tables)
+    left = sorted((read_prints(folder, told)[:, 1] for told in tables.values()), key=len)
+    return most + sum(not any(np.isin(x, y).all() for y in left[i + 1 :]) for i, x in enumerate(left))
+
+
+def _need_units(policy: Policy | None, pairs: np.ndarray | None, by_unit: bool) -> None:
+    """Where the policy says which rows belong together, no row passes for a person of its own."""
+    unit = None if policy is None or policy.data is None else policy.data.unit
+    if unit is not None and pairs is not None and not by_unit:
+        raise InputError(
+            f"the policy says that rows with the same {unit!r} are of one person, and this release does not say whose "
+            f"its rows are: each would pass for a person of its own. Pass --unit {unit} (units=)"
+        )
 
 
 def _composed(
@@ -264,18 +304,17 @@ def _composed(
 
 
 def _alone(known: Known, receiver: Receiver, releases: int, how: str) -> Composed:
-    """One release, or several that were counted as one; the audit counts where the policy asks for no certificate."""
+    """One release, or several counted as one; the audit of one counts where the policy asks for no certificate."""
     found = compose([known.part])
-    if not known.certified and known.audited is not None and not receiver.certified:
-        return replace(found, bound=known.audited, how=AUDITED, releases=releases)
+    if not known.certified and known.audited is not None and not receiver.certified and releases == 1:
+        return replace(found, bound=known.audited, how=AUDITED)
     return replace(found, how=how or found.how, releases=releases)
 
 
 def _override(lines: Sequence[Line], body: Mapping[str, Any], policy: Policy) -> Line | None:
-    """The note by which somebody took this release on themselves."""
-    wanted = [(n, body[n]) for n in ("mechanism", "to")]
-    notes = overrides(lines, officers(policy))
-    return next((x for x in notes if all(x.body.get(n) == value for n, value in wanted)), None)
+    """The note by which somebody took this release on themselves: by a bundle, or of the table of its fit."""
+    notes = [x for x in overrides(lines, officers(policy)) if x.body.get("to") == body["to"]]
+    return next((x for x in notes if body["mechanism"] in (x.body.get("mechanism"), x.body.get("table"))), None)
 
 
 def officers(policy: Policy | None) -> list[Path]:

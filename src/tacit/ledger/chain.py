@@ -33,6 +33,7 @@ PURPOSE = b"tacit ledger line 1\0"  # so that a signature made for something els
 HEAD = b"tacit ledger head 1\0"
 NOTE = b"tacit ledger note 1\0"
 START = "0" * 64
+SHORT = 16  # digits of a hash that name one line
 KEY_VARIABLE = "TACIT_LEDGER_KEY"
 
 
@@ -134,6 +135,11 @@ class Ledger:
             lines, end = self._read(file)
             if not lines and body["kind"] != "ledger":
                 raise InputError(f"{self.path.name} is not a ledger yet; begin one with: tacit ledger new")
+            if lines and self.signer != lines[0].body["public_key"]:
+                raise InputError(
+                    f"this is not the key of {self.path.name}, which was begun with {lines[0].signer[:16]}...; pass "
+                    f"its own (--ledger-key FILE, or {KEY_VARIABLE}). Nothing was written"
+                )
             if _check_head(self.path, lines) < len(lines) - 1:
                 self._write_head(lines[-1], key)  # which a killed process did not come to
             if admit is not None:
@@ -167,8 +173,11 @@ class Ledger:
         Parameters
         ----------
         public_key : the ledger's own must be this one; without it the one in the first line is believed
-        head : a hash that was told earlier: a line must have it, so that an older copy is found out
+        head : a hash that was told earlier, or its first 16 digits or more: a line must have it, so that an older
+            copy is found out
         """
+        if head is not None and len(head) < SHORT:
+            raise InputError(f"a head is told by at least {SHORT} of its digits; found {head!r}, which many lines fit")
         if not self.path.exists():
             raise InputError(f"there is no ledger {self.path}; begin one with: tacit ledger new {self.path.name}")
         with self.path.open("rb") as file:
@@ -178,7 +187,7 @@ class Ledger:
         if not lines:
             raise LedgerError(f"{self.path.name} has no whole line; a ledger begins with the one that names its key")
         if public_key is not None and raw_bytes(read_public_key(public_key)).hex() != lines[0].body["public_key"]:
-            raise LedgerError(f"{self.path.name} was begun with another key than {public_key!r}")
+            raise LedgerError(f"{self.path.name} was begun with another key than {_called(public_key)}")
         if head is not None and not any(line.hash.startswith(head) for line in lines):
             raise LedgerError(
                 f"{self.path.name} has no line with the hash {head}: it is an older copy, or another ledger"
@@ -265,8 +274,11 @@ def _check_head(path: Path, lines: list[Line]) -> int:
     """
     head = path.with_name(path.name + ".head")
     if not head.exists():
-        if len(lines) > 1:
-            raise LedgerError(f"{head.name} is gone: nobody can tell whether lines were cut off the end")
+        if lines:
+            raise LedgerError(
+                f"{head.name} is gone: nobody can tell whether lines were cut off the end. If the ledger was only "
+                f"just begun and the process was killed, delete {path.name} and begin it again"
+            )
         return -1
     try:
         told = strict_json(head.read_bytes())
@@ -285,6 +297,10 @@ def _check_head(path: Path, lines: list[Line]) -> int:
     if len(lines) > number + 2:
         raise LedgerError(f"{head.name} is older than {path.name}; it was put back")
     return number
+
+
+def _called(key: str | Path | bytes) -> str:
+    return "the one that was passed" if isinstance(key, bytes) else str(key)
 
 
 def _message(content: Mapping[str, Any]) -> bytes:

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from tacit.errors import InputError
 from tacit.report.leakage_units import accuracy_from_bits, accuracy_from_odds, bits_from
 
-ALONE, COUNTED = "one release", "counted together"
+ALONE, COUNTED = "one release", "counted together, if all are of the same record"
+AUDITED = "audited"
 ANY_LAW, INDEPENDENT = "whatever the law", "if they are independent given the sensitive value"
 
 
@@ -70,7 +71,8 @@ class Composed:
     Attributes
     ----------
     bound, odds, bits : on balanced accuracy, on how far odds move, on the mutual information
-    how : "one release", "counted together", "whatever the law", or the condition that it needs
+    how : "one release", "counted together ...", "whatever the law", the condition that it needs, or "audited": then the
+        bound is of our attackers alone
     by : which way gave the smallest bound
     delta : probability that it fails
     releases : how many there are
@@ -90,6 +92,8 @@ class Composed:
         what = "one release" if self.releases == 1 else f"all {self.releases} releases"
         odds = "" if math.isinf(self.odds) else f", odds moved at most {self.odds:.1f} times"
         why = "" if self.releases == 1 else f" ({self.by}; {self.how})" if self.by else f" ({self.how})"
+        if self.how == AUDITED:
+            return f"our attackers <= {self.bound:.3f} on {what} (audited, not certified: a better one may reach more)"
         return f"any attacker <= {self.bound:.3f}{odds} for whoever reads {what}{why}"
 
 

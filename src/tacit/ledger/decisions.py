@@ -45,7 +45,7 @@ def allow(
 
     Parameters
     ----------
-    release : to, bundle and mechanism of it
+    release : to, bundle and mechanism of it; and "table", the mechanism of the table that its fit writes
     reason : why; it stays in the ledger
     key : the officer's secret key
     officers : public keys of those who may

@@ -16,6 +16,7 @@ import numpy as np
 
 from tacit.files import write_whole
 from tacit.ledger.chain import LedgerError
+from tacit.noise.keyed import unit_name
 
 NOBODY = np.empty((0, 2), dtype="<u8")
 
@@ -35,7 +36,7 @@ def people_of(prints: np.ndarray, units: Sequence[Any] | None, key: bytes) -> np
     3
     """
     record = _keyed([p.tobytes() for p in prints], key, b"tacit record")
-    person = record if units is None else _keyed([_name(u) for u in units], key, b"tacit person")
+    person = record if units is None else _keyed([unit_name(u) for u in units], key, b"tacit person")
     return joined([np.column_stack([person, record])])
 
 
@@ -60,8 +61,11 @@ def read_people(folder: Path, told: Mapping[str, Any] | None) -> np.ndarray | No
 
     Another bundle reads other columns, so the same person without a unit has another fingerprint there.
     """
-    if told is None or told["by"] != "unit":
-        return None
+    return None if told is None or told["by"] != "unit" else read_prints(folder, told)
+
+
+def read_prints(folder: Path, told: Mapping[str, Any]) -> np.ndarray:
+    """The pairs that a line tells of, whoever they are."""
     name = str(told["prints"])
     try:
         data = (folder / Path(name).name).read_bytes()
@@ -70,13 +74,6 @@ def read_people(folder: Path, told: Mapping[str, Any] | None) -> np.ndarray | No
     if hashlib.sha256(data).hexdigest() != name or len(data) % 16:
         raise LedgerError(f"the fingerprints {name[:16]}... in {folder.name} were edited")
     return np.frombuffer(data, dtype="<u8").reshape(-1, 2)
-
-
-def _name(unit: Any) -> bytes:
-    """A unit as bytes, the same for 7, 7.0 and "7": files and tables write numbers differently."""
-    if isinstance(unit, float | np.floating) and float(unit).is_integer():
-        unit = int(unit)
-    return str(unit).encode("utf-8", "surrogatepass")
 
 
 def _keyed(values: Sequence[bytes], key: bytes, purpose: bytes) -> np.ndarray:

@@ -24,9 +24,9 @@ import onnxruntime
 
 from tacit.errors import BundleError, InputError, TacitWarning
 from tacit.files import onnx_session
-from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key
+from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key, unit_name
 from tacit.noise.support import Bounded, Finite, Support
-from tacit.records.cells import Problem
+from tacit.records.cells import Problem, as_array
 from tacit.records.fingerprints import fingerprints, looked, sketched, sketched_units
 from tacit.records.schema import columns_of, schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
@@ -245,12 +245,18 @@ class Release:
         return feeds
 
     def prints(self, X: Any, *, sensitive_features: Any = None, y: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Which records fit, and a 64-bit hash of each of them as this bundle reads it, in whatever form it came."""
-        feeds, n, problems = self._schema.check(self._whole(X, sensitive_features, y))
+        """Which records fit, and a 64-bit hash of each as this bundle reads and carries it, however it came."""
+        whole = self._whole(X, sensitive_features, y)
+        feeds, n, problems = self._schema.check(whole)
         good = np.setdiff1d(np.arange(n), [p.row for p in problems])
         flat = {name: values[good].reshape(len(good), -1) for name, values in feeds.items()}
         columns = {f"{name} {i}": column for name in sorted(flat) for i, column in enumerate(flat[name].T)}
-        return good, fingerprints(flat.get("X", columns))
+        carried, named = self.manifest["output"].get("carried"), columns_of(whole)
+        if not carried or named is None:
+            return good, fingerprints(flat.get("X", columns))
+        for name in sorted(carried):  # what is carried along is released as well
+            columns[f"carried {name}"] = objects([unit_name(v).decode() for v in as_array(named[name])[good]])
+        return good, fingerprints(columns)
 
     def noiseless(self, X: Any) -> np.ndarray:
         """The code before its noise: for certificates and comparisons, never for release."""

@@ -62,6 +62,8 @@ def read_secret_key(path: str | Path) -> Ed25519PrivateKey:
     """A secret key from the file that `new_signing_key` wrote."""
     try:
         key = load_pem_private_key(Path(path).read_bytes(), password=None)
+    except FileNotFoundError:
+        raise InputError(f"there is no key {path}; make one with: tacit release keys FILE") from None
     except (ValueError, TypeError) as error:
         raise InputError(f"{path} holds no secret key ({error}); make one with: tacit release keys FILE") from None
     if not isinstance(key, Ed25519PrivateKey):
@@ -75,8 +77,11 @@ def read_public_key(key: str | Path | bytes) -> Ed25519PublicKey:
         if isinstance(key, bytes) and len(key) == 32:
             return Ed25519PublicKey.from_public_bytes(key)
         found: Any = load_pem_public_key(key if isinstance(key, bytes) else Path(key).read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"there is no key {key!s}; pass the file FILE.pub") from None
     except (ValueError, TypeError) as error:
-        raise InputError(f"no public key can be read from {key!r} ({error}); pass the file FILE.pub") from None
+        called = "these bytes" if isinstance(key, bytes) else str(key)
+        raise InputError(f"no public key can be read from {called} ({error}); pass the file FILE.pub") from None
     if not isinstance(found, Ed25519PublicKey):
         raise InputError(f"{key!r} holds a key of another kind; make one with: tacit release keys FILE")
     return found

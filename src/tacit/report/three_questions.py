@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 NOT_ASKED = "none: not measured"
-NOT_PAIRED = "none: not measured, or one release of one code for each person: there is nothing to pair"
+NOT_PAIRED = "none: not measured; it needs two records of a person, or a release of several columns"
 
 
 class Answer(NamedTuple):
