@@ -18,11 +18,11 @@ import pytest
 import tacit
 from tacit.cli.ledger_command import Book
 from tacit.errors import InputError, RequirementNotMet
-from tacit.ledger.account import Known, _cases, holdings, record, what_if
+from tacit.ledger.account import Holding, Known, _cases, find_policy, holdings, record, what_if
 from tacit.ledger.chain import KEY_VARIABLE, Ledger, LedgerError, check_note, sign_note
 from tacit.ledger.composition import COUNTED
 from tacit.ledger.decisions import allow
-from tacit.ledger.policy import DataPolicy, Policy, Receiver
+from tacit.ledger.policy import DataPolicy, Limits, Policy, Receiver
 from tacit.ledger.whose import people_of, read_people, write_people
 from tacit.release.signing import new_signing_key
 
@@ -367,7 +367,7 @@ def test_who_reads_anothers_releases_has_a_limit_for_them(ledger, tmp_path):
 def test_releases_that_were_counted_together_pass_by_that(ledger, tmp_path):
     p, key = policy(tmp_path), ledger.secret
     record(ledger, body("A"), people(key, "a"), True, p)
-    ledger.append({"kind": "together", "mechanisms": ["A", "B"], "bounds": bounds(0.58)})
+    ledger.append({"kind": "together", "sets": [["A", "B"]], "bounds": bounds(0.58)})
     line = record(ledger, body("B"), people(key, "a"), True, p)
     assert line.body["verdicts"][0]["bound"] == 0.58
     assert line.body["verdicts"][0]["how"] == COUNTED
@@ -383,7 +383,7 @@ def test_only_a_first_release_passes_on_its_audit(ledger, tmp_path):
         record(ledger, body("B", bound=None), people(key, "a"), True, p)
     with pytest.raises(RequirementNotMet, match=r"1\.000"):
         record(ledger, body("A", bound=None), people(key, "b"), True, policy(tmp_path, certified=True))
-    ledger.append({"kind": "together", "mechanisms": ["A", "B"], "bounds": bounds(None)})
+    ledger.append({"kind": "together", "sets": [["A", "B"]], "bounds": bounds(None)})
     with pytest.raises(RequirementNotMet, match=r"1\.000"):  # nor do several that were audited together
         record(ledger, body("B", bound=None), people(key, "a"), True, p)
     told = holdings(ledger.verify(), ledger.folder, "analyst", p)[0].composed.sentence
@@ -439,12 +439,54 @@ def test_a_release_without_a_policy_is_told_as_such(ledger, tmp_path, capsys):
 
 def test_the_account_of_a_million_people_is_a_few_cases(ledger, tmp_path):
     rng = np.random.default_rng(0)
-    one = np.column_stack([np.arange(10**6), rng.integers(0, 2**62, 10**6)]).astype("<u8")
+    one = np.column_stack([np.arange(10**6), rng.integers(1, 2**62, 10**6)]).astype("<u8")
     two = one[: 10**5].copy()
-    two[:, 1] += 1
+    two[: 10**4, 1] += 1
     bodies = [body("A"), body("B"), body("A")]
     cases = _cases(bodies, [one, two, one], one[:, 0])
-    assert sorted(cases, key=lambda c: c[1]) == [({"A": 1, "B": 1}, 10**5), ({"A": 1}, 9 * 10**5)]
+    both, alone = {"A": 1, "B": 1}, {"A": 1}
+    wanted = [Holding(both, False, 10**4), Holding(both, True, 9 * 10**4), Holding(alone, True, 9 * 10**5)]
+    assert sorted(cases, key=lambda c: c.people) == wanted
+
+
+def test_what_was_counted_together_is_of_one_record(ledger, tmp_path):
+    """March by one bundle and June by another tell more than both of one record: a coin, and the coin turned over."""
+    p, key = policy(tmp_path), ledger.secret
+    ledger.append({"kind": "together", "sets": [["A", "B"]], "bounds": bounds(0.58)})
+    record(ledger, body("A"), people(key, "a"), True, p)
+    with pytest.raises(RequirementNotMet, match="all 2 releases"):
+        record(ledger, body("B"), people(key, "a", records=[99]), True, p)
+    record(ledger, body("B"), people(key, "a"), True, p)
+    # without units: tables of the same rows are, others may not be
+    whole = people_of(np.arange(1, 9, dtype="<u8"), None, key)
+    record(ledger, body("A", to="other"), whole, False, Policy(tmp_path, receivers={"other": Receiver({"sex": 0.6})}))
+    other = Policy(tmp_path, receivers={"other": Receiver({"sex": 0.6})}, text="p")
+    record(ledger, body("B", to="other"), whole[:5], False, other)
+    with pytest.raises(RequirementNotMet, match=r"all 2 releases|all 3 releases"):
+        record(ledger, body("B", to="other"), people_of(np.arange(20, 25, dtype="<u8"), None, key), False, other)
+
+
+def test_a_release_keeps_the_limits_of_one_release_too(ledger, tmp_path):
+    limits = {"leakage": {"sex": 0.5}, "odds": {"sex": 1.2}}
+    p = Policy(tmp_path, limits=Limits(**limits), receivers={"analyst": Receiver()}, text="p")
+    with pytest.raises(
+        RequirementNotMet, match=r"sex: leakage at most 0\.550.*odds at most 2\.00, and \[limits\] allows 1\.2"
+    ):
+        record(ledger, body("A"), people(ledger.secret, "a"), True, p)
+    p = Policy(
+        tmp_path, limits=Limits(certified=True, leakage={"sex": 0.9}), receivers={"analyst": Receiver()}, text="p"
+    )
+    with pytest.raises(RequirementNotMet, match="leakage not certified"):
+        record(ledger, body("A", bound=None), people(ledger.secret, "a"), True, p)
+
+
+def test_a_policy_above_that_names_the_ledger_counts(tmp_path):
+    made = Ledger.new(tmp_path / "books" / "ledger.jsonl", tmp_path / "ledger.key")
+    assert find_policy(made) is None
+    (tmp_path / "tacit.toml").write_text('[receivers.analyst]\n[ledger]\nfile = "books/ledger.jsonl"\n')
+    assert find_policy(made).receivers == {"analyst": Receiver()}
+    (tmp_path / "tacit.toml").write_text('[receivers.analyst]\n[ledger]\nfile = "another.jsonl"\n')
+    assert find_policy(made) is None
 
 
 def test_what_a_service_takes_counts_for_everybody(ledger, tmp_path):

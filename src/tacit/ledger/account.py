@@ -21,7 +21,7 @@ from tacit.errors import InputError, RequirementNotMet
 from tacit.ledger.chain import Ledger, Line
 from tacit.ledger.composition import AUDITED, COUNTED, Composed, Part, compose
 from tacit.ledger.decisions import overrides
-from tacit.ledger.policy import NAME, Policy, Receiver, read_policy
+from tacit.ledger.policy import NAME, Limits, Policy, Receiver, read_policy
 from tacit.ledger.whose import joined, read_people, read_prints, write_people
 
 
@@ -132,8 +132,15 @@ def mechanism_id(manifest: Mapping[str, Any], key: bytes | None = None, way: str
 
 
 def find_policy(ledger: Ledger) -> Policy | None:
-    """The policy beside a ledger, where there is one."""
-    return read_policy(ledger.path.parent) if (ledger.path.parent / NAME).exists() else None
+    """The policy beside a ledger, or the nearest one above that names it, where there is one."""
+    home = ledger.path.resolve().parent
+    for folder in (home, *home.parents):
+        if (folder / NAME).exists():
+            policy = read_policy(folder)
+            named = policy.ledger is not None and policy.place(policy.ledger.file).resolve() == ledger.path.resolve()
+            if folder == home or named:
+                return policy
+    return None
 
 
 def record(
@@ -163,7 +170,7 @@ def record(
             return {"policy": None, "verdicts": []}
         verdicts = what_if(lines, ledger.folder, told, known, policy)
         signed = _override(lines, told, policy)
-        problems = [text for v in verdicts for text in v.problems]
+        problems = [*_beyond(told["bounds"], policy.limits), *(text for v in verdicts for text in v.problems)]
         if problems and signed is None:
             raise RequirementNotMet(f"{body['to']} may not have this release: {'; '.join(problems)}")
         return {
@@ -173,6 +180,23 @@ def record(
         }
 
     return ledger.append(told, admit)
+
+
+def _beyond(bounds: Mapping[str, Any], limits: Limits) -> list[str]:
+    """Where a release by itself exceeds the policy's [limits], by what its bundle's audit says of it."""
+    found = []
+    for name, most in limits.leakage.items():
+        told = bounds.get(name) or {}
+        upper = told.get("bound") if told.get("bound") is not None or limits.certified else told.get("audited")
+        if upper is None or upper > most:
+            what = "not certified" if upper is None else f"at most {upper:.3f}"
+            found.append(f"{name}: leakage {what}, and [limits] allows {most:g} of one release (tacit check says more)")
+    for name, most in limits.odds.items():
+        odds = (bounds.get(name) or {}).get("odds")
+        if odds is None or odds > most:
+            what = "not certified" if odds is None else f"at most {odds:.2f}"
+            found.append(f"{name}: odds {what}, and [limits] allows {most:g}; a codebook with --max-odds keeps it")
+    return found
 
 
 def what_if(
@@ -199,15 +223,15 @@ def _would_hold(
     held = [line.body for line in lines if line.kind == "release" and line.body["to"] in circle]
     earlier = [read_people(folder, b["people"]) for b in held]
     if pairs is not None and not len(pairs):  # a filter that is handed over, and no record
-        cases = [({str(body["mechanism"]): 1}, 0)]
+        cases = [Holding({str(body["mechanism"]): 1}, True, 0)]
     else:
         known = [p for p in earlier if p is not None] if pairs is None else [pairs]
         cases = _cases([*held, body], [*earlier, pairs], joined(known)[:, 0], folder)
     counted = [line.body for line in lines if line.kind == "together"]
     return [
-        Verdict(a, people, sum(case.values()), _composed(case, [*held, body], counted, a, receiver),
+        Verdict(a, case.people, case.total, _composed(case, [*held, body], counted, a, receiver),
                 receiver.leakage.get(a), receiver.odds.get(a), holder)
-        for a in dict.fromkeys([*receiver.leakage, *receiver.odds]) for case, people in cases
+        for a in dict.fromkeys([*receiver.leakage, *receiver.odds]) for case in cases
     ]  # fmt: skip
 
 
@@ -220,11 +244,31 @@ def holdings(lines: Sequence[Line], folder: Path, to: str, policy: Policy | None
     cases = _cases(held, pairs, joined([p for p in pairs if p is not None])[:, 0], folder)
     names = dict.fromkeys(n for b in held for n in b["bounds"])
     found = [
-        Verdict(n, people, sum(case.values()), _composed(case, held, counted, n, receiver), receiver.leakage.get(n),
+        Verdict(n, case.people, case.total, _composed(case, held, counted, n, receiver), receiver.leakage.get(n),
                 receiver.odds.get(n))
-        for n in names for case, people in cases
+        for n in names for case in cases
     ]  # fmt: skip
     return sorted(found, key=lambda v: (v.good, -v.composed.bound))
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one kind of people has in a receiver's hands.
+
+    Attributes
+    ----------
+    records : how many different records of a person each mechanism released
+    one_record : whether all mechanisms released one and the same record, as bundles that read the same columns tell
+    people : of this kind
+    """
+
+    records: Mapping[str, int]
+    one_record: bool
+    people: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.records.values())
 
 
 def _cases(
@@ -232,23 +276,37 @@ def _cases(
     pairs: Sequence[np.ndarray | None],
     persons: np.ndarray,
     folder: Path | None = None,
-) -> list[tuple[dict[str, int], int]]:
-    """Kinds of these people: how many different records each mechanism released of them, and how many people.
-
-    A release of nobody knows whom may be of everybody, as often as its line says.
-    """
+) -> list[Holding]:
+    """The kinds of these people. A release of nobody knows whom may be of everybody, as often as its line says."""
     persons = np.unique(persons) if len(persons) else np.zeros(1, dtype="<u8")  # nobody is known: then somebody
     names = list(dict.fromkeys(str(b["mechanism"]) for b in bodies))
-    counts = np.zeros((len(persons), len(names)), dtype=np.int64)
+    counts = np.zeros((len(persons), len(names) + 1), dtype=np.int64)
+    record = np.zeros(len(persons), dtype="<u8")  # of the first mechanism that released one
+    counts[:, -1] = 1
     for i, name in enumerate(names):
         own = [(b, p) for b, p in zip(bodies, pairs, strict=True) if b["mechanism"] == name]
         rows = joined([p for _, p in own if p is not None])
         rows = rows[np.isin(rows[:, 0], persons)]
-        counts[:, i] += np.bincount(np.searchsorted(persons, rows[:, 0]), minlength=len(persons))
-        counts[:, i] += _of_anybody([b for b, p in own if p is None], folder)
+        at = np.searchsorted(persons, rows[:, 0])
+        counts[:, i] += np.bincount(at, minlength=len(persons))
+        counts[at, -1] &= (record[at] == 0) | (record[at] == rows[:, 1])
+        record[at] = rows[:, 1]
+        counts[:, i] += (unknown := _of_anybody([b for b, p in own if p is None], folder))
+        if unknown:
+            counts[:, -1] &= _of_one_table(bodies, folder)
     kinds, sizes = np.unique(counts, axis=0, return_counts=True)
-    found = [{name: int(c) for name, c in zip(names, kind, strict=True) if c} for kind in kinds]
-    return [(case, int(size)) for case, size in zip(found, sizes, strict=True) if case]
+    found = [{name: int(c) for name, c in zip(names, kind[:-1], strict=True) if c} for kind in kinds]
+    return [Holding(f, bool(k[-1]), int(n)) for f, k, n in zip(found, kinds, sizes, strict=True) if f]
+
+
+def _of_one_table(bodies: Sequence[Mapping[str, Any]], folder: Path | None) -> bool:
+    """Whether releases that say nothing of people are all of the rows of one table."""
+    told = [b["people"] for b in bodies if (b.get("people") or {}).get("by") == "record"]
+    if folder is None or len(told) < len(bodies):
+        return False
+    rows = [read_prints(folder, t)[:, 1] for t in told]
+    largest = max(rows, key=len)
+    return all(np.isin(r, largest).all() for r in rows)
 
 
 def _of_anybody(bodies: Sequence[Mapping[str, Any]], folder: Path | None) -> int:
@@ -276,18 +334,20 @@ def _need_units(policy: Policy | None, pairs: np.ndarray | None, by_unit: bool) 
 
 
 def _composed(
-    case: Mapping[str, int],
+    holding: Holding,
     bodies: Sequence[Mapping[str, Any]],
     counted: Sequence[Mapping[str, Any]],
     attribute: str,
     receiver: Receiver,
 ) -> Composed:
-    """What is known of all the releases of a case together about one attribute."""
+    """What is known of all these releases together about one attribute. What was counted is of one record."""
+    case = holding.records
     told = {str(b["mechanism"]): b["bounds"].get(attribute) for b in bodies}
     m = next((t["n_classes"] for t in told.values() if t is not None), 2)
     known = {name: Known.from_dict(told[name], m) for name in case}
     single = all(n == 1 for n in case.values())
-    sets = {frozenset(c["mechanisms"]): c["bounds"].get(attribute) for c in counted} if single else {}
+    usable = counted if single and holding.one_record else ()
+    sets = {frozenset(names): c["bounds"].get(attribute) for c in usable for names in c["sets"]}
     fits = [Known.from_dict(t, m) for names, t in sets.items() if names >= set(case) and t is not None]
     if len(case) > 1 and fits:
         best = min(fits, key=lambda k: k.part.bound)

@@ -223,7 +223,7 @@ class Book:
         releases = [(x, d) for x, d in releases_of(lines, officers(policy)) if x.body["mechanism"] in known]
         about = [y for x, signed in releases for y in (x, *signed)]
         about += [x for x in lines if x.kind == "override" and x.body["mechanism"] in known]
-        about += [x for x in lines if x.kind == "together" and known & set(x.body["mechanisms"])]
+        about += [x for x in lines if x.kind == "together" and known & {m for names in x.body["sets"] for m in names}]
         chosen = sorted({0, *(x.number for x in about)})
         raw = path.read_bytes().splitlines(keepends=True)
         owner = lines[0].body["public_key"]

@@ -6,6 +6,7 @@ Where one of them is not finite, attackers read all side by side, and that is au
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -63,10 +64,15 @@ def record_together(ledger: Ledger, releases: Sequence[Release], report: Report)
         {
             "kind": "together",
             "bundles": [r.name for r in releases],
-            "mechanisms": sorted(mechanism_id(r.manifest, r.noise_key) for r in releases),
+            # a table that a fit wrote has its rows of the fit from other parts: another mechanism, certified alike
+            "sets": [sorted(names) for names in itertools.product(*(_mechanisms(r) for r in releases))],
             "bounds": told_by(report, cells),
         }
     )
+
+
+def _mechanisms(release: Release) -> list[str]:
+    return [mechanism_id(release.manifest, release.noise_key, way) for way in ("", "fit")]
 
 
 def _unseen(releases: Sequence[Any], data: Dataset) -> Dataset:
