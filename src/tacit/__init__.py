@@ -25,6 +25,7 @@ _HOME = {
     "CouplingFilter": "tacit.filters.coupling",
     "DPFE": "tacit.filters.dpfe",
     "audit": "tacit.audit",
+    "certify": "tacit.audit.engine_counts",
     "drift": "tacit.audit.monitor",
     "profile": "tacit.release.profiling",
     "frontier": "tacit.frontier",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit import release as release
     from tacit import serve as serve
     from tacit.audit.audit import audit as audit
+    from tacit.audit.engine_counts import certify as certify
     from tacit.audit.monitor import drift as drift
     from tacit.datasets import load_dataset as load_dataset
     from tacit.errors import TacitError as TacitError

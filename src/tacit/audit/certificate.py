@@ -47,6 +47,7 @@ def certify(
     per: str = "unit",
     max_unit_size: int | None = None,
     n_cells: int | None = None,
+    times: np.ndarray | None = None,
 ) -> Certificate:
     """Bound any attacker on a finite release.
 
@@ -63,6 +64,7 @@ def certify(
     max_unit_size : for per="record" with units: a number of records that no unit of the population exceeds, known
         beforehand
     n_cells : how many different releases there can be, where that is known beforehand: the odds are then of all
+    times : (n,) how many equal records each of these is, where they were counted beforehand (`tacit.certify`)
 
     Examples
     --------
@@ -73,11 +75,12 @@ def certify(
     check_records(cells, sensitive, n_classes, units)
     names, cells = np.unique(whole_numbers("cells", cells), return_inverse=True)
     cells, k = cells.ravel(), len(names)
-    sample = independent_units(sensitive, n_classes, units, per, max_unit_size)
+    sample = independent_units(sensitive, n_classes, units, per, max_unit_size, times)
     table = count_units(cells, sensitive, k, sample)
-    found = _Counted(table, np.bincount(cells, minlength=k), _units_per_cell(cells, units, k), names)
+    records = np.bincount(cells, times, minlength=k)
+    found = _Counted(table, records, records if units is None else _units_per_cell(cells, units, k), names)
     odds = count_odds(cells, sensitive, sample, names, n_cells, share_delta(delta, candidates))
-    return replace(_certificate(found, sample, len(sensitive), delta, candidates, per), odds=odds)
+    return replace(_certificate(found, sample, int(records.sum()), delta, candidates, per), odds=odds)
 
 
 def certify_channel(

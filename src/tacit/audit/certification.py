@@ -79,7 +79,7 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
         return Certified(dict.fromkeys(names), dict.fromkeys(names), [note])
     # columns beside the release carry no noise: then only counting can certify
     release = None if trial.asked.alongside else trial.release
-    asked = _statements(names)
+    asked = statements(names)
     out = Certified(dict.fromkeys(asked), dict.fromkeys(asked), [])
     evidence = [_Evidence.of(release, version) for version in versions]
     if any(e is None for e in evidence):
@@ -111,13 +111,19 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
                 continue
             reason += _plan(evidence[0], _who(versions[0], columns, {}), terms)
         out.notes.append(f"{name}: {reason}")
-    if number > 1:
-        out.notes.append(
-            f"look {number} on these rows: {number - 1} other releases were certified on them before, so this "
-            f"certificate spends {delta * len(asked):.2g} of the {1 - terms.level:.2g} that all of them share; "
-            f"new rows would make it tighter"
-        )
+    out.notes.extend(look_notes(number, terms.level))
     return Certified(out.certificate, out.bound, out.notes, number)
+
+
+def look_notes(number: int, level: float) -> list[str]:
+    """What an earlier look at the same rows costs, in words."""
+    if number == 1:
+        return []
+    return [
+        f"look {number} on these rows: {number - 1} other releases were certified on them before, so this "
+        f"certificate spends {look_delta(1 - level, number):.2g} of the {1 - level:.2g} that all of them share; "
+        f"new rows would make it tighter"
+    ]
 
 
 def certify_few_columns(trial: Trial, terms: Terms, size: int) -> Certified:
@@ -127,7 +133,7 @@ def certify_few_columns(trial: Trial, terms: Terms, size: int) -> Certified:
     them. Statements, looks and versions of the rows share the error as in `certify_trial`.
     """
     names, versions = list(trial.test.sensitive.columns), trial.versions()
-    out, asked = Certified({}, {}, []), _statements(names)
+    out, asked = Certified({}, {}, []), statements(names)
     released = [str(c) for c in plain_frame(trial.Z[0]).columns]
     if not asked or versions[0].crossing or comb(len(released), min(size, len(released))) > MAX_SETS:
         return out
@@ -156,7 +162,7 @@ def columns_to_certify(trial: Trial) -> int:
     return 2 if sees_sensitive(trial.release) else 0
 
 
-def _statements(names: list[str]) -> dict[str, Sequence[int]]:
+def statements(names: list[str]) -> dict[str, Sequence[int]]:
     """What is certified, each sensitive column and the product of all, and which columns that is."""
     asked: dict[str, Sequence[int]] = {name: [i] for i, name in enumerate(names)}
     return asked | ({" x ".join(names): range(len(names))} if len(names) > 1 else {})

@@ -18,7 +18,7 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,18 @@ def count_look(attack: Dataset, test: Dataset, release: bytes) -> int:
     attack, test : the rows that certificates are counted on
     release : digest of what was released (`release_digest`), or of settings that fix it
     """
+    return _count(lambda salt: _sketch(attack, test, salt), release)
+
+
+def count_look_at(names: Any, release: bytes) -> int:
+    """The same of rows that are known by the names of their units alone."""
+    return _count(lambda salt: _sketch_names(names, salt), release)
+
+
+def _count(sketch: Callable[[bytes], list[int]], release: bytes) -> int:
     with _looks() as kept:
         salt = bytes.fromhex(kept.setdefault("salt", secrets.token_hex(16)))
-        rows, name = _sketch(attack, test, salt), hashlib.blake2b(release, key=salt, digest_size=16).hexdigest()
+        rows, name = sketch(salt), hashlib.blake2b(release, key=salt, digest_size=16).hexdigest()
         parts = kept.setdefault("parts", [])
         alike = [p for p in parts if overlap(p["rows"], rows) >= OVERLAP]
         known = [p["looks"][name] for p in alike if name in p["looks"]]
@@ -111,6 +120,12 @@ def _sketch(attack: Dataset, test: Dataset, salt: bytes) -> list[int]:
     rows = np.unique(np.concatenate([fingerprints(d.X) for d in (attack, test)]))
     mixed = [int.from_bytes(hashlib.blake2b(r.tobytes(), key=salt, digest_size=6).digest(), "little") for r in rows]
     return sorted(mixed)[:SKETCH]
+
+
+def _sketch_names(names: Any, salt: bytes) -> list[int]:
+    texts = np.unique(np.asarray(names).astype(str)).astype(object)
+    mixed = pd.util.hash_array(texts, hash_key=salt.hex()[:16], categorize=False) >> np.uint64(16)
+    return [int(m) for m in np.sort(mixed)[:SKETCH]]
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ def count_odds(
             int(names[found.cell]),
             found.classes,
             k,
-            unseen_releases(cells[sample.drawn], delta),
+            unseen_releases(table.sum(axis=1), delta),
         )
     found = worst_odds(np.vstack([table, np.zeros((max(0, n_cells - k), table.shape[1]), dtype=int)]), delta)
     return Odds(found.bound, found.plugin, int(names[found.cell]) if found.cell < k else None, found.classes)
@@ -51,20 +51,24 @@ def behind_channel(odds: Odds, channel: np.ndarray) -> Odds:
     return odds if odds.bound <= own else Odds(own, own)
 
 
-def unseen_releases(cells: np.ndarray, delta: float) -> float:
+def unseen_releases(counts: np.ndarray, delta: float) -> float:
     """Upper bound, at confidence 1 - delta, on the share of units whose release is none of those seen.
 
-    Half of the units, by a fixed coin, say which releases there are; the other half are trials: so many of them got a
-    release that the first half had not (Clopper-Pearson).
+    A fixed coin is tossed for every unit: those of one side say which releases there are, those of the other are
+    trials, and so many of them got a release that the first side had not (Clopper-Pearson).
+
+    Parameters
+    ----------
+    counts : units that got each release
 
     Examples
     --------
-    >>> round(unseen_releases(np.arange(1000) % 3, 0.05), 4)
-    0.006
+    >>> round(unseen_releases(np.array([334, 333, 333]), 0.05), 4)
+    0.0062
     """
-    order = np.random.default_rng((*COIN, 1)).permutation(len(cells))
-    first, second = np.array_split(cells[order], 2)
-    new, n = int((~np.isin(second, first)).sum()), len(second)
+    first = np.random.default_rng((*COIN, 1)).binomial(counts, 0.5)
+    second = counts - first
+    new, n = int(second[first == 0].sum()), int(second.sum())
     return 1.0 if new >= n else float(beta.ppf(1 - delta, new + 1, n - new))
 
 
@@ -98,4 +102,5 @@ def _table(cells: np.ndarray, sensitive: np.ndarray, sample: Sample, n_cells: in
     """(cells, classes) whole units, each by the one record drawn of it."""
     m, where = len(sample.counts), cells[sample.drawn]
     k = max(n_cells, int(where.max()) + 1)
-    return np.bincount(where * m + sensitive[sample.drawn], minlength=k * m).reshape(k, m)
+    found = np.bincount(where * m + sensitive[sample.drawn], sample.times, minlength=k * m)
+    return found.astype(np.int64).reshape(k, m)

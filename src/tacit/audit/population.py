@@ -43,12 +43,14 @@ class Sample:
     weight : (r,) of each of them; those of one unit add to one
     counts : (n_classes,) units of each class
     drawn : (n_units,) the one record drawn of each unit, whose class is the unit's
+    times : how many units each of `drawn` stands for, where equal ones were counted beforehand; None: one
     """
 
     rows: np.ndarray
     weight: np.ndarray
     counts: np.ndarray
     drawn: np.ndarray
+    times: np.ndarray | None = None
 
     @property
     def n_units(self) -> int:
@@ -78,6 +80,7 @@ def independent_units(
     units: np.ndarray | None = None,
     per: str = "unit",
     max_unit_size: int | None = None,
+    times: np.ndarray | None = None,
 ) -> Sample:
     """The independent draws that these records are, from the population of units or of records.
 
@@ -88,6 +91,7 @@ def independent_units(
     per : "unit" for the average unit, "record" for the average record
     max_unit_size : for per="record" with units: no unit of the *population* has more records. It must be known
         beforehand: the largest unit seen says nothing about the rare, large ones that were not seen
+    times : (n,) how many equal records each of these is, where they were counted beforehand; None: one
 
     Examples
     --------
@@ -98,10 +102,11 @@ def independent_units(
     check_per(per)
     check_number("max_unit_size", max_unit_size, 1, whole=True, optional=True)
     if units is None:
-        n = len(sensitive)
-        return Sample(np.arange(n), np.ones(n), np.bincount(sensitive, minlength=n_classes), np.arange(n))
-    _, unit, size = np.unique(units, return_inverse=True, return_counts=True)
-    unit = unit.ravel()
+        rows = np.arange(len(sensitive))
+        weight = np.ones(len(rows)) if times is None else times.astype(float)
+        return Sample(rows, weight, _whole_counts(sensitive, times, n_classes), rows, times)
+    unit = np.unique(units, return_inverse=True)[1].ravel()
+    size = _whole_counts(unit, times)
     accept, draw = np.random.default_rng(COIN).random((2, len(size)))
     accepted = np.ones(len(size), dtype=bool)
     if per == "record":
@@ -109,7 +114,10 @@ def independent_units(
     # One record of each unit gives its class; the others of that class speak with it.
     by_unit = np.argsort(unit, kind="stable")
     first = np.concatenate([[0], np.cumsum(size)[:-1]])
-    drawn = by_unit[first + (draw * size).astype(int)]
+    place = first + (draw * size).astype(int)
+    if times is not None:  # the row in which the record at this place was counted
+        place = np.searchsorted(np.cumsum(times[by_unit]), place, side="right")
+    drawn = by_unit[place]
     class_of = sensitive[drawn]
     rows = np.flatnonzero(accepted[unit] & (sensitive == class_of[unit]))
     if not len(rows):
@@ -117,9 +125,10 @@ def independent_units(
             f"of {len(size):,} units none was accepted for the average record, because max_unit_size={max_unit_size} "
             f"is so much larger than they are; pass a smaller bound that is known to hold, or take per='unit'"
         )
-    held = np.bincount(unit[rows], minlength=len(size))
+    own = np.ones(len(rows)) if times is None else times[rows]
+    held = np.bincount(unit[rows], own, minlength=len(size))
     counts = np.bincount(class_of[accepted], minlength=n_classes)
-    return Sample(rows, 1 / held[unit[rows]], counts, drawn[accepted])
+    return Sample(rows, own / held[unit[rows]], counts, drawn[accepted])
 
 
 def joint_units(columns: Sequence[np.ndarray | None]) -> np.ndarray | None:
@@ -230,6 +239,11 @@ def whole_numbers(what: str, values: np.ndarray) -> np.ndarray:
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise InputError(f"{what} must be one whole number per record; found {values.dtype} of shape {values.shape}")
     return values.astype(np.int64, copy=False)
+
+
+def _whole_counts(codes: np.ndarray, times: np.ndarray | None, n_codes: int = 0) -> np.ndarray:
+    """How many records have each code."""
+    return np.bincount(codes, times, minlength=n_codes).astype(np.int64)
 
 
 def _known_maximum(size: np.ndarray, max_unit_size: int | None) -> int:

@@ -142,10 +142,18 @@ def fit(
 
 @app.command()
 def audit(
-    release: Annotated[Path, typer.Argument(help="The released table, row by row that of --data; or a bundle.")],
-    data: Annotated[Path, typer.Option(help="The original table with targets and secrets.")],
-    target: Targets,
     sensitive: Sensitives,
+    release: Annotated[
+        Path | None, typer.Argument(help="The released table, row by row that of --data; or a bundle.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="The original table with targets and secrets.")] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Column that must keep working (repeat for several).")
+    ] = None,
+    counts: Annotated[
+        Path | None,
+        typer.Option(help="Certify what an engine counted instead: the release, --sensitive, --unit and n."),
+    ] = None,
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,

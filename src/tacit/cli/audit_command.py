@@ -11,15 +11,17 @@ import tacit
 from tacit.audit.received import read_cells
 from tacit.cli.tables import progress, rows_as_people
 from tacit.errors import InputError
+from tacit.noise.support import Finite
 from tacit.records.dataset import read_file
 
 
 def run(
     console: Console,
-    release: Path,
-    data: Path,
-    target: list[str],
     sensitive: list[str],
+    release: Path | None,
+    data: Path | None,
+    target: list[str] | None,
+    counts: Path | None,
     unit: str | None,
     drop: list[str] | None,
     bins: int | None,
@@ -43,6 +45,17 @@ def run(
     seed: int,
 ) -> None:
     gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
+    if counts is not None:
+        if data is not None or target or require_linkability is not None or require_singling_out is not None:
+            raise InputError(
+                "--counts goes with --sensitive, --unit, --drop, --require and --require-odds: no row is attacked"
+            )
+        _certify_counts(console, counts, release, sensitive, unit, drop or [], gates, odds)
+        return
+    if release is None or data is None or not target:
+        raise InputError(
+            "pass RELEASE --data TABLE --target COLUMN to attack a release, or --counts COUNTS to certify one"
+        )
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     rows = rows_as_people(console, tacit.read_table(data, target, sensitive, unit, drop or [], bins))
@@ -72,6 +85,26 @@ def run(
     limits: dict[str, Any] = {"odds": odds, "linkability": require_linkability, "singling_out": require_singling_out}
     if gates or any(limit not in (None, {}) for limit in limits.values()):
         report.require(gates, certified=certified, **limits)
+        console.print("[green]required bounds are met[/green]")
+
+
+def _certify_counts(
+    console: Console,
+    counts: Path,
+    release: Path | None,
+    sensitive: list[str],
+    unit: str | None,
+    drop: list[str],
+    gates: dict[str, float],
+    odds: dict[str, float],
+) -> None:
+    """The certificates of what an engine counted; a bundle says how many different releases there can be."""
+    table = read_file(counts).drop(columns=drop)
+    support = None if release is None else tacit.load(release).support
+    found = tacit.certify(table, sensitive, unit=unit, n_cells=support.cells if isinstance(support, Finite) else None)
+    console.print(str(found), highlight=False, markup=False)
+    if gates or odds:
+        found.require(gates, odds)
         console.print("[green]required bounds are met[/green]")
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import secrets
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,9 @@ from tacit.errors import InputError, InputTypeError, TacitWarning
 from tacit.noise.keyed import new_key
 from tacit.records.cells import is_gap
 from tacit.release.bundle import Bundle
-from tacit.release.runtime import NO_KEY, Release, load
+from tacit.release.runtime import NO_KEY, Release, load, read_key
+
+VARIABLE, ENV = "TACIT_NOISE_KEY", "env"
 
 
 def arrow_udf(
@@ -24,15 +30,26 @@ def arrow_udf(
     *,
     noise_key: bytes | str | Path | None = None,
     unit: str | None = None,
+    keep: Sequence[str] = (),
+    shuffle: bool = False,
 ) -> ArrowFunction:
     """A bundle as a function that engines can map over their data: what goes in says what comes out.
 
     A record batch gives a record batch, a table a table, a DataFrame a DataFrame (with its index), a reader a reader,
-    an iterator of record batches an iterator, columns a column of structs. See docs/engines.md for DuckDB, Dask, Ray
-    and Spark. The function can be pickled: it carries the bundle to other machines, and the noise key with it.
+    an iterator of record batches an iterator, columns a column of structs. See docs/engines.md for DuckDB, Polars,
+    Dask, Ray, Spark and Daft. The function can be pickled: it carries the bundle to other machines, and the noise key
+    with it unless that is read there.
 
-    With noise, name the column of the data that says whose record a row is (`unit`): engines cut data into batches as
-    they like, and without it equal records of different batches share their noise.
+    Parameters
+    ----------
+    bundle, trusted_key : as for `tacit.load`; or a loaded bundle
+    noise_key : for releases with noise, the owner's secret: bytes or a file; "env" reads the environment variable
+        TACIT_NOISE_KEY (hexadecimal text) wherever records are released, and the function does not carry it
+    unit : with noise, the column of the data that says whose record a row is: engines cut data into batches as they
+        like, and without it equal records of different batches share their noise
+    keep : columns that pass through as they are, in front, such as a key; none that the bundle reads
+    shuffle : give the rows of each batch in a random order, new at every call; kept columns move with their rows, an
+        index of pandas is numbered anew. Batches stay in the engine's order
 
     Examples
     --------
@@ -44,25 +61,62 @@ def arrow_udf(
     >>> release(pa.record_batch({"a": [0.5, 1.0], "b": [1.0, 2.0]})).num_rows
     2
     """
-    found = bundle if isinstance(bundle, Release) else load(bundle, trusted_key, noise_key=noise_key)
+    from_env = isinstance(noise_key, str) and noise_key == ENV
+    found = (
+        bundle if isinstance(bundle, Release) else load(bundle, trusted_key, noise_key=None if from_env else noise_key)
+    )
+    if from_env and found.manifest["noise"] is not None:
+        given = os.environ.get(VARIABLE)
+        return ArrowFunction(found, unit, keep, shuffle, b"" if given is None else _key_print(_env_key()))
     if found.manifest["noise"] is not None and found.noise_key is None:
         # every worker would draw a key of its own, and records that two of them see could be averaged
         warnings.warn(NO_KEY, TacitWarning, stacklevel=2)
         found = found.with_key(new_key())
-    return ArrowFunction(found, unit)
+    return ArrowFunction(found, unit, keep, shuffle)
 
 
 class ArrowFunction:
-    """See `arrow_udf`. `schema` is that of the release."""
+    """See `arrow_udf`. `schema` is that of the release, without the columns that are kept: see `schema_of`."""
 
-    def __init__(self, release: Release, unit: str | None = None) -> None:
-        self.release, self.unit = release, unit
+    def __init__(
+        self,
+        release: Release,
+        unit: str | None = None,
+        keep: Sequence[str] = (),
+        shuffle: bool = False,
+        key_print: bytes | None = None,
+    ) -> None:
+        self._release, self.unit, self.keep, self.shuffle = release, unit, tuple(keep), shuffle
+        self._key_print = key_print  # of the key that is read where records are released, b"" for any; None: not there
         self.__name__ = "release"  # by which engines call a step of a plan
-        shape = release.manifest["output"]["shape"]
         output = release.manifest["output"]
-        self.schema = as_columns(
-            release, np.empty((0, *(shape if output["table"] is None else [len(output["names"])])))
-        ).schema
+        width = [len(output["names"])] if output["table"] is not None else output["shape"]
+        self.schema = as_columns(release, np.empty((0, *width))).schema
+        declared = release.manifest["input"]
+        read = [c["name"] for c in declared["columns"]] if declared["kind"] == "table" else []
+        for what, names in (("reads", [*read, *release.sensitive_names]), ("releases", self.schema.names)):
+            if wrong := [k for k in self.keep if k in names]:
+                raise InputError(
+                    f"keep passes a column through as it is, but {wrong[0]!r} is one that the bundle {what}; keep a "
+                    f"key, and rename it where it has the name of a released column"
+                )
+
+    @cached_property
+    def release(self) -> Release:
+        """The bundle, with its key; one that stays with the workers is read at the first record."""
+        if self._key_print is None:
+            return self._release
+        key = _env_key()
+        if self._key_print not in (b"", _key_print(key)):
+            raise InputError(
+                f"the noise key in {VARIABLE} here is another one than where the function was made: one record would "
+                f"get two draws of noise, which can be averaged; give every worker the same key"
+            )
+        return self._release.with_key(key)
+
+    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of what comes out where data of this schema go in: the kept columns, then the release."""
+        return pa.schema([*(schema.field(_place(k, schema.names)) for k in self.keep), *self.schema])
 
     def __call__(self, *data: Any) -> Any:
         first = data[0] if data else None
@@ -73,30 +127,49 @@ class ArrowFunction:
         if isinstance(first, pa.RecordBatch):
             return self._batch(first)
         if isinstance(first, pa.Table):
-            return pa.Table.from_batches([self._batch(b) for b in first.to_batches()], self.schema)
+            return pa.Table.from_batches([self._batch(b) for b in first.to_batches()], self.schema_of(first.schema))
         if isinstance(first, pa.RecordBatchReader):
-            return pa.RecordBatchReader.from_batches(self.schema, map(self._batch, first))
-        pandas = sys.modules.get("pandas")
-        if pandas is not None and isinstance(first, pandas.DataFrame):
-            units = None if self.unit is None else units_of(self.unit, first.columns, lambda: first[self.unit])
-            columns = as_columns(self.release, self._matrix(self.release.transform(first, units)))
-            return columns.to_pandas().set_axis(first.index, axis=0)
+            return pa.RecordBatchReader.from_batches(self.schema_of(first.schema), map(self._batch, first))
+        frames = {name: sys.modules.get(name) for name in ("pandas", "polars")}  # who passes one has imported it
+        if (pandas := frames["pandas"]) is not None and isinstance(first, pandas.DataFrame):
+            return self._pandas(pandas, first)
+        if (polars := frames["polars"]) is not None and isinstance(first, polars.DataFrame):
+            return polars.from_arrow(self(first.to_arrow()))
         if isinstance(first, Iterator):
             return map(self._batch, first)
         raise InputTypeError(f"a bundle cannot be mapped over a {type(first).__name__}; pass Arrow data or a DataFrame")
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self.release._bundle, self.release.noise_key, self.unit)
+        key = self._release.noise_key if self._key_print is None else None
+        return _rebuild, (self._release._bundle, key, self.unit, self.keep, self.shuffle, self._key_print)
 
     def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        schema = self.schema_of(batch.schema)
         part = Columns.of(batch, self.unit)
-        return as_columns(self.release, self.release.transform(part, part.units))
+        out = as_columns(self.release, self.release.transform(part, part.units))
+        whole = pa.record_batch([*(batch.column(k) for k in self.keep), *out.columns], schema=schema)
+        return whole.take(pa.array(self._order(len(whole)))) if self.shuffle else whole
 
-    def _matrix(self, out: Any) -> np.ndarray:
-        return out.to_numpy(dtype=object) if hasattr(out, "columns") else out
+    def _pandas(self, pandas: Any, frame: Any) -> Any:
+        kept = frame.iloc[:, [_place(k, list(frame.columns)) for k in self.keep]]
+        units = None if self.unit is None else units_of(self.unit, frame.columns, lambda: frame[self.unit])
+        out = self.release.transform(frame, units)
+        out = out.to_numpy(dtype=object) if hasattr(out, "columns") else out
+        columns = as_columns(self.release, out).to_pandas().set_axis(frame.index, axis=0)
+        whole = pandas.concat([kept, columns], axis=1) if self.keep else columns
+        return whole.iloc[self._order(len(whole))].reset_index(drop=True) if self.shuffle else whole
+
+    @staticmethod
+    def _order(n: int) -> np.ndarray:
+        return np.random.default_rng(secrets.randbits(128)).permutation(n)
 
     def _structs(self, columns: tuple[Any, ...]) -> pa.Array:
         """For functions inside SQL: the columns in the bundle's order."""
+        if self.keep or self.shuffle:
+            raise InputError(
+                "a function inside SQL gives one release for each of its rows, in their order: select the kept columns "
+                "beside it, order by random(), and make the function without keep and shuffle"
+            )
         declared = self.release.manifest["input"]
         names = [c["name"] for c in declared["columns"]] if declared["kind"] == "table" else None
         width = len(names) if names else int(np.prod(declared["shape"]))
@@ -109,8 +182,33 @@ class ArrowFunction:
         return pa.StructArray.from_arrays(out.columns, fields=list(self.schema))
 
 
-def _rebuild(bundle: Bundle, key: bytes | None, unit: str | None) -> ArrowFunction:
-    return ArrowFunction(Release(bundle, key), unit)
+def _rebuild(bundle: Bundle, key: bytes | None, *options: Any) -> ArrowFunction:
+    return ArrowFunction(Release(bundle, key), *options)
+
+
+def _env_key() -> bytes:
+    """The noise key of this machine."""
+    given = os.environ.get(VARIABLE)
+    try:
+        return read_key(bytes.fromhex((given or "").strip()))
+    except ValueError:  # whose text may hold the key: it is not repeated
+        found = "is not set" if given is None else "does not hold 16 to 64 bytes as hexadecimal text"
+        raise InputError(
+            f"the noise key is read from the environment variable {VARIABLE}, which {found} here; set it, on every "
+            f"worker, to the content of a file that `tacit release key FILE` made"
+        ) from None
+
+
+def _key_print(key: bytes) -> bytes:
+    """By which two machines know that they have the same key; it does not tell the key."""
+    return hashlib.blake2b(key, digest_size=8, person=b"tacit key print").digest()
+
+
+def _place(name: str, names: Sequence[Any]) -> int:
+    if names.count(name) != 1:
+        found = "no column" if name not in names else "more than one column"
+        raise InputError(f"there is {found} {name!r} to keep; the columns are {', '.join(map(str, names))}")
+    return names.index(name)
 
 
 def units_of(unit: str, names: Any, column: Callable[[], Any]) -> list[Any]:
