@@ -17,6 +17,10 @@ export TACIT_DATA ?= $(wildcard ../shared/data)
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
+# Spark, Ray and Daft: large, so that their tests are skipped where they cannot be installed.
+.venv/engines: .venv/dev
+	-$(BIN)/pip install --quiet -c constraints.txt -e '.[engines]' && touch $@
+
 demo: .venv/demo
 	$(BIN)/tacit demo
 
@@ -33,7 +37,7 @@ browser: .venv/demo
 test: lint browser
 	$(BIN)/pytest -n 2 --dist loadfile
 
-test-all: lint browser
+test-all: lint browser .venv/engines
 	$(BIN)/pytest -n 2 --dist loadfile -m 'slow or not slow'
 
 bench: .venv/dev

@@ -94,7 +94,7 @@ class ArrowFunction:
         self.schema = as_columns(release, np.empty((0, *width))).schema
         declared = release.manifest["input"]
         read = [c["name"] for c in declared["columns"]] if declared["kind"] == "table" else []
-        for what, names in (("reads", [*read, *release.sensitive_names]), ("releases", self.schema.names)):
+        for what, names in (("reads", read), ("releases", self.schema.names)):
             if wrong := [k for k in self.keep if k in names]:
                 raise InputError(
                     f"keep passes a column through as it is, but {wrong[0]!r} is one that the bundle {what}; keep a "
