@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from tacit.audit.population import look_delta
 from tacit.cli import app
 from tacit.errors import RequirementNotMet
 
-DELTA = look_delta(0.05, 1)
+DELTA = look_delta(1 - 0.95, 1)
 
 
 def rows(n=6000, people=2500, mixed=False, seed=0):
@@ -120,7 +119,7 @@ def test_looks_at_the_same_people_are_counted():
         looks = [tacit.certify(counted(t, *by), "job", unit=unit) for t in (table, other, table)]
         assert [c.look for c in looks] == [1, 2, 1]
         assert any("look 2 on these rows" in note for note in looks[1].notes)
-        assert looks[1]["job"].delta == look_delta(0.05, 2)
+        assert looks[1]["job"].delta == look_delta(1 - 0.95, 2)
     strangers = table.assign(who=table["who"] + 10**6)
     assert tacit.certify(counted(strangers, "a", "b", "job", "who"), "job", unit="who").look == 1
     kept = looks_file().read_text()
@@ -134,8 +133,8 @@ def test_looks_at_the_same_people_are_counted():
         (lambda c: c.drop(columns="job"), "no column 'job'; they have a, b, n"),
         (lambda c: c.drop(columns="n"), "no column 'n'"),
         (lambda c: c.iloc[:0], "the counts are empty"),
-        (lambda c: c.assign(n=-1), "row 0: -1 is not a number of records"),
-        (lambda c: c.assign(n=0.5), "row 0: 0.5 is not a number of records"),
+        (lambda c: c.assign(n=-1), "row 0: '-1' is not a number of records"),
+        (lambda c: c.assign(n=0.5), "row 0: '0.5' is not a number of records"),
         (lambda c: c.assign(n=0), "the counts are empty"),
         (lambda c: c.drop(columns=["a", "b"]), "no column of the release"),
         (lambda c: c.assign(unit=None), "a unit is missing"),
@@ -175,25 +174,7 @@ def test_the_command_line_is_a_gate(tmp_path):
     for gate in (("--require", f"job={bound - 0.001}"), ("--require-odds", "job=1.01")):
         refused = run(*gate)
         assert isinstance(refused.exception, RequirementNotMet) or refused.exit_code == 3
-    for wrong in (["--data", "x.csv"], ["--require-linkability", ".1"]):
+    for wrong in (["released.parquet"], ["--data", "x.csv"], ["--require-linkability", ".1"]):
         assert isinstance(run(*wrong).exception, tacit.TacitError)
     nothing = CliRunner().invoke(app, ["audit", "--sensitive", "job"])
     assert isinstance(nothing.exception, tacit.TacitError)
-
-
-def test_a_bundle_says_how_many_releases_there_can_be(tmp_path, few_steps):
-    table = rows()
-    f = tacit.CodebookFilter(4, n_folds=2, random_state=0).fit(
-        table[["a", "job"]], table["a"] > 1, sensitive_features=table["job"]
-    )
-    path = tacit.save(f, tmp_path / "f.tacit")
-    udf = tacit.release.arrow_udf(path, keep=["who"])
-    fresh = rows(seed=1)
-    released = udf(fresh).assign(sex=fresh["who"] % 2)
-    counted(released, *udf.schema.names, "sex").to_parquet(tmp_path / "counts.parquet")
-    call = ["audit", str(path), "--counts", str(tmp_path / "counts.parquet"), "--sensitive", "sex"]
-    shown = CliRunner().invoke(app, call)
-    assert shown.exit_code == 0, shown.output
-    assert "no single release moves anyone's odds" in " ".join(shown.output.split()) or "worst odds" in shown.output
-    alone = tacit.certify(pd.read_parquet(tmp_path / "counts.parquet"), "sex")["sex"]
-    assert replace(alone, odds=None).bound == alone.bound

@@ -134,7 +134,12 @@ def certify(
         code = codes[known][:, 0] if len(sizes) == 1 else joint_codes(codes[known])
         n_classes = sizes[0] if len(sizes) == 1 else int(code.max()) + 1
         units = None if unit is None else table[unit].to_numpy()[known]
-        common = {"candidates": candidates, "per": per, "max_unit_size": max_unit_size, "n_cells": n_cells}
+        common: dict[str, Any] = {
+            "candidates": candidates,
+            "per": per,
+            "max_unit_size": max_unit_size,
+            "n_cells": n_cells,
+        }
         one, two = (
             certify_rows(cells[known], code, n_classes, share, units, times=table[n].to_numpy()[known], **common)
             for share in (delta, delta / 2)
@@ -154,16 +159,16 @@ def _merged(counts: Any, sensitive: list[str], unit: str | None, n: str) -> pd.D
             f"the counts have no column {absent[0]!r}; they have {', '.join(map(str, table.columns))}. Pass "
             f"sensitive=, unit= and n= with the names of your columns"
         )
-    if len(table) == 0:
-        raise InputError("the counts are empty; count at least one record of each class")
     number = pd.to_numeric(table[n], errors="coerce")
     bad = ~(number >= 0) | (number % 1 != 0)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise InputError(
-            f"column {n!r}, row {row}: {table[n].iloc[row]!r} is not a number of records; expected 0, 1, ..."
+            f"column {n!r}, row {row}: {str(table[n].iloc[row])!r} is not a number of records; expected 0, 1, ..."
         )
     table = table.assign(**{n: number.astype(np.int64)})[number.to_numpy() > 0]
+    if len(table) == 0:
+        raise InputError("the counts are empty; count at least one record of each class")
     keys = [c for c in table.columns if c != n]
     released = [c for c in keys if c not in (*sensitive, unit or "unit")]
     if not released:

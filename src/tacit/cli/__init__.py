@@ -58,6 +58,12 @@ console = Console()
 # What a table's columns are, said alike by every command that reads one.
 Targets = Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")]
 Sensitives = Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")]
+Released = Annotated[
+    Path | None, typer.Argument(help="The released table, row by row that of --data; or a bundle.", show_default=False)
+]
+Counts = Annotated[
+    Path | None, typer.Option(help="Certify what an engine counted instead: the release, --sensitive, --unit and n.")
+]
 Unit = Annotated[str | None, typer.Option(help="Column that says which rows belong together.")]
 Dropped = Annotated[list[str] | None, typer.Option(help="Column that is not an input (repeat for several).")]
 Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitive attributes into this many classes.")]
@@ -143,17 +149,10 @@ def fit(
 @app.command()
 def audit(
     sensitive: Sensitives,
-    release: Annotated[
-        Path | None, typer.Argument(help="The released table, row by row that of --data; or a bundle.")
-    ] = None,
+    release: Released = None,
     data: Annotated[Path | None, typer.Option(help="The original table with targets and secrets.")] = None,
-    target: Annotated[
-        list[str] | None, typer.Option(help="Column that must keep working (repeat for several).")
-    ] = None,
-    counts: Annotated[
-        Path | None,
-        typer.Option(help="Certify what an engine counted instead: the release, --sensitive, --unit and n."),
-    ] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Column that must keep working (repeat).")] = None,
+    counts: Counts = None,
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,

@@ -11,8 +11,8 @@ import tacit
 from tacit.audit.received import read_cells
 from tacit.cli.tables import progress, rows_as_people
 from tacit.errors import InputError
-from tacit.noise.support import Finite
 from tacit.records.dataset import read_file
+from tacit.report.report import Report
 
 
 def run(
@@ -46,15 +46,11 @@ def run(
 ) -> None:
     gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
     if counts is not None:
-        if data is not None or target or require_linkability is not None or require_singling_out is not None:
-            raise InputError(
-                "--counts goes with --sensitive, --unit, --drop, --require and --require-odds: no row is attacked"
-            )
-        _certify_counts(console, counts, release, sensitive, unit, drop or [], gates, odds)
-        return
+        others = (release, data, target, require_linkability, require_singling_out)
+        return _certify_counts(console, counts, others, (sensitive, unit, drop), gates, odds)
     if release is None or data is None or not target:
         raise InputError(
-            "pass RELEASE --data TABLE --target COLUMN to attack a release, or --counts COUNTS to certify one"
+            "pass RELEASE --data TABLE --target COLUMN to attack a release, or --counts FILE to certify it"
         )
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
@@ -77,12 +73,19 @@ def run(
             random_state=seed,
             callback=lambda what, done, total: bar.update(task, description=f"attacking {what}"),
         )
+    limits: dict[str, Any] = {"odds": odds, "linkability": require_linkability, "singling_out": require_singling_out}
+    _tell(console, report, out, gates, certified, limits)
+
+
+def _tell(
+    console: Console, report: Report, out: Path | None, gates: dict[str, float], certified: bool, limits: dict[str, Any]
+) -> None:
+    """Print the report, write it where asked, and say no where a gate is not met."""
     console.print(report, highlight=False)
     if out is not None:
         report.to_json(out / "audit.json")
         report.to_markdown(out / "report.md")
         console.print(f"Report: {report.to_html(out / 'report.html')}", highlight=False, markup=False)
-    limits: dict[str, Any] = {"odds": odds, "linkability": require_linkability, "singling_out": require_singling_out}
     if gates or any(limit not in (None, {}) for limit in limits.values()):
         report.require(gates, certified=certified, **limits)
         console.print("[green]required bounds are met[/green]")
@@ -91,17 +94,18 @@ def run(
 def _certify_counts(
     console: Console,
     counts: Path,
-    release: Path | None,
-    sensitive: list[str],
-    unit: str | None,
-    drop: list[str],
+    others: tuple[Any, ...],
+    columns: tuple[list[str], str | None, list[str] | None],
     gates: dict[str, float],
     odds: dict[str, float],
 ) -> None:
-    """The certificates of what an engine counted; a bundle says how many different releases there can be."""
-    table = read_file(counts).drop(columns=drop)
-    support = None if release is None else tacit.load(release).support
-    found = tacit.certify(table, sensitive, unit=unit, n_cells=support.cells if isinstance(support, Finite) else None)
+    """The certificates of what an engine counted."""
+    if any(o is not None for o in others):
+        raise InputError(
+            "--counts goes with --sensitive, --unit, --drop, --require and --require-odds alone: no row is attacked"
+        )
+    sensitive, unit, drop = columns
+    found = tacit.certify(read_file(counts).drop(columns=drop or []), sensitive, unit=unit)
     console.print(str(found), highlight=False, markup=False)
     if gates or odds:
         found.require(gates, odds)
