@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import inspect
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +41,14 @@ def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
     return [(title, code) for _, language, title, code in FENCE.findall(TEXTS[page]) if language in languages]
 
 
-def run_blocks(page: str, given: dict[str, Any]) -> None:
+def run_blocks(page: str, given: dict[str, Any], engines: Collection[str] = ()) -> None:
     names = {"__name__": "__main__", **given}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for title, code in blocks(page, "python"):
             tree = compile(code, page, "exec", ast.PyCF_ONLY_AST)
-            if "not run" not in title:  # the reader sees the title, and why
+            needed = set(re.findall(r"needs (\w+)", title))
+            if "not run" not in title and needed <= set(engines):  # the reader sees the title, and why
                 exec(compile(tree, page, "exec"), names)  # later blocks go on from earlier ones
 
 
@@ -71,7 +75,7 @@ def device_files() -> dict[str, Any]:
 
 def engines_files() -> dict[str, Any]:
     """What engines.md takes as given: a table, and the bundle of a filter fitted on such rows."""
-    table = people()
+    table = people().assign(person=np.arange(400) // 2, sex=np.where(np.arange(400) // 2 % 2, "f", "m"))
     table.to_parquet("people.parquet")
     X = table[["job", "pay", "age"]]
     f = tacit.CodebookFilter(4, random_state=0)
@@ -96,6 +100,25 @@ def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.Monkey
         warnings.simplefilter("ignore")
         given = PREPARE.get(page, dict)()
     run_blocks(page, given)
+
+
+@pytest.mark.slow  # engines take long to start; guards what the page says of them
+@pytest.mark.engines
+def test_blocks_of_large_engines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
+    needed = re.findall(r'title="needs (\w+)"', PAGES["engines.md"])
+    here = {name for name in needed if importlib.util.find_spec(name)} - (
+        {"pyspark"} if not shutil.which("java") else set()
+    )
+    run_blocks("engines.md", engines_files(), here)
+    for name in here & {"pyspark", "ray", "daft"}:
+        assert pd.read_parquet(f"released-{name.removeprefix('py')}")["id"].nunique() == 400
+    if missing := sorted(set(needed) - here):
+        pytest.skip(
+            f"{', '.join(missing)} not here (pip install 'tacit[engines]'; Spark needs Java): their blocks were not run"
+        )
 
 
 def commands(page: str) -> list[list[str]]:

@@ -138,6 +138,7 @@ def test_looks_at_the_same_people_are_counted():
         (lambda c: c.assign(n=0), "the counts are empty"),
         (lambda c: c.drop(columns=["a", "b"]), "no column of the release"),
         (lambda c: c.assign(unit=None), "a unit is missing"),
+        (lambda c: c.assign(job="cook"), "'job' has one class (only 'cook')"),
         (lambda c: pd.concat([c] * 900).assign(id=lambda t: range(len(t))), "different releases (columns a, b, id)"),
     ],
 )

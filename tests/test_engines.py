@@ -232,6 +232,12 @@ def test_shuffled_rows_keep_their_keys(bundle, noisy, people):
         assert len({tuple(range(len(people))), *orders}) == 1 + len(orders)
     moved = next(arrow_udf(bundle, keep=["id"], shuffle=True)(iter(pa.Table.from_pandas(people).to_batches(700))))
     assert sorted(moved["id"].to_pylist()) == list(range(700))  # within a batch alone
+    dask = pytest.importorskip("dask.dataframe")
+    parts = dask.from_pandas(people, npartitions=2)
+    udf = arrow_udf(bundle, keep="id", shuffle=True)
+    found = parts.map_partitions(udf, meta=udf(people.head(0)), clear_divisions=True).compute(scheduler="sync")
+    assert sorted(found["id"][:1500]) == list(range(1500))
+    assert list(found["id"][:1500]) != list(range(1500))
 
 
 @pytest.mark.filterwarnings("ignore:records hold numbers far outside the fit")

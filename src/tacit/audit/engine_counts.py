@@ -114,7 +114,7 @@ def certify(
     table = _merged(counts, names, unit, n)
     unit = unit or ("unit" if "unit" in table else None)
     released = [c for c in table.columns if c not in (*names, unit, n)]
-    cells = table.groupby(released, dropna=False, sort=True).ngroup().to_numpy()
+    cells = table.groupby(released, dropna=False, sort=True, observed=True).ngroup().to_numpy()
     if cells.max() >= MAX_CELLS:
         raise InputError(
             f"the counts have {cells.max() + 1:,} different releases (columns {', '.join(released)}); at most "
@@ -182,12 +182,12 @@ def _merged(counts: Any, sensitive: list[str], unit: str | None, n: str) -> pd.D
 
 
 def _declared(table: pd.DataFrame, names: list[str], classes: Mapping[str, Sequence[Any]]) -> list[np.ndarray]:
-    found = [pd.Series([*table[c].dropna(), *classes.get(c, ())]) for c in names]
+    found = [pd.Series([*table[c].dropna().unique(), *classes.get(c, ())], name=c) for c in names]
     return [np.asarray(encode_labels(column, "sensitive", len(column)).classes[0]) for column in found]
 
 
 def _who(table: pd.DataFrame, names: list[str], unit: str | None, n: str) -> Any:
     """What these rows are known by at another look: their units; else how many have each sensitive class."""
     if unit is not None:
-        return table[unit]
+        return table[unit].to_numpy()
     return [f"{c}: {table.groupby(c)[n].sum().to_dict()}" for c in names]

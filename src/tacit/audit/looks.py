@@ -31,6 +31,7 @@ from tacit.records.dataset import Dataset
 from tacit.records.fingerprints import fingerprints
 
 SKETCH = 256  # hashes kept of a part's rows: enough to see an overlap of a few percent
+NAMES = 2**18  # that are hashed at a time
 OVERLAP = 0.2  # of two sets of rows, above which a certificate on one is a look at the other
 _memory: dict[str, Any] = {}  # where no file can be written: looks of this process
 
@@ -123,9 +124,12 @@ def _sketch(attack: Dataset, test: Dataset, salt: bytes) -> list[int]:
 
 
 def _sketch_names(names: Any, salt: bytes) -> list[int]:
-    texts = np.unique(np.asarray(names).astype(str)).astype(object)
-    mixed = pd.util.hash_array(texts, hash_key=salt.hex()[:16], categorize=False) >> np.uint64(16)
-    return [int(m) for m in np.sort(mixed)[:SKETCH]]
+    smallest = np.empty(0, dtype=np.uint64)
+    for start in range(0, len(names), NAMES):
+        texts = np.asarray(names[start : start + NAMES]).astype(str).astype(object)
+        mixed = pd.util.hash_array(texts, hash_key=salt.hex()[:16], categorize=False) >> np.uint64(16)
+        smallest = np.unique(np.concatenate([smallest, mixed]))[:SKETCH]
+    return smallest.tolist()
 
 
 @contextlib.contextmanager

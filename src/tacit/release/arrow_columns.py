@@ -30,7 +30,7 @@ def arrow_udf(
     *,
     noise_key: bytes | str | Path | None = None,
     unit: str | None = None,
-    keep: Sequence[str] = (),
+    keep: str | Sequence[str] = (),
     shuffle: bool = False,
 ) -> ArrowFunction:
     """A bundle as a function that engines can map over their data: what goes in says what comes out.
@@ -61,6 +61,7 @@ def arrow_udf(
     >>> release(pa.record_batch({"a": [0.5, 1.0], "b": [1.0, 2.0]})).num_rows
     2
     """
+    keep = [keep] if isinstance(keep, str) else keep
     from_env = isinstance(noise_key, str) and noise_key == ENV
     found = (
         bundle if isinstance(bundle, Release) else load(bundle, trusted_key, noise_key=None if from_env else noise_key)
