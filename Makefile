@@ -52,6 +52,7 @@ bench: .venv/dev
 	$(BIN)/python -m papers.minimax-filter.protocol
 	$(BIN)/python -m papers.minimax-filter.adversaries
 	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/frontier.py
 	$(BIN)/python benchmarks/stack.py

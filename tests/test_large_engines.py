@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -69,29 +70,32 @@ def ray(workers):
     found.shutdown()
 
 
-def through_spark(spark, path, function, udf, **_):
+def through_spark(spark, path, function, udf, out):
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     rows = spark.read.parquet(str(path)).repartition(3)
     schema = from_arrow_schema(udf.schema_of(to_arrow_schema(rows.schema)))
-    return pa.Table.from_batches(rows.mapInArrow(function, schema).toArrow().to_batches()).to_pandas()
+    rows.mapInArrow(function, schema).write.parquet(out)
 
 
-def through_ray(ray, path, function, udf, **_):
-    return ray.data.read_parquet(str(path)).repartition(6).map_batches(function, batch_format="pyarrow").to_pandas()
+def through_ray(ray, path, function, udf, out):
+    rows = ray.data.read_parquet(str(path)).repartition(6)
+    rows.map_batches(function, batch_format="pyarrow").write_parquet(out)
 
 
 ENGINES = {"spark": through_spark, "ray": through_ray}
 
 
 @pytest.fixture(params=ENGINES)
-def through(request, people, folder):  # noqa: F811
-    """Runs a function over the file in an engine; what comes out, sorted by id."""
+def through(request, people, folder, tmp_path):  # noqa: F811
+    """Runs a function over the file in an engine, which writes files; what these hold, sorted by id."""
     engine = request.getfixturevalue(request.param)
+    numbers = count()
 
     def run(function, udf=None, path=folder / "people.parquet"):
-        found = ENGINES[request.param](engine, path, function, udf or function)
-        return found.sort_values("id", ignore_index=True)
+        out = str(tmp_path / f"released-{next(numbers)}")
+        ENGINES[request.param](engine, path, function, udf or function, out)
+        return pd.read_parquet(out).sort_values("id", ignore_index=True)
 
     return run
 

@@ -122,7 +122,8 @@ def certify(
             f"released"
         )
     labels = encode_labels(table[names], "sensitive", len(table), _declared(table, names, classes or {}))
-    look = count_look_at(_who(table, names, unit, n), release_digest(table))
+    prints = pd.util.hash_pandas_object(table, index=False).to_numpy()
+    look = count_look_at(_who(table, names, unit, n), release_digest(np.array(table.columns, dtype=object), prints))
     asked = statements(names)
     delta = look_delta(1 - confidence_level, look) / len(asked)  # the statements hold together
     out = CountedCertificates({}, {}, [FRESH], look, level=confidence_level)

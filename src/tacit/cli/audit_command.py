@@ -14,14 +14,22 @@ from tacit.errors import InputError
 from tacit.records.dataset import read_file
 from tacit.report.report import Report
 
+NEEDS_ROWS = ("release", "data", "target", "bins", "alongside", "scan", "reconstruct", "group", "knows", "breadth",
+              "few_columns", "linkability", "singling_out", "require_linkability", "require_singling_out", "out",
+              "owner_key")  # fmt: skip
 
-def run(
+
+def run(console: Console, counts: Path | None, **options: Any) -> None:
+    """Certify what an engine has counted, or attack a release."""
+    _attack(console, **options) if counts is None else _certify(console, counts, **options)
+
+
+def _attack(
     console: Console,
     sensitive: list[str],
     release: Path | None,
     data: Path | None,
     target: list[str] | None,
-    counts: Path | None,
     unit: str | None,
     drop: list[str] | None,
     bins: int | None,
@@ -45,12 +53,9 @@ def run(
     seed: int,
 ) -> None:
     gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
-    if counts is not None:
-        others = (release, data, target, require_linkability, require_singling_out)
-        return _certify_counts(console, counts, others, (sensitive, unit, drop), gates, odds)
     if release is None or data is None or not target:
         raise InputError(
-            "pass RELEASE --data TABLE --target COLUMN to attack a release, or --counts FILE to certify it"
+            "pass RELEASE --data TABLE --target COLUMN to attack a release; --counts FILE certifies counts"
         )
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
@@ -91,22 +96,25 @@ def _tell(
         console.print("[green]required bounds are met[/green]")
 
 
-def _certify_counts(
+def _certify(
     console: Console,
     counts: Path,
-    others: tuple[Any, ...],
-    columns: tuple[list[str], str | None, list[str] | None],
-    gates: dict[str, float],
-    odds: dict[str, float],
+    sensitive: list[str],
+    unit: str | None,
+    drop: list[str] | None,
+    require: list[str] | None,
+    require_odds: list[str] | None,
+    **others: Any,
 ) -> None:
-    """The certificates of what an engine counted."""
-    if any(o is not None for o in others):
+    """The certificates of what an engine has counted; what would attack rows has none to attack."""
+    if wrong := [name for name in NEEDS_ROWS if others[name] not in (None, False)]:
         raise InputError(
-            "--counts goes with --sensitive, --unit, --drop, --require and --require-odds alone: no row is attacked"
+            f"{wrong[0]} needs rows, and counts have none; --counts goes with --sensitive, --unit, --drop, --require "
+            f"and --require-odds"
         )
-    sensitive, unit, drop = columns
     found = tacit.certify(read_file(counts).drop(columns=drop or []), sensitive, unit=unit)
     console.print(str(found), highlight=False, markup=False)
+    gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
     if gates or odds:
         found.require(gates, odds)
         console.print("[green]required bounds are met[/green]")

@@ -87,7 +87,7 @@ class ArrowFunction:
         shuffle: bool = False,
         key_print: bytes | None = None,
     ) -> None:
-        self._release, self.unit, self.keep, self.shuffle = release, unit, tuple(keep), shuffle
+        self._release, self.unit, self.keep, self.shuffle = release, unit, tuple(dict.fromkeys(keep)), shuffle
         self._key_print = key_print  # of the key that is read where records are released, b"" for any; None: not there
         self.__name__ = "release"  # by which engines call a step of a plan
         output = release.manifest["output"]
