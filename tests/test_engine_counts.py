@@ -106,6 +106,11 @@ def test_several_columns_hold_together_and_missing_classes_count():
     assert found["sex"].n == found["job x sex"].n == int((table["who"] % 5 != 0).sum())
     declared = tacit.certify(counted(table, "a", "b", "job"), "job", classes={"job": ["cook", "judge"]})
     assert (declared["job"].n_classes, declared["job"].absent) == (4, 1)
+    with pytest.raises(tacit.TacitError, match="n_cells=7 but the counts have 8 different releases"):
+        tacit.certify(counted(table, "a", "b", "job"), "job", n_cells=7)
+    assert declared.releases.shape == (8, 2)
+    worst = declared.releases.iloc[declared["job"].worst_cell]
+    assert worst["a"] in range(4)
     all_there_are = tacit.certify(counted(table, "a", "b", "job"), "job", n_cells=8)
     assert all_there_are["job"].odds.cells is None
 

@@ -11,7 +11,7 @@ it is drawn by a coin that falls in this order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,13 @@ ALONE = "without a unit every record counts as another person's: where people ha
 
 @dataclass(frozen=True)
 class CountedCertificates(Certified):
-    """What is certified of counts, by sensitive column, and what the reader must know."""
+    """What is certified of counts, by sensitive column, and what the reader must know.
+
+    `releases` has the columns of every release that was counted; a certificate names one by its row there.
+    """
 
     level: float = 0.95
+    releases: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def __getitem__(self, name: str) -> AnyCertificate | None:
         if name not in self.certificate:
@@ -115,18 +119,14 @@ def certify(
     unit = unit or ("unit" if "unit" in table else None)
     released = [c for c in table.columns if c not in (*names, unit, n)]
     cells = table.groupby(released, dropna=False, sort=True, observed=True).ngroup().to_numpy()
-    if cells.max() >= MAX_CELLS:
-        raise InputError(
-            f"the counts have {cells.max() + 1:,} different releases (columns {', '.join(released)}); at most "
-            f"{MAX_CELLS:,} can be certified by counting. Name the column of units (unit=), and leave out what is not "
-            f"released"
-        )
+    _check_releases(int(cells.max()) + 1, released, n_cells)
     labels = encode_labels(table[names], "sensitive", len(table), _declared(table, names, classes or {}))
     prints = pd.util.hash_pandas_object(table, index=False).to_numpy()
     look = count_look_at(_who(table, names, unit, n), release_digest(np.array(table.columns, dtype=object), prints))
     asked = statements(names)
     delta = look_delta(1 - confidence_level, look) / len(asked)  # the statements hold together
-    out = CountedCertificates({}, {}, [FRESH], look, level=confidence_level)
+    releases = table.loc[np.unique(cells, return_index=True)[1], released].reset_index(drop=True)
+    out = CountedCertificates({}, {}, [FRESH], look, level=confidence_level, releases=releases)
     out.notes.extend([*([ALONE] if unit is None else []), *look_notes(look, confidence_level)])
     for name, columns in asked.items():
         codes = labels.codes[:, list(columns)]
@@ -135,16 +135,8 @@ def certify(
         code = codes[known][:, 0] if len(sizes) == 1 else joint_codes(codes[known])
         n_classes = sizes[0] if len(sizes) == 1 else int(code.max()) + 1
         units = None if unit is None else table[unit].to_numpy()[known]
-        common: dict[str, Any] = {
-            "candidates": candidates,
-            "per": per,
-            "max_unit_size": max_unit_size,
-            "n_cells": n_cells,
-        }
-        one, two = (
-            certify_rows(cells[known], code, n_classes, share, units, times=table[n].to_numpy()[known], **common)
-            for share in (delta, delta / 2)
-        )
+        terms = (units, candidates, per, max_unit_size, n_cells, table[n].to_numpy()[known])
+        one, two = (certify_rows(cells[known], code, n_classes, share, *terms) for share in (delta, delta / 2))
         reason = two.useless()
         out.certificate[name], out.bound[name] = (one, two.bound) if reason is None else (None, None)
         out.notes.extend([] if reason is None else [f"{name}: {reason}"])
@@ -180,6 +172,19 @@ def _merged(counts: Any, sensitive: list[str], unit: str | None, n: str) -> pd.D
     if (u := by[0]) not in released and table[u].isna().any():
         raise InputError(f"column {u!r}: a unit is missing; every record needs its unit")
     return table.groupby(by, dropna=False, sort=True, observed=True)[n].sum().reset_index()
+
+
+def _check_releases(found: int, columns: list[str], n_cells: int | None) -> None:
+    if found > MAX_CELLS:
+        raise InputError(
+            f"the counts have {found:,} different releases (columns {', '.join(columns)}); at most {MAX_CELLS:,} can "
+            f"be certified by counting. Name the column of units (unit=), and leave out what is not released"
+        )
+    if n_cells is not None and found > n_cells:
+        raise InputError(
+            f"n_cells={n_cells} but the counts have {found:,} different releases (columns {', '.join(columns)}); pass "
+            f"how many there can be, or leave it out"
+        )
 
 
 def _declared(table: pd.DataFrame, names: list[str], classes: Mapping[str, Sequence[Any]]) -> list[np.ndarray]:
