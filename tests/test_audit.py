@@ -432,3 +432,24 @@ def test_what_travels_along_must_be_a_column_of_x():
     for part, name, told in cases:
         with pytest.raises(tacit.TacitError, match=told):
             tacit.audit(None, *part.split((0.5, 0.5), random_state=0), attackers="logistic", alongside=[name])
+
+
+def test_a_release_of_few_cells_is_counted_and_nobody_else_is_trained():
+    """Counting is the best attack on few cells with many rows each; `attackers="all"` trains the strong ones too."""
+    rng = np.random.default_rng(0)
+    s = rng.integers(0, 2, 1600)
+    y = rng.integers(0, 2, 1600)
+    cells = (2 * y + (rng.random(1600) < 0.4 + 0.2 * s)).astype(float)[:, None]
+    data = tacit.Dataset(cells, {"y": y}, {"s": s})
+    attack, test = data.split((0.5, 0.5), random_state=0)
+    options = {"floor": False, "power": False, "breadth": False}
+    counted = tacit.audit((attack.X, test.X), attack, test, **options)
+    assert set(counted.leakage["s"].attackers) == {"counting"}
+    assert any("no other attacker was trained" in note for note in counted.notes)
+    named = tacit.audit((attack.X, test.X), attack, test, ["logistic", "trees"], **options)
+    assert {"logistic", "trees", "counting"} <= set(named.leakage["s"].attackers)
+    best = max(m.value for m in named.leakage["s"].attackers.values())
+    assert counted.leakage["s"].value == pytest.approx(best, abs=0.005)
+    many = np.arange(1600.0)[:, None] // 2  # cells of two rows each: counting is not enough
+    parts = [many[p.rows] for p in (attack, test)]
+    assert len(tacit.audit(parts, attack, test, "quick", **options).leakage["s"].attackers) > 1

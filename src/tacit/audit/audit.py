@@ -81,7 +81,8 @@ def audit(
     release : anything with ``transform``; a pair of released arrays (for `attack` and `test`);
         or None for the raw data
     attack, test : data sets with targets and sensitive attributes
-    attackers : a preset ("quick") or a list of names and scikit-learn classifiers
+    attackers : a preset ("quick", "strong") or a list of names and scikit-learn classifiers. A release of a few cells
+        is counted, which no attacker can beat; "all" trains the strong ones on it too
     alongside : columns of X that travel with the release; attacked and certified together with it
     train : the rows the filter was fitted on, to see how much more they leak, and whether an attacker can
         tell that a record was among them
@@ -134,7 +135,7 @@ def audit(
     asked = Asked(
         confidence_level, random_state, per, tuple(alongside or ()), train, tuple(views), tuple(pooled), scan,
         tuple(groups), reconstruct, embed, examples, candidates, max_unit_size, floor, limit, power,
-        strong=attackers == "strong", breadth=breadth, knows=None if knows is None else tuple(knows),
+        strong=attackers in ("strong", "all"), breadth=breadth, knows=None if knows is None else tuple(knows),
         few_columns=few_columns, linkability=linkability, singling_out=singling_out,
     )  # fmt: skip
     check_number("few_columns", few_columns, 0, whole=True, optional=True)
@@ -163,6 +164,11 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     trial, asked = whole.unseen() if whole.fresh else whole, whole.asked
     notes = _before(whole, doubt)
     found = _measured(suite, trial)
+    if suite.counts and all(set(r.attackers) == {"counting"} for r in found["leakage"].values()):
+        notes.append(
+            "the release has few values, so that counting which class had which is the best attack there is: no other "
+            'attacker was trained on it (attackers="all" does)'
+        )
     attacks = run_attacks(replace(trial, outcomes=found.pop("outcomes")), suite)
     in_sample = _in_sample(suite, whole, notes) if whole.fresh else {}
     certified = _without_order(_certified(whole), attacks)

@@ -25,7 +25,8 @@ from tacit.report.results import Result
 
 FOLDS = 4  # a quarter of the attackers' own rows says which attacker is reported
 FEW_ROWS = 3000
-MAX_ROWS = {"quick": 12_000, "strong": 30_000}  # that an attacker learns from
+MAX_ROWS = {"quick": 12_000, "strong": 30_000, "all": 30_000}  # that an attacker learns from
+ENOUGH = 20  # rows for each class of each distinct release, from which on counting is all that an attacker can do
 OTHERWISE = 20_000
 MAX_NEIGHBORS = 2000  # released records among which each looks for its nearest
 HEADLINE = {"y": "accuracy", "sensitive": "balanced_accuracy"}
@@ -44,7 +45,7 @@ class Outcome:
 
     def only(self, names: Collection[str]) -> Outcome:
         """The same as if no other attackers had been there."""
-        scores = {n: s for n, s in self.scores.items() if n in names}
+        scores = {n: s for n, s in self.scores.items() if n in names} or dict(self.scores)
         chosen = max(scores, key=lambda n: scores[n])
         validation = None if self.validation is None else (self.held[chosen], self.validation[1])
         probabilities = {n: p for n, p in self.probabilities.items() if n in scores}
@@ -98,9 +99,10 @@ class AttackSuite:
         # attackers that need a record's shape are made when it is known; presets have them all
         self.attackers: dict[str, Attacker] = {name: make for name, make in named.items() if make is not None}
         own = tuple(n for n in named if n in SHAPED)
-        self.shaped = {"quick": QUICK_SHAPED, "strong": tuple(SHAPED)}.get(preset, own)
+        self.shaped = {"quick": QUICK_SHAPED, "strong": tuple(SHAPED), "all": tuple(SHAPED)}.get(preset, own)
         self.names = list(named)
         self.stacks = bool(preset)  # a list of attackers is taken as it is
+        self.counts = preset in ("quick", "strong")  # a few cells are counted, and nobody else is trained on them
         self.seed, self.max_rows = seed, max_rows or MAX_ROWS.get(preset, OTHERWISE)
         self.callback = callback
         self.interrupted = False  # by Ctrl-C
@@ -165,6 +167,8 @@ class AttackSuite:
 
     def _suited(self, task: Task) -> dict[str, Attacker]:
         """The attackers that can read this release."""
+        if self.counts and task.finite and len(task.Xa) >= ENOUGH * task.n_classes * len(np.unique(task.Xa, axis=0)):
+            return {"counting": lambda shape, m, seed: Counting()}
         attackers = dict(self.attackers)
         if task.finite:
             attackers["counting"] = lambda shape, m, seed: Counting()
