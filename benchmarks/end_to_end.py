@@ -2,8 +2,8 @@
 
     git worktree add ../old COMMIT && python benchmarks/end_to_end.py --old ../old/src [--values 16] [--seeds 1]
 
-Each job runs in a process of its own: on two cores of its own where there are twelve, all at the same time; one after the
-other where there are fewer. Prints seconds, their ratio, and how far utility, leakage and
+Each job runs in a process of its own: on two cores of its own where there are twelve, all at the same time; one after
+the other where there are fewer. Prints seconds, their ratio, and how far utility, leakage and
 certificates of the same points lie apart. Writes benchmarks/end_to_end.json.
 """
 
