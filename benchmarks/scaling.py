@@ -5,12 +5,12 @@
 Synthetic data: the target follows a few columns, the secrets follow others. Each measurement is a process of its
 own: seconds of the processor for the fit alone, peak memory less that before the data were made (of "release", "audit"
 and "frontier": before they began). EIGAN plays one epoch (batch 4,096), CodebookFilter learns from posteriors of two
-folds (and, "raw", three epochs of a network); "count" is the certificate and the counting attacker on so many released codes. "release" is `apply` of a Parquet file
-by a codebook of a network ("raw"), "audit" a quick audit of it, "frontier" a frontier of it with so many points of
-three epochs, quickly audited, in one process; these start from 8,000 rows (a release from 200,000) and 4 points. The
-exponent is the slope of least squares of log time against log size over the upper half of the sizes, at least three of
-them, where fixed costs show less. Writes benchmarks/scaling.json as it goes; --figures draws docs/costs-*.svg from it
-and measures nothing.
+folds (and, "raw", three epochs of a network); "count" is the certificate and the counting attacker on so many released
+codes. "release" is `apply` of a Parquet file by a codebook of a network ("raw"), "audit" a quick audit of it,
+"frontier" a frontier of it with so many points of three epochs, quickly audited, in one process; these start from 8,000
+rows (a release from 200,000) and 4 points. The exponent is the slope of least squares of log time against log size over
+the upper half of the sizes, at least three of them, where fixed costs show less. Writes benchmarks/scaling.json as it
+goes; --figures draws docs/costs-*.svg from it and measures nothing.
 """
 
 from __future__ import annotations

@@ -49,8 +49,9 @@ class ByChunks(Filter):
         self._moments.update(flat)
         for known, running in zip(labels, self._class_means, strict=True):
             running.update(flat, known)
-        self.notes_ = []  # what was said of fewer chunks
-        finish_fit(self, None, self._from_moments(self._moments, *self._class_means, self._prepared.intake.scaling))
+        self.notes_: list[str] = []  # what was said of fewer chunks
+        targets, sensitive = self._class_means
+        finish_fit(self, None, self._from_moments(self._moments, targets, sensitive, self._prepared.intake.scaling))
         return self
 
     def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:

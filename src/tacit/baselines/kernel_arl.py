@@ -64,7 +64,7 @@ class KernelARL(LinearARL):
     random_state: Any = None
 
     @property
-    def partial_fit(self) -> Any:  # type: ignore[override]
+    def partial_fit(self) -> Any:
         raise AttributeError("KernelARL chooses its features by all of its records, so it has no partial_fit; use fit")
 
     def _solve(self, problem: Problem) -> tuple[LinearCode, np.ndarray]:

@@ -59,8 +59,8 @@ class PrivatePLS(ByChunks):
         self.random_state = random_state
 
     def _learn(self, problem: Problem) -> Learned:
-        moments, means = moments_of(problem.X, problem.targets, problem.sensitive)
-        return self._from_moments(moments, *means, problem.scaling)
+        moments, (targets, sensitive) = moments_of(problem.X, problem.targets, problem.sensitive)
+        return self._from_moments(moments, targets, sensitive, problem.scaling)
 
     def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
         check_number("lam", self.lam, 0)
@@ -94,8 +94,8 @@ class PrivatePLS(ByChunks):
         width = self.mechanism_.learned.width
 
         def learn(part: Problem) -> Release:
-            moments, means = moments_of(part.X, part.targets, part.sensitive)
-            return private_pls(moments, *means, width, self.lam)[0].first(width, width)
+            moments, (targets, sensitive) = moments_of(part.X, part.targets, part.sensitive)
+            return private_pls(moments, targets, sensitive, width, self.lam)[0].first(width, width)
 
         return release_by_folds(problem, learn, like=self.code_)
 
