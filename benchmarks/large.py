@@ -7,7 +7,7 @@ Bare onnxruntime is a loop of twenty lines over the same file: it reads batches 
 does less than the job. No check, no journal, nothing to resume. Each run is a process of its own (its start is in its
 clock, not in its processor time) and alternates with the other; the figure is the ratio of the fastest of `--repeats`.
 Memory is a process's peak (VmHWM). The filters: "raw" is `CodebookFilter(16, features="raw")`, a small network with 16
-cells; "trees" is the usual codebook, whose trees cost ten times as much; "eigan" is an encoder whose eight numbers a
+cells; "trees" is the usual codebook, whose trees cost more; "eigan" is an encoder whose eight numbers a
 row take longer to write than to compute. "fit" is `tacit fit` of the same table on a sample of 100,000 rows
 (linear-arl), every row released. Exponents are slopes of least squares of log seconds (or MB) against log rows. Writes
 benchmarks/large.json as it goes; files lie in --folder (4 GB for 100 million rows, and the release) and are removed.
