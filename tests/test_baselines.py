@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import warnings
@@ -22,6 +23,8 @@ import tacit
 from tacit import baselines
 from tacit.audit.certificate import certify_local_privacy, local_dp_bound
 from tacit.baselines.discriminability_mask import _Fisher
+from tacit.baselines.moments import moments_of
+from tacit.baselines.private_pls import private_pls
 from tacit.baselines.variational_obfuscator import divergence
 from tacit.errors import CollapseWarning, DependenceWarning, TacitWarning
 from tacit.filters.base import Problem
@@ -188,6 +191,45 @@ def test_streaming_refuses_what_it_cannot_do():
         baselines.LinearEraser().partial_fit(X, sensitive_features=np.zeros(100)).transform(X)
     with pytest.raises(tacit.TacitError, match="same columns with every chunk"):
         f.partial_fit(X, sensitive_features={"other": s})
+
+
+@pytest.mark.parametrize("cuts", [(200,), (150, 151, 390)])
+def test_chunks_of_a_stream_give_the_plane_of_all_rows(cuts):
+    """LinearARL does not depend on the scaling, which the first chunk fixes; only a column's sign may."""
+    X, y, s = blobs(400)
+    X = X * [1.0, 50.0, *[0.1] * (X.shape[1] - 2)] + 3
+    whole = baselines.LinearARL(1).fit(X, y, sensitive_features=s)
+    stream, ends = baselines.LinearARL(1), [0, *cuts, 400]
+    for a, b in itertools.pairwise(ends):
+        stream.partial_fit(X[a:b], y[a:b], sensitive_features=s[a:b])
+    np.testing.assert_allclose(abs(stream.transform(X)), abs(whole.transform(X)), atol=1e-8)
+    np.testing.assert_allclose(stream.eigenvalues_, whole.eigenvalues_, atol=1e-10)
+    first = baselines.LinearARL(1).fit(X[: cuts[0]], y[: cuts[0]], sensitive_features=s[: cuts[0]])
+    assert abs(abs(first.transform(X)) - abs(whole.transform(X))).max() > 1e-3  # the control
+
+
+def test_private_pls_by_chunks_is_that_of_all_rows_in_the_scaling_of_the_first():
+    X, y, s = blobs(400)
+    stream = baselines.PrivatePLS(2)
+    for a, b in ((0, 250), (250, 400)):
+        stream.partial_fit(X[a:b], y[a:b], sensitive_features=s[a:b])
+    encoded = stream.encoder_.transform(X)
+    labels = [encode_labels(v, "y", 400) for v in (y, s)]
+    moments, means = moments_of(encoded, *labels)
+    code, _ = private_pls(moments, *means, 2, 1.0)
+    np.testing.assert_allclose(stream.transform(X), code(encoded), atol=1e-9)
+    # scaled by all rows it is another filter: covariances depend on the units
+    assert abs(stream.transform(X) - baselines.PrivatePLS(2).fit(X, y, sensitive_features=s).transform(X)).max() > 1e-6
+
+
+def test_chunks_need_their_target_and_kernels_need_all_records():
+    X, y, s = blobs(100)
+    with pytest.raises(tacit.TacitError, match="needs a target"):
+        baselines.LinearARL().partial_fit(X, sensitive_features=s)
+    f = baselines.LinearARL().partial_fit(X, y, sensitive_features=s)
+    with pytest.raises(tacit.TacitError, match="target columns"):
+        f.partial_fit(X, {"other": y}, sensitive_features=s)
+    assert not hasattr(baselines.KernelARL(), "partial_fit")
 
 
 def test_a_rare_category_does_not_carry_the_erased_direction():

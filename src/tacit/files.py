@@ -49,6 +49,12 @@ def replacing(path: str | Path, private: bool = False, folder: Path | None = Non
         partial.unlink(missing_ok=True)
 
 
+def parquet_files(folder: Path) -> list[Path]:
+    """The Parquet files of a folder and its folders, in order, without those that engines hide; else none."""
+    found = sorted(folder.rglob("*.parquet")) if folder.is_dir() else []
+    return [p for p in found if not any(part.startswith(("_", ".")) for part in p.relative_to(folder).parts)]
+
+
 def write_whole(path: str | Path, data: Any, private: bool = False) -> Path:
     """Write text, or bytes, as a file that is either complete or not there."""
     with replacing(path, private) as partial:

@@ -63,6 +63,10 @@ class KernelARL(LinearARL):
     ridge: float = 1e-3
     random_state: Any = None
 
+    @property
+    def partial_fit(self) -> Any:
+        raise AttributeError("KernelARL chooses its features by all of its records, so it has no partial_fit; use fit")
+
     def _solve(self, problem: Problem) -> tuple[LinearCode, np.ndarray]:
         check_number("sigma", self.sigma, 1e-12, optional=True)
         check_number("n_features", self.n_features, 1, whole=True)

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from tacit.baselines.by_chunks import ByChunks
 from tacit.baselines.moments import CHUNK, ClassMeans, Moments, moments_of, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
@@ -31,7 +32,7 @@ Features = Callable[[np.ndarray], np.ndarray]
 
 
 @register_filter("linear-arl")
-class LinearARL(Filter):
+class LinearARL(ByChunks):
     """A linear code, in closed form, that serves linear regression on the targets, not on what is sensitive.
 
     Parameters
@@ -65,9 +66,16 @@ class LinearARL(Filter):
         self.random_state = random_state
 
     def _learn(self, problem: Problem) -> Learned:
+        self._check()
+        return self.take(*self._solve(problem))
+
+    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
+        self._check()
+        return self.take(*solve_moments(moments, targets, sensitive, self.lam))
+
+    def _check(self) -> None:
         check_number("lam", self.lam, 0, 1)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
-        return self.take(*self._solve(problem))
 
     def take(self, every: LinearCode, eigenvalues: np.ndarray) -> Learned:
         """Choose the useful ones of all directions."""

@@ -12,18 +12,18 @@ sensitive attribute of Adult almost as well as before.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from tacit.baselines.by_chunks import ByChunks
 from tacit.baselines.moments import ClassMeans, Moments, moments_of, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.filters.base import Filter, Knob, Problem, check_units, finish_fit, prepare
+from tacit.filters.base import Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.registry import register_filter
-from tacit.labels import encode_labels
 from tacit.records.encoding import TableEncoder
 from tacit.renamed import renamed
 
@@ -32,7 +32,7 @@ UNCORRELATED = 1e-10
 
 
 @register_filter("linear-eraser")
-class LinearEraser(Filter):
+class LinearEraser(ByChunks):
     """Remove everything that linear models can use to find the sensitive attributes, and nothing else.
 
     The release has the shape and the units of the input (text columns become one column per category).
@@ -70,41 +70,18 @@ class LinearEraser(Filter):
         self.n_folds = n_folds
         self.random_state = random_state
 
-    def partial_fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, units: Any = None) -> Self:
-        """Learn from one more chunk of records; all chunks together give what `fit` gives.
+    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
+        self._check()
+        return self.finish(scaling, moments, sensitive)
 
-        The first chunk fixes the columns, and the categories of text columns: later new ones are "other".
-        A chunk may lack classes of the sensitive attribute. Rows are not kept, so `release_training_rows` needs `fit`.
-        """
-        if not hasattr(self, "_moments"):
-            self._start(prepare(self, X, None, None, units).X)
-        else:
-            checked = self.mechanism_.schema.check(X)
-            memory: Any = self._prepared.memory
-            self._prepared = replace(self._prepared, memory=memory.joined(checked, check_units(units, len(checked))))
-        X_encoded = self._prepared.intake.encode(X)
-        labels = encode_labels(sensitive_features, "sensitive_features", len(X_encoded), min_classes=0)
-        if self._moments.n and set(labels.names) != set(self._means.columns):
-            raise InputError(
-                f"this chunk has the sensitive columns {list(labels.names)}, earlier ones had "
-                f"{list(self._means.columns)}; pass the same columns with every chunk"
-            )
-        flat = X_encoded.reshape(len(X_encoded), -1)
-        self._moments.update(flat)
-        self._means.update(flat, labels)
-        finish_fit(self, None, self.finish(self._prepared.intake.scaling))
-        return self
-
-    def _start(self, X: np.ndarray) -> None:
+    def _check(self) -> None:
         check_number("min_frequency", self.min_frequency, 0, 1)
         check_number("n_folds", self.n_folds, 2, whole=True)
-        width = int(np.prod(X.shape[1:]))
-        self._moments, self._means = Moments(width), ClassMeans(width)
 
     def _learn(self, problem: Problem) -> Learned:
-        self._start(problem.X)
-        self._moments, (self._means,) = moments_of(problem.X, problem.sensitive)
-        learned = self.finish(problem.scaling)
+        self._check()
+        moments, (means,) = moments_of(problem.X, problem.sensitive)
+        learned = self.finish(problem.scaling, moments, means)
         if len(problem.sensitive) == 0:
             note(self, "there is nothing to erase: pass sensitive_features, or records are released as they are",
                        TacitWarning)  # fmt: skip
@@ -118,11 +95,10 @@ class LinearEraser(Filter):
 
         return learned
 
-    def finish(self, scaling: Any, moments: Moments | None = None, means: ClassMeans | None = None) -> Learned:
-        """The eraser of these statistics (by default those of the records so far)."""
-        self._moments, self._means = moments or self._moments, means or self._means
-        self.eraser_ = make_eraser(self._moments, self._means, self.min_frequency)
-        return Learned(Erased(self.eraser_, *_units_of(scaling), self._means.fewest_classes()), len(self._moments.mean))
+    def finish(self, scaling: Any, moments: Moments, means: ClassMeans) -> Learned:
+        """The eraser of these statistics."""
+        self.eraser_ = make_eraser(moments, means, self.min_frequency)
+        return Learned(Erased(self.eraser_, *_units_of(scaling), means.fewest_classes()), len(moments.mean))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         code: Any = self.mechanism_.learned.code

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from tacit.baselines.by_chunks import ByChunks
 from tacit.baselines.linear_arl import LinearCode
-from tacit.baselines.moments import moments_of, whitening
+from tacit.baselines.moments import ClassMeans, Moments, moments_of, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
@@ -28,7 +29,7 @@ WORTHLESS = 1e-12  # of the largest squared covariance: no direction is left tha
 
 
 @register_filter("private-pls")
-class PrivatePLS(Filter):
+class PrivatePLS(ByChunks):
     """Directions that covary with the targets and not with the sensitive attributes, one after the other.
 
     Parameters
@@ -58,9 +59,13 @@ class PrivatePLS(Filter):
         self.random_state = random_state
 
     def _learn(self, problem: Problem) -> Learned:
+        moments, (targets, sensitive) = moments_of(problem.X, problem.targets, problem.sensitive)
+        return self._from_moments(moments, targets, sensitive, problem.scaling)
+
+    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
         check_number("lam", self.lam, 0)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
-        code, rank = private_pls(problem, self.n_components or DEFAULT_WIDTH, self.lam)
+        code, rank = private_pls(moments, targets, sensitive, self.n_components or DEFAULT_WIDTH, self.lam)
         if self.n_components is not None and self.n_components > rank:
             raise InputError(
                 f"n_components is {self.n_components}, but the records have only {rank} independent directions (of "
@@ -89,14 +94,16 @@ class PrivatePLS(Filter):
         width = self.mechanism_.learned.width
 
         def learn(part: Problem) -> Release:
-            return private_pls(part, width, self.lam)[0].first(width, width)
+            moments, (targets, sensitive) = moments_of(part.X, part.targets, part.sensitive)
+            return private_pls(moments, targets, sensitive, width, self.lam)[0].first(width, width)
 
         return release_by_folds(problem, learn, like=self.code_)
 
 
-def private_pls(problem: Problem, n_components: int, lam: float) -> tuple[LinearCode, int]:
+def private_pls(
+    moments: Moments, targets: ClassMeans, sensitive: ClassMeans, n_components: int, lam: float
+) -> tuple[LinearCode, int]:
     """At most this many directions that are worth it, and the rank of the records."""
-    moments, (targets, sensitive) = moments_of(problem.X, problem.targets, problem.sensitive)
     C, A, B = moments.covariance, targets.cross_covariance(), sensitive.cross_covariance()
     rank = len(whitening(moments)[0])
     S, weights, loadings = A, np.empty((len(C), 0)), np.empty((len(C), 0))

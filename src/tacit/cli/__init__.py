@@ -84,7 +84,7 @@ def demo(
 
 @app.command()
 def fit(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file. Or a folder of Parquet files.")],
     target: Targets,
     sensitive: Sensitives,
     unit: Unit = None,
@@ -133,6 +133,10 @@ def fit(
     ledger: LedgerOption = None,
     to: ToOption = None,
     ledger_key: LedgerKey = None,
+    sample_rows: Annotated[
+        int, typer.Option(min=10, help="Of a larger table, fit and audit on so many rows by whole units; release all.")
+    ] = 1_000_000,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes that release a larger table.")] = 1,
     seed: Annotated[int, typer.Option(help="Same seed, same split and filter.")] = 0,
 ) -> None:
     """Hand a table over: the same columns with few values changed, and nobody can tell the sensitive ones from it.

@@ -17,6 +17,7 @@ import tacit
 from tacit.audit.attacks.row_order import RowOrder
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Asked, Trial, transformed
+from tacit.cli.large_table import large_table
 from tacit.cli.ledger_command import Book
 from tacit.cli.tables import print_comparison, print_table_release, progress, rows_as_people
 from tacit.errors import InputError
@@ -49,47 +50,71 @@ def run(
     expires: str,
     out: Path,
     book: Book | None,
+    sample_rows: int,
+    jobs: int,
     seed: int,
 ) -> None:
     last_day = expiry_date(expires)  # a wrong one is said before the work
-    data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
-    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
     chosen = chosen_filter(filter_name, weight, seed)
+    large = large_table(console, table, unit, sample_rows, seed, chosen, bins)
+    if large is None:
+        data = tacit.read_table(table, target, sensitive, unit, drop or [], bins)
+    else:
+        data = large.data(target, sensitive, drop or [], bins)
+        large = None if large.sample.whole else large
+    data = rows_as_people(console, data)
+    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    parts = data.split((0.5, 0.2, 0.3), random_state=seed)
     _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
+    reports = _fit_and_attack(console, chosen, filter_name, parts, seed, [] if large is None else [large.note])
+    page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
+    reports[-1].to_json(out / "audit.json")
+    released = None if large is not None else _release_every_row(chosen, data, parts[0])
+    order, shuffle = _order(_told_by_order(parts[1], parts[2], seed), shuffle, table.name)
+    answers = _analyzer(console, chosen, parts[1]) if analyzer else None
+    bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers, expires=last_day)
+    _write_keys(console, chosen, out)
+    if large is not None:
+        large.write_down(book, bundle, chosen)
+        place = _place(out, ".parquet")
+        n = large.release(console, chosen, parts[0], bundle, place, shuffle, jobs)
+    else:
+        assert released is not None
+        _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
+        place, n = _write(_shuffled(released) if shuffle else released, out, table), len(released)
+    text = f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] (rows of the fit by parts that "
+    text += f"did not see them)\nBundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
+    text += f"Report: [bold]{page}[/bold]"
+    console.print(text, highlight=False)
+
+
+def _fit_and_attack(
+    console: Console, chosen: Any, name: str, parts: Sequence[tacit.Dataset], seed: int, notes: list[str]
+) -> list[Report]:
+    """Fit, and attack what is handed over and what it is compared with; the last report is of the former."""
+    train, attack, test = parts
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
-        task = bar.add_task(f"fitting {filter_name} on {len(train):,} rows", total=5)
+        task = bar.add_task(f"fitting {name} on {len(train):,} rows", total=5)
         chosen.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
+        chosen.notes_ += notes
         bar.advance(task)
         whole = chosen.mechanism_.columns is not None
         others = [_raw_table(attack, test)] if whole else _floor_and_raw(train, seed)
         bar.advance(task)
         reports: list[Report] = []
         # what is handed over comes first: its certificate then pays for no look at the others
-        for name, release in ((filter_name, chosen), *others):
-            bar.update(task, description=f"attacking {name}")
+        for called, release in ((name, chosen), *others):
+            bar.update(task, description=f"attacking {called}")
             asked: Any = {"floor": release is None, "breadth": None if release is chosen else False}
-            reports.insert(0, tacit.audit(release, attack, test, **asked, name=name, random_state=seed))
+            reports.insert(0, tacit.audit(release, attack, test, **asked, name=called, random_state=seed))
             bar.advance(task)
     _print_notes(console, caught)
     (print_table_release if whole else print_comparison)(console, reports)
-    for name in [] if whole else reports[-1].leakage:
-        told = filter(None, (reports[-1].sentence(name), reports[-1].worst(name)))
+    for attribute in [] if whole else reports[-1].leakage:
+        told = filter(None, (reports[-1].sentence(attribute), reports[-1].worst(attribute)))
         console.print("\n".join(told), highlight=False, markup=False)
-    page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
-    reports[-1].to_json(out / "audit.json")
-    released, told_by_order = _release_every_row(chosen, data, train), _told_by_order(attack, test, seed)
-    released, order = _in_order(released, told_by_order, shuffle, table.name)
-    answers = _analyzer(console, chosen, attack) if analyzer else None
-    bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers, expires=last_day)
-    _write_keys(console, chosen, out)
-    _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
-    place = _write(released, out, table)
-    text = f"Released {len(released):,} rows, {escape(order)}: [bold]{place}[/bold] (rows of the fit by parts that "
-    text += f"did not see them)\nBundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
-    text += f"Report: [bold]{page}[/bold]"
-    console.print(text, highlight=False)
+    return reports
 
 
 def _write_down(book: Book | None, bundle: Path, chosen: Any, data: tacit.Dataset, unit: str | None) -> None:
@@ -150,12 +175,15 @@ def _floor_and_raw(train: tacit.Dataset, seed: int) -> list[tuple[str, Any]]:
     return [("label-only", label), ("raw data", None)]
 
 
-def _in_order(released: pd.DataFrame, told: list[str], shuffle: bool | None, name: str) -> tuple[pd.DataFrame, str]:
-    """The rows as they are handed over, shuffled where their order tells something, and their order in words."""
+def _order(told: list[str], shuffle: bool | None, name: str) -> tuple[str, bool]:
+    """The order in which rows are handed over, in words, and whether it is a fresh one."""
     if shuffle or (shuffle is None and told):
-        shuffled = released.iloc[np.random.default_rng().permutation(len(released))].reset_index(drop=True)
-        return shuffled, "shuffled" + (f", since their order tells {' and '.join(told)}" if told else "")
-    return released, f"in the order of {name}" + (f", WHICH TELLS {' and '.join(told)}" if told else "")
+        return "shuffled" + (f", since their order tells {' and '.join(told)}" if told else ""), True
+    return f"in the order of {name}" + (f", WHICH TELLS {' and '.join(told)}" if told else ""), False
+
+
+def _shuffled(released: pd.DataFrame) -> pd.DataFrame:
+    return released.iloc[np.random.default_rng().permutation(len(released))].reset_index(drop=True)
 
 
 def _write_keys(console: Console, chosen: Any, out: Path) -> None:
@@ -203,9 +231,7 @@ def _write(released: pd.DataFrame, out: Path, table: Path) -> Path:
         suffix = ".csv" if ".csv" in table.suffixes else ".parquet"
     else:
         suffix = ".parquet"
-    place = out / f"release{suffix}"
-    for old in {".csv", ".parquet"} - {suffix}:
-        (out / f"release{old}").unlink(missing_ok=True)  # of an earlier run, under another filter
+    place = _place(out, suffix)
     if suffix == ".parquet":
         write_parts(place, iter(pa.Table.from_pandas(released, preserve_index=False).to_batches()))
         return place
@@ -214,6 +240,13 @@ def _write(released: pd.DataFrame, out: Path, table: Path) -> Path:
     with replacing(place) as partial:
         released.astype(dict.fromkeys(whole, "Int64")).to_csv(partial, index=False)
     return place
+
+
+def _place(out: Path, suffix: str) -> Path:
+    """Where the release goes; that of an earlier run, under another filter, leaves."""
+    for old in {".csv", ".parquet"} - {suffix}:
+        (out / f"release{old}").unlink(missing_ok=True)
+    return out / f"release{suffix}"
 
 
 def _told_by_order(attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> list[str]:

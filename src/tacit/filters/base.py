@@ -284,12 +284,12 @@ def prepare(f: Filter, X: Any, y: Any, sensitive_features: Any, units: Any) -> P
     return f._prepare(X, y, sensitive_features, units)
 
 
-def encode_problem(f: Filter, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
-    """The problem of most filters: records as numbers, labels as codes."""
+def encode_problem(f: Filter, X: Any, y: Any, sensitive_features: Any, units: Any, *, chunk: bool = False) -> Problem:
+    """The problem of most filters: records as numbers, labels as codes. A chunk of more may lack labels."""
     refuse = type(f).refuse
     checked: Any = check_records(f, X, None, refuse)
     n = len(checked)
-    if y is None and f.needs_target:
+    if y is None and f.needs_target and not chunk:
         raise InputError(
             f"{type(f).__name__} requires y to be passed, but the target y is None: "
             f"say what must keep working, or the best release is an empty one"

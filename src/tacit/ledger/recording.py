@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError
+from tacit.files import parquet_files
 from tacit.ledger.account import check_receiver, mechanism_id, record, told_by
 from tacit.ledger.chain import Ledger, Line
 from tacit.ledger.whose import NOBODY, joined, people_of
 from tacit.noise.support import Finite
 from tacit.release.bulk import sensitive_names
-from tacit.release.pictures import pictures_in
+from tacit.release.pictures import Pictures, pictures_in
 from tacit.release.record_files import Reader, open_reader
 from tacit.release.runtime import Release, load
 
@@ -76,6 +77,8 @@ def record_file(
     trusted_key: Any = None,
     noise_key: Any = None,
     refuse_expired: bool = False,
+    by: str = "apply",
+    way: str = "",
 ) -> Line:
     """Write down that `tacit.release.apply` will release a file; the file is read for whose records it has.
 
@@ -83,7 +86,7 @@ def record_file(
     """
     release = load(bundle, trusted_key, noise_key=noise_key, refuse_expired=refuse_expired)
     pairs, rows = people_in(ledger, release, Path(source), unit, sensitive)
-    return record(ledger, entry(release, "apply", Path(target).name, to, rows), pairs, unit is not None)
+    return record(ledger, entry(release, by, Path(target).name, to, rows, way), pairs, unit is not None)
 
 
 def people_in(
@@ -92,7 +95,7 @@ def people_in(
     """Whose records a file holds, under the ledger's key, and how many of them fit the bundle."""
     parts, rows = [NOBODY], 0
     for batch in _reader(source, release, unit, sensitive):
-        good, prints = release.prints(batch.read()[0] if source.is_dir() else batch)
+        good, prints = release.prints(batch.read()[0] if isinstance(batch, Pictures) else batch)
         units = getattr(batch, "units", None)
         parts.append(people_of(prints, None if units is None else [units[i] for i in good], ledger.secret))
         rows += len(good)
@@ -100,7 +103,7 @@ def people_in(
 
 
 def _reader(source: Path, release: Release, unit: str | None, sensitive: Sequence[str]) -> Any:
-    if source.is_dir():
+    if source.is_dir() and not parquet_files(source):
         pictures = pictures_in(source, release)
         return Reader(pictures.parts(ROWS), len(pictures))
     if not source.exists():

@@ -46,9 +46,7 @@ class CsvFile:
 
     def columns(self) -> dict[str, Any]:
         """The whole file, every column as numbers, booleans or text, by what all of its cells are."""
-        parts = list(self.batches())
-        columns = [pa.chunked_array([b.column(i) for b in parts], pa.string()) for i in range(len(self.names))]
-        return {name: _typed(c) for name, c in zip(self.names, columns, strict=True)}
+        return frame_columns(self.names, list(self.batches()))
 
     def _parsed(self, at: list[int]) -> Iterator[pa.RecordBatch]:
         places = [str(k) for k in range(len(self.names))]
@@ -99,6 +97,12 @@ class CsvFile:
             yield
         except (pa.ArrowInvalid, csv.Error, UnicodeDecodeError, OSError) as error:
             raise InputError(f"{self.path.name} cannot be read as CSV: {error}") from None
+
+
+def frame_columns(names: Sequence[str], parts: Sequence[pa.RecordBatch]) -> dict[str, Any]:
+    """Columns of text cells as numbers, booleans or text, by what all of their cells are."""
+    columns = [pa.chunked_array([b.column(i) for b in parts], pa.string()) for i in range(len(names))]
+    return {name: _typed(c) for name, c in zip(names, columns, strict=True)}
 
 
 def _as_batch(rows: list[list[str]], at: list[int]) -> pa.RecordBatch:

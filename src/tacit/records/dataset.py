@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError, TacitError
+from tacit.files import parquet_files
 from tacit.labels import Labels, encode_labels, joint_codes, label_frame, looks_continuous
 from tacit.renamed import renamed
 
@@ -241,7 +242,21 @@ def read_table(
     keep_sensitive : leave the sensitive columns among the inputs as well
     """
     path = Path(path)
-    table = read_file(path)
+    return as_dataset(read_file(path), path.name, target, sensitive, unit, drop, bins, keep_sensitive)
+
+
+def as_dataset(
+    table: pd.DataFrame,
+    file: str,
+    target: str | Sequence[str],
+    sensitive: str | Sequence[str],
+    unit: str | None = None,
+    drop: Sequence[str] = (),
+    bins: Mapping[str, int] | int | None = None,
+    keep_sensitive: bool = False,
+    rows: np.ndarray | None = None,
+) -> Dataset:
+    """The same of a table that was read from a file of this name; `rows` says where its rows stand there."""
     targets = [target] if isinstance(target, str) else list(target)
     secrets = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     wanted = {**dict.fromkeys(targets, "target"), **dict.fromkeys(secrets, "sensitive")}
@@ -250,15 +265,15 @@ def read_table(
     for column, role in wanted.items():
         if column not in table.columns:
             raise InputError(
-                f"{path.name} has no column {column!r} ({role}); its columns are {', '.join(map(str, table.columns))}"
+                f"{file} has no column {column!r} ({role}); its columns are {', '.join(map(str, table.columns))}"
             )
-    _bin(table, [*targets, *secrets], bins, path.name)
+    _bin(table, [*targets, *secrets], bins, file)
     out = {*targets, *drop, *([unit] if unit else []), *([] if keep_sensitive else secrets)}
     X = table[[c for c in table.columns if c not in out]]
     if X.shape[1] == 0:
-        raise InputError(f"{path.name} has no input column left; every column is a target, sensitive or dropped")
+        raise InputError(f"{file} has no input column left; every column is a target, sensitive or dropped")
     units = table[unit].to_numpy() if unit else None
-    return Dataset(X, table[targets], table[secrets], units, name=path.stem.split(".")[0], modality="table")
+    return Dataset(X, table[targets], table[secrets], units, name=file.split(".")[0], modality="table", rows=rows)
 
 
 def _bin(table: pd.DataFrame, columns: list[str], bins: Mapping[str, int] | int | None, file: str) -> None:
@@ -285,10 +300,10 @@ def _bin(table: pd.DataFrame, columns: list[str], bins: Mapping[str, int] | int 
 
 def file_columns(path: Path) -> list[str]:
     """The names of a table's columns, in their order."""
-    if ".parquet" in path.suffixes or path.suffix == ".pq":
+    if ".parquet" in path.suffixes or path.suffix == ".pq" or path.is_dir():
         import pyarrow.parquet as pq  # pyarrow is not loaded by `import tacit`
 
-        return list(pq.read_schema(path).names)
+        return list(pq.read_schema(parquet_files(path)[0] if path.is_dir() else path).names)
     from tacit.records.csv_files import CsvFile  # the same
 
     return CsvFile(path, "\t" if ".tsv" in path.suffixes else ",").names

@@ -9,19 +9,24 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import queue
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from tacit.callback import Callback, silent
 from tacit.errors import InputError, check_number
+from tacit.files import parquet_files
 from tacit.noise.keyed import Numbers, Occurrences
-from tacit.release.parts import PICTURES, Journal, describe, release_part
+from tacit.release.parts import PICTURES, Instead, Journal, describe, release_part
 from tacit.release.pictures import Pictures, check_pictures_out, pictures_in
-from tacit.release.record_files import FORMATS, Reader, open_reader, open_writer
+from tacit.release.record_files import FOLDER, FORMATS, Reader, open_reader, open_writer
 from tacit.release.runtime import Release, load, read_key
 from tacit.release.workers import Workers, ahead
 from tacit.renamed import renamed
@@ -55,6 +60,7 @@ def apply(
     rows: int = 65536,
     n_jobs: int = 1,
     refuse_expired: bool = False,
+    instead: Instead | None = None,
     callback: Callback = silent,
 ) -> Applied:
     """Release a file, or a folder of images.
@@ -62,9 +68,10 @@ def apply(
     Parameters
     ----------
     bundle : the file NAME.tacit
-    source : a file that ends in .csv, .parquet, .arrow or .npz (an array X), or a folder of images
+    source : a file that ends in .csv, .parquet, .arrow or .npz (an array X), or a folder of Parquet files or images
     target : a file that ends so (in an .npz the release is called release). The release of a folder may be a new
-        folder too, where the bundle releases images; in a file, its column ``file`` says which image a row is
+        folder too, where the bundle releases images; in a file, its column ``file`` says which image a row is.
+        The release of a folder of Parquet files may be a new folder of such files, one for each part
     trusted_key, noise_key : as in `tacit.load`. Without a noise_key a fresh one lasts until the output is complete
     unit : for releases with noise, the column that says whose each record is: people's noise is then independent,
         and a person's record gets the same noise in every file. Without it, equal records of this file are told
@@ -76,6 +83,8 @@ def apply(
     n_jobs : processes. The output does not depend on it. Scripts that ask for several must guard their own start by
         ``if __name__ == "__main__":``, since each process imports the script
     refuse_expired : as in `tacit.load`
+    instead : rows of the input, ascending, and a record batch of what is released in their place: those of the fit,
+        by parts that never saw them
     callback : called with (what, rows done, all rows); all rows are None where they are not known
 
     Examples
@@ -104,17 +113,15 @@ def apply(
     )  # before the work: a wrong suffix is said at once
     key = None if given is None else hashlib.sha256(b"which key" + given).hexdigest()
     settings = {"target": target.name, "on_error": on_error, "rows": rows, "key": key, "unit": unit, "called": called}
-    journal = Journal(target, describe(bundle, source, **settings))
+    settings |= _known(instead)
+    journal = Journal(target, describe(bundle, source, **settings), ".parquet" if finish == FOLDER else ".arrow")
     journal.start()
     try:
         if release.manifest["noise"] is not None and given is None:
             release = release.with_key(journal.own_key())
         file = Occurrences() if release.noise is not None and unit is None else None
-        done = _release_parts(journal, release, reader, on_error, finish is None, n_jobs, file, callback)
-        if finish is None:
-            _finish_pictures(journal, target)
-        else:
-            finish(journal.parts(done.parts), done.released, journal.folder)
+        work = _Work(journal, release, reader, on_error, finish is None, n_jobs, file, instead, callback)
+        done = _finish(work, finish, target)
         quarantine = journal.join_quarantine(done.parts) if done.quarantined else None
     except InputError:
         journal.remove()
@@ -166,8 +173,10 @@ def _plan(
     source: Path, target: Path, release: Release, rows: int, unit: str | None, called: Mapping[str, str]
 ) -> tuple[Reader, Any]:
     """How the input is read, and how the output is written; None: as a folder of images."""
-    if not source.is_dir():
-        return open_reader(source, release.manifest, rows, unit, called), open_writer(target, release)
+    if not source.is_dir() or (files := parquet_files(source)):
+        as_folder = source.is_dir() and files and not target.suffix and not target.exists()
+        reader = open_reader(source, release.manifest, rows, unit, called)
+        return reader, FOLDER if as_folder else open_writer(target, release)
     if unit is not None:
         raise InputError(f"{source} is a folder of images, which has no column {unit!r}; leave the unit out")
     pictures = pictures_in(source, release)
@@ -180,47 +189,121 @@ def _plan(
     return reader, None
 
 
-def _release_parts(
-    journal: Journal,
-    release: Release,
-    reader: Reader,
-    on_error: str,
-    as_pictures: bool,
-    n_jobs: int,
-    file: Occurrences | None,
-    callback: Callback,
-) -> _Done:
-    done = _Done()
-    with Workers(release, n_jobs) as workers:
-        for n, part in _started(journal, workers, reader, on_error, as_pictures, file):
-            if isinstance(part, Future):
-                count = workers.result(part)
-            else:
-                count, done.resumed = part, done.resumed + 1
-            done.parts, done.rows, done.released = done.parts + 1, done.rows + n, done.released + count
-            done.quarantined += n - count
-            callback("releasing", done.rows, reader.rows)
+@dataclass(frozen=True)
+class _Work:
+    """A run: where its parts go, what releases them, and from where they come."""
+
+    journal: Journal
+    release: Release
+    reader: Reader
+    on_error: str
+    as_pictures: bool
+    n_jobs: int
+    file: Occurrences | None
+    instead: Instead | None
+    callback: Callback
+
+    def parts(self, ready: queue.SimpleQueue[int | None]) -> _Done:
+        """Release all parts; the number of each is put into `ready`."""
+        done = _Done()
+        with Workers(self.release, self.n_jobs) as workers:
+            for n, part in self._started(workers):
+                if isinstance(part, Future):
+                    count = workers.result(part)
+                else:
+                    count, done.resumed = part, done.resumed + 1
+                ready.put(done.parts)
+                done.parts, done.rows, done.released = done.parts + 1, done.rows + n, done.released + count
+                done.quarantined += n - count
+                self.callback("releasing", done.rows, self.reader.rows)
+        return done
+
+    def _started(self, workers: Workers) -> Iterator[tuple[int, Future[int] | int]]:
+        """Parts in order, each with its number of records: what comes of it, or what an earlier run released of it."""
+        waiting: deque[tuple[int, Future[int] | int]] = deque()
+        first = 0
+        for i, batch in enumerate(ahead(self.reader)):
+            found = self.journal.released(i)
+            # equal records are numbered over the whole file: also those of parts that are done, or done elsewhere
+            numbers: Numbers | None = self.file
+            if self.file is not None and (found is not None or workers.most):
+                records = batch.read()[0] if isinstance(batch, Pictures) else batch
+                numbers = workers.release.count(records, self.file)
+            arguments = (batch, first, self.journal.path(i), self.on_error, self.as_pictures, numbers)
+            known = _of_part(self.instead, first, len(batch))
+            waiting.append((len(batch), workers.submit(release_part, *arguments, known) if found is None else found))
+            first += len(batch)
+            while len(waiting) > workers.most:
+                yield waiting.popleft()
+        yield from waiting
+
+
+def _finish(work: _Work, finish: Any, target: Path) -> _Done:
+    """Release all parts, and put them together; a file is written while later parts are released."""
+    ready: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    if finish is None or finish == FOLDER or target.suffix == ".npz":  # an npz begins with the number of its rows
+        done = work.parts(ready)
+        if finish is None:
+            _finish_pictures(work.journal, target)
+        elif finish == FOLDER:
+            _finish_folder(work.journal, target, done.parts)
+        else:
+            finish(work.journal.parts(range(done.parts)), done.released, work.journal.folder)
+        return done
+    with ThreadPoolExecutor(1) as writer:
+        written = writer.submit(finish, work.journal.parts(_until(ready)), 0, work.journal.folder)
+        try:
+            done = work.parts(ready)
+            ready.put(None)
+        except BaseException:
+            ready.put(STOPPED)
+            raise
+        written.result()
     return done
 
 
-def _started(
-    journal: Journal, workers: Workers, reader: Reader, on_error: str, as_pictures: bool, file: Occurrences | None
-) -> Iterator[tuple[int, Future[int] | int]]:
-    """Parts in order, each with its number of records: what comes of it, or what an earlier run released of it."""
-    waiting: deque[tuple[int, Future[int] | int]] = deque()
-    first = 0
-    for i, batch in enumerate(ahead(reader)):
-        found = journal.released(i)
-        # equal records are numbered over the whole file: also those of parts that are done, or done elsewhere
-        numbers: Numbers | None = file
-        if file is not None and (found is not None or workers.most):
-            numbers = workers.release.count(batch.read()[0] if isinstance(batch, Pictures) else batch, file)
-        arguments = (batch, first, journal.path(i), on_error, as_pictures, numbers)
-        waiting.append((len(batch), workers.submit(release_part, *arguments) if found is None else found))
-        first += len(batch)
-        while len(waiting) > workers.most:
-            yield waiting.popleft()
-    yield from waiting
+STOPPED = -1
+
+
+def _until(ready: queue.SimpleQueue[int | None]) -> Iterator[int]:
+    """Numbers of parts as they are finished; an error where the run stopped, so that nothing is left of the output."""
+    while (i := ready.get()) is not None:
+        if i == STOPPED:
+            raise InterruptedError("the run was stopped")
+        yield i
+
+
+def _known(instead: Instead | None) -> dict[str, Any]:
+    """What is released in place of some rows, for the journal."""
+    if instead is None:
+        return {}
+    rows, columns = instead
+    if len(rows) != columns.num_rows or (np.diff(rows) <= 0).any():
+        raise InputError(
+            f"instead needs ascending rows and a release for each; found {len(rows):,} rows and "
+            f"{columns.num_rows:,} releases"
+        )
+    digest = hashlib.sha256(np.ascontiguousarray(rows).tobytes())
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, columns.schema) as file:
+        file.write_batch(columns)
+    digest.update(sink.getvalue())
+    return {"instead": digest.hexdigest()}
+
+
+def _of_part(instead: Instead | None, first: int, n: int) -> Instead | None:
+    if instead is None:
+        return None
+    low, high = np.searchsorted(instead[0], [first, first + n])
+    return (instead[0][low:high] - first, instead[1].slice(low, high - low)) if high > low else None
+
+
+def _finish_folder(journal: Journal, target: Path, n: int) -> None:
+    made = journal.folder / FOLDER
+    made.mkdir(exist_ok=True)
+    for i in range(n):
+        journal.path(i).replace(made / f"part-{i:08d}.parquet")
+    made.replace(target)
 
 
 def _finish_pictures(journal: Journal, target: Path) -> None:

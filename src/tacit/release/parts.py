@@ -10,29 +10,31 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tacit.errors import InputError, TacitWarning
 from tacit.files import replacing, write_whole
 from tacit.noise.keyed import Numbers, new_key
 from tacit.release.arrow_columns import as_columns
 from tacit.release.pictures import Pictures, write_pictures
-from tacit.release.record_files import FILE
+from tacit.release.record_files import FILE, parquet_options
 from tacit.release.runtime import NO_KEY, Release
 
 PICTURES = "pictures"
+Instead = tuple[np.ndarray, pa.RecordBatch]  # rows of a part whose release is known, and it
 
 
 class Journal:
     """The folder of finished parts. One run at a time may write to it."""
 
-    def __init__(self, target: Path, about: dict[str, Any]) -> None:
-        self.target, self.about = target, about
+    def __init__(self, target: Path, about: dict[str, Any], suffix: str = ".arrow") -> None:
+        self.target, self.about, self.suffix = target, about, suffix
         self.folder = target.with_name(f".{target.name}.parts")
         self._lock: int | None = None
 
@@ -85,17 +87,18 @@ class Journal:
         return key
 
     def path(self, i: int) -> Path:
-        return self.folder / f"{i:08d}.arrow"
+        return self.folder / f"{i:08d}{self.suffix}"
 
     def released(self, i: int) -> int | None:
         """How many records of a part were released; None where it is not finished."""
         if not self.path(i).exists():
             return None
-        with pa.memory_map(str(self.path(i))) as file:
-            return pa.ipc.open_file(file).get_batch(0).num_rows
+        if self.suffix == ".parquet":
+            return int(pq.read_metadata(self.path(i)).num_rows)
+        return next(self.parts([i])).num_rows
 
-    def parts(self, n: int) -> Iterator[pa.RecordBatch]:
-        for i in range(n):
+    def parts(self, which: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for i in which:
             with pa.memory_map(str(self.path(i))) as file:
                 yield pa.ipc.open_file(file).get_batch(0)
 
@@ -119,7 +122,14 @@ class Journal:
 
 
 def release_part(
-    release: Release, batch: Any, first: int, path: Path, on_error: str, as_pictures: bool, numbers: Numbers | None
+    release: Release,
+    batch: Any,
+    first: int,
+    path: Path,
+    on_error: str,
+    as_pictures: bool,
+    numbers: Numbers | None,
+    instead: Instead | None = None,
 ) -> int:
     """Release one part and write it at `path`, its bad records beside it; how many were released.
 
@@ -130,19 +140,9 @@ def release_part(
         out = release.transform(X, file=numbers)
     else:
         found = release.transform(batch, getattr(batch, "units", None), on_error="quarantine", file=numbers)
-        out, problems = found.release, found.problems
+        out, rows, problems = found.release, found.rows, found.problems
     if problems:
-        if on_error == "raise":
-            p = problems[0]
-            where = p.column if isinstance(batch, Pictures) else f"{p.column}, row {first + p.row}"
-            what = "image" if isinstance(batch, Pictures) else "row"
-            raise InputError(
-                f"{where}: {p.problem}. Nothing was released; repair the {what}, or set such "
-                f"{what}s aside (--on-error quarantine)"
-            )
-        bad = sorted({p.row for p in problems})
-        lines = [json.dumps(_bad_record(batch, row, first, problems), default=str) for row in bad]
-        write_whole(path.with_suffix(".jsonl"), "".join(f"{line}\n" for line in lines).encode())
+        _set_aside(batch, first, path, on_error, problems)
     if as_pictures:
         names = [batch.names[row] for row in rows]
         write_pictures(path.parent / PICTURES, names, out)
@@ -152,11 +152,39 @@ def release_part(
         if isinstance(batch, Pictures):
             names = pa.array([batch.names[row] for row in rows], pa.string())
             columns = pa.record_batch([names, *columns.columns], names=[FILE, *columns.schema.names])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, columns.schema) as file:
-        file.write_batch(columns)
-    write_whole(path, sink.getvalue())
+    _write_part(path, columns if instead is None else _replaced(columns, np.asarray(rows), *instead))
     return columns.num_rows
+
+
+def _set_aside(batch: Any, first: int, path: Path, on_error: str, problems: list[Any]) -> None:
+    """Write down the records that do not fit, or refuse them."""
+    if on_error == "raise":
+        p = problems[0]
+        where = p.column if isinstance(batch, Pictures) else f"{p.column}, row {first + p.row}"
+        what = "image" if isinstance(batch, Pictures) else "row"
+        raise InputError(
+            f"{where}: {p.problem}. Nothing was released; repair the {what}, or set such "
+            f"{what}s aside (--on-error quarantine)"
+        )
+    bad = sorted({p.row for p in problems})
+    lines = [json.dumps(_bad_record(batch, row, first, problems), default=str) for row in bad]
+    write_whole(path.with_suffix(".jsonl"), "".join(f"{line}\n" for line in lines).encode())
+
+
+def _write_part(path: Path, columns: pa.RecordBatch) -> None:
+    with replacing(path) as partial:
+        if path.suffix == ".parquet":
+            pq.write_table(pa.table(columns), partial, **parquet_options(columns.schema))
+            return
+        with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, columns.schema) as file:
+            file.write_batch(columns)
+
+
+def _replaced(columns: pa.RecordBatch, kept: np.ndarray, rows: np.ndarray, others: pa.RecordBatch) -> pa.RecordBatch:
+    """The same with other values in some rows of the part, of which `kept` are released."""
+    at, known = np.arange(columns.num_rows), np.isin(rows, kept)
+    at[np.searchsorted(kept, rows[known])] = columns.num_rows + np.flatnonzero(known)
+    return pa.concat_batches([columns, others]).take(pa.array(at))
 
 
 def describe(bundle: Path, source: Path, **settings: Any) -> dict[str, Any]:

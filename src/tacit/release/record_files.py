@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tacit.errors import InputError
-from tacit.files import replacing
+from tacit.files import parquet_files, replacing
 from tacit.records.csv_files import CsvFile, as_floats, cells_of, spelled_numbers
 from tacit.records.schema import TIMES
 from tacit.release.arrow_columns import Columns
@@ -27,6 +29,7 @@ BUFFER = 2**18  # bytes of a Parquet column that are read at a time
 FILE = "file"  # beside the release of a folder of images: which image
 NUMBER = {"kind": "number", "type": "float"}
 Writer = Callable[[Iterator[pa.RecordBatch], int, Path], None]
+FOLDER = "folder"  # in place of a writer: the output is a folder of Parquet files, one for each part
 
 
 class Reader:
@@ -63,10 +66,11 @@ def open_reader(
     names = None if names is None else [*names, *manifest["output"].get("carried", ())]
     if names is not None and unit in names:
         raise InputError(f"column {unit!r} is an input of the bundle; a unit is a column beside the inputs")
-    if path.suffix == ".csv":
+    if path.suffix == ".csv" or path.suffixes[-2:-1] == [".csv"]:
         return Reader(_csv(path, manifest, names, unit), None)
-    if path.suffix == ".parquet":
-        return _parquet(path, names, rows, unit)
+    if path.suffix == ".parquet" or path.is_dir():
+        files = [_parquet(p, names, rows, unit) for p in parquet_files(path) or [path]]  # all are checked at once
+        return Reader(itertools.chain.from_iterable(files), sum(f.rows or 0 for f in files))
     if path.suffix == ".arrow":
         return Reader(_arrow(path, names, rows, unit), None)
     raise InputError(f"{path.name}: cannot read {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}")
@@ -99,6 +103,32 @@ def write_parts(
         raise InputError("the input has no rows, so there is nothing to release")
     with replacing(path, folder=folder) as partial, open(partial, "wb") as file:
         WRITERS[path.suffix](file, itertools.chain([first], parts), first.schema, shape)
+
+
+def shuffle_parquet(source: Path, target: Path, rows: int = 2**20) -> None:
+    """Write the rows of a Parquet file in an order that is drawn afresh; about so many rows are held at a time.
+
+    Every row goes to a pile that is drawn for it, and every pile is shuffled: all orders are equally likely.
+    """
+    rng, file = np.random.default_rng(), pq.ParquetFile(source)
+    n_piles = 1 + file.metadata.num_rows // rows
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder, contextlib.ExitStack() as stack:
+        places = [Path(folder, f"{i}.arrow") for i in range(n_piles)]
+        piles = [stack.enter_context(pa.ipc.new_file(str(p), file.schema_arrow)) for p in places]
+        for batch in file.iter_batches():
+            drawn = rng.integers(n_piles, size=batch.num_rows)
+            for i, pile in enumerate(piles):
+                pile.write_batch(batch.filter(pa.array(drawn == i)))
+        for pile in piles:
+            pile.close()
+
+        def shuffled() -> Iterator[pa.RecordBatch]:
+            for place in places:
+                with pa.memory_map(str(place)) as source:
+                    pile = pa.ipc.open_file(source).read_all()
+                    yield from pile.take(pa.array(rng.permutation(pile.num_rows))).to_batches(2**16)
+
+        write_parts(target, shuffled())
 
 
 def _need(names: list[str] | None, found: list[str], path: Path) -> None:
@@ -232,11 +262,14 @@ def _write_csv(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, sh
 
 
 def _write_parquet(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:
-    # floats are nearly all different: looking them up in a dictionary takes longer than computing them
-    others = [field.name for field in schema if not pa.types.is_floating(field.type)]
-    with pq.ParquetWriter(file, schema, use_dictionary=others or False) as writer:
+    with pq.ParquetWriter(file, schema, **parquet_options(schema)) as writer:
         for part in parts:
             writer.write_batch(part)  # one row group each
+
+
+def parquet_options(schema: pa.Schema) -> dict[str, Any]:
+    """Floats are nearly all different: looking them up in a dictionary takes longer than computing them."""
+    return {"use_dictionary": [field.name for field in schema if not pa.types.is_floating(field.type)] or False}
 
 
 def _write_arrow(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:

@@ -37,6 +37,7 @@ from tacit.release.weights import read_weights
 from tacit.report.report import Report
 
 CHUNK = 2**17  # numbers of raw records that are released at a time: what a network makes of them stays in the cache
+CHUNK_ROWS = 4096  # records of them at most: hidden layers are wider than few columns are
 NO_KEY = (
     "this release adds noise, and no noise_key was given: a fresh key was drawn. Within this session a record always "
     "gets the same noise; in another session it gets other noise, and whoever collects both can average them. Keep one "
@@ -382,16 +383,17 @@ class Release:
         if n == 0:
             return np.empty((0, *shape))
         width = sum(int(np.prod(v.shape[1:])) for v in feeds.values())
-        step = max(1, CHUNK // max(width, int(np.prod(shape))))
-        parts = []
+        step = min(CHUNK_ROWS, max(1, CHUNK // max(width, int(np.prod(shape)))))
+        out = np.empty((n, *shape))
         file = file or Occurrences()
         for at in range(0, n, step):
             part = {k: v[at : at + step] for k, v in feeds.items()}
-            parts.append(self._chunk(part, None if units is None else units[at : at + step], file, noisy))
-            if parts[-1].shape != (_length(part), *shape):
-                raise BundleError(f"{self.name}: the graph gives {parts[-1].shape}, its manifest says (n, {shape})")
-        # 0.0 and -0.0 are one number, and a receiver could tell them apart
-        return (parts[0] if len(parts) == 1 else np.concatenate(parts)) + 0.0
+            found = self._chunk(part, None if units is None else units[at : at + step], file, noisy)
+            if found.shape != (_length(part), *shape):
+                raise BundleError(f"{self.name}: the graph gives {found.shape}, its manifest says (n, {shape})")
+            # 0.0 and -0.0 are one number, and a receiver could tell them apart
+            np.add(found, 0.0, out=out[at : at + step])
+        return out
 
     def _chunk(
         self, feeds: dict[str, np.ndarray], units: Sequence[Any] | None, file: Numbers, noisy: bool
