@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import tacit
 from tacit.cli import app
 from tacit.noise import keyed as noise
+from tacit.records.cells import numbers
 from tacit.release.bulk import apply
 from tacit.release.runtime import load, read_key
 from tacit.release.stream import release_lines
@@ -457,3 +458,11 @@ def test_records_are_encoded_without_the_rest_of_the_graph(folder):
     names = f.mechanism_.draw_names(X)
     assert release.draw_names(X.assign(s=s)) == names
     assert len(set(names)) == len(X)
+
+
+def test_a_list_of_words_and_truths_keeps_both():
+    """Numpy makes words of all of them, and "True" is not a number."""
+    values, problems = numbers("n", ["5", True, None])
+    assert values[:2].tolist() == [5.0, 1.0]
+    assert np.isnan(values[2])
+    assert not problems

@@ -97,6 +97,8 @@ def as_array(values: Any) -> np.ndarray:
         return out
     # pandas knows categories by number or word; here all of them are words
     array = np.asarray(values, dtype=object if hasattr(values, "cat") else None)
+    if array.dtype.kind in "US" and isinstance(values, list | tuple):
+        array = np.asarray(values, dtype=object)  # of ["5", True] numpy would make two words
     if array.ndim != 1:
         raise InputError(f"a column must have one value for each record; found the shape {array.shape}")
     return array
