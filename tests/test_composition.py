@@ -167,7 +167,7 @@ def test_a_thousand_records_overflow_nothing():
 def test_one_release_is_itself():
     found = compose([Part(0.55, 2, odds=2.0)])
     assert (found.bound, found.odds, found.releases) == (0.55, 2.0, 1)
-    assert found.sentence == "any attacker <= 0.550, odds moved at most 2.0 times for whoever reads one release"
+    assert found.sentence == "any attacker <= .550, odds moved at most 2.0 times for whoever reads one release"
 
 
 def test_what_cannot_be_composed_is_refused():

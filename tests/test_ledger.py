@@ -387,7 +387,7 @@ def test_only_a_first_release_passes_on_its_audit(ledger, tmp_path):
     with pytest.raises(RequirementNotMet, match=r"1\.000"):  # nor do several that were audited together
         record(ledger, body("B", bound=None), people(key, "a"), True, p)
     told = holdings(ledger.verify(), ledger.folder, "analyst", p)[0].composed.sentence
-    assert told.startswith("our attackers <= 0.540")
+    assert told.startswith("our attackers <= .540")
     assert "any attacker" not in told
 
 

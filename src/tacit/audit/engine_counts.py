@@ -25,7 +25,7 @@ from tacit.audit.population import look_delta
 from tacit.errors import InputError, RequirementNotMet
 from tacit.labels import MISSING, encode_labels, joint_codes
 from tacit.report.certificates import AnyCertificate
-from tacit.report.results import percent, shown
+from tacit.report.results import at_most, percent, shown
 
 FRESH = "counts do not tell whether the filter was fitted on these rows: count rows that it never saw"
 ALONE = "without a unit every record counts as another person's: where people have several, count them by a hashed unit"
@@ -53,7 +53,8 @@ class CountedCertificates(Certified):
                 lines.append(f"{name}: none; see the notes")
                 continue
             lines += [
-                f"{name}: leakage at most {shown(found.bound)} ({level}), guessing {shown(found.guessing)}, certified",
+                f"{name}: leakage at most {at_most(found.bound)} ({level}), guessing {shown(found.guessing)}, "
+                "certified",
                 *([] if found.odds is None else [f"{name}: {found.odds.sentence(level)}"]),
                 f"{name}: {found.explain(level)}",
             ]

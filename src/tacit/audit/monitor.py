@@ -38,7 +38,7 @@ from tacit.report.certificates import AnyCertificate, Certificate, LocalPrivacyC
 from tacit.report.plain_data import plain
 from tacit.report.released import Released
 from tacit.report.report import Report
-from tacit.report.results import percent, shown
+from tacit.report.results import at_most, percent
 
 WINDOW = 2000  # records that are also compared by themselves: what moved lately
 LOOK = 250  # new records before the counts are tested again
@@ -111,14 +111,14 @@ class Drift:
         both = percent(1 - 2 * (1 - self.confidence_level))
         for name, m in self.moved.items():
             if m.plain is None and m.balanced is not None:
-                lines.append(f"{name}: certified ≤ {shown(m.certified)} for any population")
+                lines.append(f"{name}: certified ≤ {at_most(m.certified)} for any population")
             elif m.balanced is not None:
                 over = f"the last {WINDOW:,} records" if self.drifted else "all these records"
-                now = f"over {over} ≤ {shown(m.balanced)} balanced, ≤ {shown(m.plain or 1.0)} plain"
-                lines.append(f"{name}: certified ≤ {shown(m.certified)}; {now} ({both}), {CONDITION}")
+                now = f"over {over} ≤ {at_most(m.balanced)} balanced, ≤ {at_most(m.plain or 1.0)} plain"
+                lines.append(f"{name}: certified ≤ {at_most(m.certified)}; {now} ({both}), {CONDITION}")
             if m.counted is not None:
-                was = "not certified before" if math.isnan(m.certified) else f"certified ≤ {shown(m.certified)}"
-                lines.append(f"{name}: {was}; for {m.counted.whom} on these new rows ≤ {shown(m.counted.bound)}")
+                was = "not certified before" if math.isnan(m.certified) else f"certified ≤ {at_most(m.certified)}"
+                lines.append(f"{name}: {was}; for {m.counted.whom} on these new rows ≤ {at_most(m.counted.bound)}")
         return "\n".join([*lines, *(f"note: {n}" for n in self.notes)])
 
     def require(self) -> Drift:

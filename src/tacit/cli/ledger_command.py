@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit.errors import InputError, RequirementNotMet
+from tacit.report.results import at_most
 
 ledger_app = typer.Typer(help="What was released to whom, and what it adds up to.", no_args_is_help=True)
 
@@ -227,7 +228,9 @@ def override(
 
 
 def _bound(told: Any) -> str:
-    return f"≤ {told['bound']:.3f}" if told["bound"] is not None else f"none (audited ≤ {told['audited']:.3f})"
+    return (
+        f"≤ {at_most(told['bound'])}" if told["bound"] is not None else f"none (audited ≤ {at_most(told['audited'])})"
+    )
 
 
 def _note(line: Any) -> str:

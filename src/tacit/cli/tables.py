@@ -13,7 +13,7 @@ from rich.table import Table
 from tacit.audit.forgotten_units import forgotten_units
 from tacit.records.dataset import Dataset
 from tacit.report.report import Report
-from tacit.report.results import interval, shown
+from tacit.report.results import at_most, interval, shown
 
 
 def progress(console: Console) -> Progress:
@@ -49,7 +49,7 @@ def print_comparison(console: Console, reports: Sequence[Report]) -> None:
         for r in reports:
             v, c = r.leakage[attribute], r.certificate[attribute]
             utility = [shown(u.value) for u in r.utility.values()]
-            status = f"[green]certified ≤ {shown(c.bound)}[/green]" if c is not None else "[dim]audited only[/dim]"
+            status = f"[green]certified ≤ {at_most(c.bound)}[/green]" if c is not None else "[dim]audited only[/dim]"
             table.add_row(r.name, *utility, shown(v.value), interval(v), shown(v.guessing), status)
         console.print(table)
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from tacit.ledger.policy import NAME, Policy
 from tacit.report.report import Report
+from tacit.report.results import at_most
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _leakage(report: Report, name: str, most: float, certified: bool) -> Case:
                     "certified = true out and let the audit count")  # fmt: skip
     upper = r.high if c is None else c.bound
     word = "audited" if c is None else "certified"
-    found = f"at most {upper:.3f} ({word}, {report.level}); allowed {most:g}, guessing {r.guessing:.3f}"
+    found = f"at most {at_most(upper)} ({word}, {report.level}); allowed {most:g}, guessing {r.guessing:.3f}"
     if most <= r.guessing:
         return Case(case, upper <= most, found, f"Guessing alone gives {r.guessing:.3f}: ask for more than that")
     return Case(case, upper <= most, found, "Release less of it: a heavier [filter] weight, or fewer codes; with more "
@@ -66,7 +67,9 @@ def _odds(report: Report, name: str, most: float) -> Case:
     c = report.certificate.get(name)
     odds = getattr(c, "odds", None)
     bound = math.inf if odds is None else odds.bound
-    found = f"a single release moves odds by at most {bound:.2f}" if bound < math.inf else "odds are not certified"
+    found = (
+        f"a single release moves odds by at most {at_most(bound, 2)}" if bound < math.inf else "odds are not certified"
+    )
     remedy = f"Merge rare cells: [filter] settings = {{ max_odds = {most:g} }} with the codebook; or bring more rows"
     return Case(f"odds.{name}", bound <= most, f"{found}; allowed {most:g}", remedy)
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from tacit.errors import InputError
 from tacit.report.leakage_units import accuracy_from_bits, accuracy_from_odds, bits_from
+from tacit.report.results import at_most
 
 ALONE, COUNTED = "one release", "counted together, if all are of the same record"
 AUDITED = "audited"
@@ -93,8 +94,9 @@ class Composed:
         odds = "" if math.isinf(self.odds) else f", odds moved at most {self.odds:.1f} times"
         why = "" if self.releases == 1 else f" ({self.by}; {self.how})" if self.by else f" ({self.how})"
         if self.how == AUDITED:
-            return f"our attackers <= {self.bound:.3f} on {what} (audited, not certified: a better one may reach more)"
-        return f"any attacker <= {self.bound:.3f}{odds} for whoever reads {what}{why}"
+            more = "audited, not certified: a better one may reach more"
+            return f"our attackers <= {at_most(self.bound)} on {what} ({more})"
+        return f"any attacker <= {at_most(self.bound)}{odds} for whoever reads {what}{why}"
 
 
 def compose(parts: Sequence[Part], independent: bool = False) -> Composed:

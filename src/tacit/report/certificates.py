@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from tacit.errors import InputError
 from tacit.report.leakage_units import bayes_security, bits_from
 from tacit.report.plain_data import plain, read_fields
-from tacit.report.results import shown
+from tacit.report.results import at_most, shown
 
 VACUOUS = 0.99  # a bound by local privacy above this tells of epsilon, not of the release
 
@@ -47,7 +47,7 @@ class Odds:
         if math.isinf(self.bound):
             return f"worst odds not certified: {self.why}"
         which = "no single release" if self.cells is None else f"none of the {self.cells:,} releases seen"
-        text = f"{which} moves anyone's odds by more than {self.bound:.2f} times (certified, {level})"
+        text = f"{which} moves anyone's odds by more than {at_most(self.bound, 2)} times (certified, {level})"
         return text if self.cells is None else f"{text}; at most {self.unseen:.2%} get another one"
 
     @property
@@ -106,7 +106,7 @@ class AnyCertificate(ABC):
 
     def explain(self, level: str) -> str:
         """What a mean hides: the plain-accuracy bound, and whatever this kind knows of the worst case."""
-        text = f"certified for {self.whom} ≤ {shown(self.bound)} balanced, ≤ {shown(self.accuracy_bound)} plain "
+        text = f"certified for {self.whom} ≤ {at_most(self.bound)} balanced, ≤ {at_most(self.accuracy_bound)} plain "
         text += f"({level}), for the average {'person' if self.per == 'unit' else 'record'}"
         if self.absent:
             text += f"; {self.absent} of {self.n_classes} classes have no row here and count as exposed"

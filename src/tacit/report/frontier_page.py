@@ -12,7 +12,7 @@ from rich.table import Table
 from tacit.errors import InputError
 from tacit.files import write_whole
 from tacit.report.page import render
-from tacit.report.results import interval, percent, shown
+from tacit.report.results import at_most, interval, percent, shown
 
 MAX_SHOWN = 24  # points in a terminal
 
@@ -36,7 +36,7 @@ def rich_frontier(front: Any) -> Any:
         row += [shown(r.value) for r in t.utility.values()]
         for s, r in t.leakage.items():
             c = t.certificate[s]
-            row += [shown(r.value), interval(r), "–" if c is None else f"[green]≤ {shown(c.bound)}[/green]"]
+            row += [shown(r.value), interval(r), "–" if c is None else f"[green]≤ {at_most(c.bound)}[/green]"]
         table.add_row(*row)
     return Group(table, "", *(escape(line) for line in summary(front)))
 

@@ -13,7 +13,7 @@ import jinja2
 
 from tacit.files import write_whole
 from tacit.report.markdown import DOES_NOT_PROTECT
-from tacit.report.results import beats, shown
+from tacit.report.results import at_most, beats, shown
 
 
 def write_page(reports: Sequence[Any], path: str | Path, title: str, introduction: str = "") -> Path:
@@ -47,6 +47,7 @@ def render(template: str, data: Any, **told: Any) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["up"] = lambda value: "–" if value is None else at_most(value)
     environment.filters["p"] = lambda value: "–" if value is None else shown(value)
     # inside a script element only "<" could end it
     embedded = json.dumps(data, allow_nan=False).replace("<", "\\u003c")

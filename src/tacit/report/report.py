@@ -34,6 +34,7 @@ from tacit.report.results import (
     Resemblance,
     Result,
     SinglingOut,
+    at_most,
     beats,
     check_bound,
     percent,
@@ -156,7 +157,7 @@ class Report:
         """The headline of one sensitive attribute."""
         r, bound, level = self.leakage[attribute], self.bound[attribute], self.level
         if bound is not None:
-            text = f"{attribute}: leakage between {shown(max(r.low, r.guessing))} and {shown(bound)} ({level})"
+            text = f"{attribute}: leakage between {shown(max(r.low, r.guessing))} and {at_most(bound)} ({level})"
         else:
             text = f"{attribute}: leakage {shown(r.value)} [{shown(r.low)}, {shown(r.high)}] by {r.attacker} ({level})"
         text += f", guessing {shown(r.guessing)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -402,6 +403,18 @@ def beats(utility: Mapping[str, Result], leak: Result, other: Mapping[str, Resul
 def shown(value: float) -> str:
     """Three digits without the leading zero, as in the papers: .571"""
     return f"{value:.3f}".removeprefix("0")
+
+
+def at_most(value: float, digits: int = 3) -> str:
+    """A bound, rounded up: what is printed is never below what was proved.
+
+    Examples
+    --------
+    >>> at_most(.56641), at_most(.55), at_most(2.301, 1), at_most(1.0)
+    ('.567', '.550', '2.4', '1.000')
+    """
+    step = 10**digits
+    return f"{math.ceil(round(value * step, 6)) / step:.{digits}f}".removeprefix("0")
 
 
 def _ends(measure: Measure) -> str:
