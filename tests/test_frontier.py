@@ -150,6 +150,12 @@ def test_stacks_are_cut_into_chunks():
     assert [len(g) for g in groups({"f": tacit.EIGAN()}, points, 3)] == [3, 2, 2]
     codes = [Point(i, "f", "leakage_weight", i / 10, i % 2) for i in range(6)]
     assert [[p.seed for p in g] for g in groups({"f": tacit.CodebookFilter()}, codes, 3)] == [[0] * 3, [1] * 3]
+    # no worker is without points, where there are enough
+    eight = lay_out({"f": tacit.EIGAN()}, 8, 1, None)
+    assert [len(g) for g in groups({"f": tacit.EIGAN()}, eight, 12, 2)] == [4, 4]
+    eight = lay_out({"f": tacit.CodebookFilter()}, 8, 1, None)
+    assert [len(g) for g in groups({"f": tacit.CodebookFilter()}, eight, 12, 2)] == [4, 4]
+    assert [len(g) for g in groups({"f": tacit.CodebookFilter()}, eight[:3], 12, 2)] == [3]
 
 
 def test_stacks_that_do_not_fit_in_memory_are_cut(parts, monkeypatch):

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit.errors import InputError, check_number
 
+FEW = 4  # points that are not shared out any further
 GAMES_ON_CPU = 12  # a stack larger than this gains nothing on a CPU, and several processes share the points
 GAMES_ON_GPU = 256
 
@@ -86,17 +87,24 @@ def grid(f: Any, knob: str, values: Any, name: str) -> list[float]:
     return list(dict.fromkeys(float(f"{v:.4g}") for v in spread))
 
 
-def groups(filters: Mapping[str, Any], points: Sequence[Point], most: int) -> list[list[Point]]:
-    """Points that learn together: as their filter says, at most `most` in a stack."""
+def groups(filters: Mapping[str, Any], points: Sequence[Point], most: int, workers: int = 1) -> list[list[Point]]:
+    """Points that learn together: as their filter says, at most `most` in a stack, and no worker without any."""
     out: list[list[Point]] = []
     for name, f in filters.items():
         own = [p for p in points if p.filter == name]
         kind = f.grouping if hasattr(f, "grouping") and own[0].knob == f.frontier_parameter else "alone"
         if kind == "seed":
-            out += [[p for p in own if p.seed == seed] for seed in dict.fromkeys(p.seed for p in own)]
+            by_seed = [[p for p in own if p.seed == seed] for seed in dict.fromkeys(p.seed for p in own)]
+            # what a seed's points share is then made by every worker that has some of them
+            n = -(-workers // len(by_seed))
+            out += [part for points in by_seed for part in _parts(points, min(n, len(points) // FEW))]
         else:
             size = most if kind == "stack" else 1
-            # equal parts, so that processes finish together
             n = -(-len(own) // size)
-            out += [list(part) for part in np.array_split(np.array(own, dtype=object), n)]
+            out += _parts(own, max(n, min(workers, len(own) // FEW)) if kind == "stack" else n)
     return out
+
+
+def _parts(points: Sequence[Point], n: int) -> list[list[Point]]:
+    """Equal parts, so that processes finish together."""
+    return [list(part) for part in np.array_split(np.array(points, dtype=object), max(1, n))]

@@ -93,7 +93,7 @@ def frontier(
     points = lay_out(filters, values, seeds, knob)
     on_gpu = any(_device_of(f) == "cuda" for f in filters.values())
     n_jobs = n_jobs or os.cpu_count() or 1
-    together = groups(filters, points, GAMES_ON_GPU if on_gpu else GAMES_ON_CPU)
+    together = groups(filters, points, *((GAMES_ON_GPU, 1) if on_gpu else (GAMES_ON_CPU, n_jobs)))
     temporary = Scratch() if checkpoint is None else None
     folder = Folder(temporary.name if temporary else str(checkpoint))
     rows, sample, identity = _rows(train, attack, test, filters, folder)
