@@ -16,6 +16,7 @@ from tacit.audit.looks import looks_file
 from tacit.audit.population import look_delta
 from tacit.cli import app
 from tacit.errors import RequirementNotMet
+from tacit.report.results import at_most
 
 DELTA = look_delta(1 - 0.95, 1)
 
@@ -173,7 +174,7 @@ def test_the_command_line_is_a_gate(tmp_path):
     run = lambda *more: CliRunner().invoke(app, [*call, *more])  # noqa: E731
     shown = run()
     assert shown.exit_code == 0, shown.output
-    assert f"job: leakage at most {bound:.3f}".replace("0.", ".") in shown.output
+    assert f"job: leakage at most {at_most(bound)}" in shown.output
     assert "certified" in shown.output
     assert "count rows that it never saw" in " ".join(shown.output.split())
     assert run("--require", f"job={bound + 0.001}", "--certified", "--require-odds", "job=9").exit_code == 0
