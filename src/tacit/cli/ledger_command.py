@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -84,7 +85,6 @@ def show(file: File, to: Annotated[str | None, typer.Option(help="Only what this
     from tacit.ledger.account import find_policy, holdings, officers  # every command starts quickly
     from tacit.ledger.chain import Ledger
     from tacit.ledger.decisions import decisions
-    from tacit.ledger.recording import day
 
     ledger = Ledger(file)
     lines, policy = ledger.verify(), find_policy(ledger)
@@ -98,10 +98,10 @@ def show(file: File, to: Annotated[str | None, typer.Option(help="Only what this
             bounds = ", ".join(f"{n} {_bound(t)}" for n, t in b["bounds"].items())
             people = "?" if b["people"] is None else f"{b['people']['count']:,}"
             rows = "" if b["rows"] is None else f"{b['rows']:,}"
-            more = [str(line.number), day(b["when"]), f"{b['what']} ({b['by']})", b["to"], rows, people, bounds]
+            more = [str(line.number), _day(b["when"]), f"{b['what']} ({b['by']})", b["to"], rows, people, bounds]
             table.add_row(*map(escape, more))
         elif (line.kind == "override" and to in (None, b["to"])) or line in decided:
-            table.add_row(str(line.number), day(b["when"]), escape(_note(line)), escape(b.get("to", "")))
+            table.add_row(str(line.number), _day(b["when"]), escape(_note(line)), escape(b.get("to", "")))
     console = Console()
     console.print(table)
     receivers = [to] if to else dict.fromkeys(x.body["to"] for x in lines if x.kind == "release")
@@ -214,17 +214,21 @@ def override(
     ledger_key: Key = None,
 ) -> None:
     """Sign for one release that the policy forbids. It counts once, and the ledger shows it for good."""
-    from tacit.ledger.account import find_policy, mechanism_id, officers  # every command starts quickly
+    from tacit.ledger.account import find_policy, mechanism_ids, officers  # every command starts quickly
     from tacit.ledger.chain import Ledger
     from tacit.ledger.decisions import allow
     from tacit.release.runtime import load
 
     ledger = Ledger.open(file, ledger_key)
     release = load(bundle, noise_key=key)
-    by_bundle, by_fit = (mechanism_id(release.manifest, release.noise_key, way) for way in ("", "fit"))
+    by_bundle, by_fit = mechanism_ids(release.manifest, release.noise_key)
     told = {"to": to, "bundle": bundle.name, "mechanism": by_bundle, "table": by_fit}
     line = allow(ledger, told, reason, officer_key, officers(find_policy(ledger)))
     _print(f"Signed: {to} may have one release by {bundle.name} (line {line.number})")
+
+
+def _day(when: str) -> str:
+    return datetime.datetime.fromisoformat(when).strftime("%Y-%m-%d %H:%M")
 
 
 def _bound(told: Any) -> str:

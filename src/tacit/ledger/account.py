@@ -131,6 +131,11 @@ def mechanism_id(manifest: Mapping[str, Any], key: bytes | None = None, way: str
     return hashlib.sha256(json.dumps([told, way], sort_keys=True).encode()).hexdigest()
 
 
+def mechanism_ids(manifest: Mapping[str, Any], key: bytes | None = None) -> tuple[str, str]:
+    """Of what a bundle releases, and of the table that its fit wrote."""
+    return mechanism_id(manifest, key), mechanism_id(manifest, key, "fit")
+
+
 def find_policy(ledger: Ledger) -> Policy | None:
     """The policy beside a ledger, or the nearest one above that names it, where there is one."""
     home = ledger.path.resolve().parent
@@ -227,27 +232,16 @@ def _would_hold(
     else:
         known = [p for p in earlier if p is not None] if pairs is None else [pairs]
         cases = _cases([*held, body], [*earlier, pairs], joined(known)[:, 0], folder)
-    counted = [line.body for line in lines if line.kind == "together"]
-    return [
-        Verdict(a, case.people, case.total, _composed(case, [*held, body], counted, a, receiver),
-                receiver.leakage.get(a), receiver.odds.get(a), holder)
-        for a in dict.fromkeys([*receiver.leakage, *receiver.odds]) for case in cases
-    ]  # fmt: skip
+    return _verdicts([*receiver.leakage, *receiver.odds], cases, [*held, body], lines, receiver, holder)
 
 
 def holdings(lines: Sequence[Line], folder: Path, to: str, policy: Policy | None) -> list[Verdict]:
     """What a receiver holds already, case by case."""
     held = [line.body for line in lines if line.kind == "release" and line.body["to"] == to]
-    counted = [line.body for line in lines if line.kind == "together"]
     receiver = policy.receivers.get(to, Receiver()) if policy else Receiver()
     pairs = [read_people(folder, b["people"]) for b in held]
     cases = _cases(held, pairs, joined([p for p in pairs if p is not None])[:, 0], folder)
-    names = dict.fromkeys(n for b in held for n in b["bounds"])
-    found = [
-        Verdict(n, case.people, case.total, _composed(case, held, counted, n, receiver), receiver.leakage.get(n),
-                receiver.odds.get(n))
-        for n in names for case in cases
-    ]  # fmt: skip
+    found = _verdicts([n for b in held for n in b["bounds"]], cases, held, lines, receiver)
     return sorted(found, key=lambda v: (v.good, -v.composed.bound))
 
 
@@ -271,6 +265,23 @@ class Holding:
         return sum(self.records.values())
 
 
+def _verdicts(
+    attributes: Sequence[str],
+    cases: Sequence[Holding],
+    bodies: Sequence[Mapping[str, Any]],
+    lines: Sequence[Line],
+    receiver: Receiver,
+    holder: str = "",
+) -> list[Verdict]:
+    """What each case tells of each attribute, and what the receiver may be told."""
+    counted = [line.body for line in lines if line.kind == "together"]
+    return [
+        Verdict(name, case.people, case.total, _composed(case, bodies, counted, name, receiver),
+                receiver.leakage.get(name), receiver.odds.get(name), holder)
+        for name in dict.fromkeys(attributes) for case in cases
+    ]  # fmt: skip
+
+
 def _cases(
     bodies: Sequence[Mapping[str, Any]],
     pairs: Sequence[np.ndarray | None],
@@ -291,9 +302,9 @@ def _cases(
         counts[:, i] += np.bincount(at, minlength=len(persons))
         counts[at, -1] &= (record[at] == 0) | (record[at] == rows[:, 1])
         record[at] = rows[:, 1]
-        counts[:, i] += (unknown := _of_anybody([b for b, p in own if p is None], folder))
-        if unknown:
-            counts[:, -1] &= _of_one_table(bodies, folder)
+        counts[:, i] += _of_anybody([b for b, p in own if p is None], folder)
+    if any(p is None for p in pairs) and not _of_one_table(bodies, folder):
+        counts[:, -1] = 0
     kinds, sizes = np.unique(counts, axis=0, return_counts=True)
     found = [{name: int(c) for name, c in zip(names, kind[:-1], strict=True) if c} for kind in kinds]
     return [Holding(f, bool(k[-1]), int(n)) for f, k, n in zip(found, kinds, sizes, strict=True) if f]

@@ -65,8 +65,7 @@ def _leakage(report: Report, name: str, most: float, certified: bool) -> Case:
 
 def _odds(report: Report, name: str, most: float) -> Case:
     c = report.certificate.get(name)
-    odds = getattr(c, "odds", None)
-    bound = math.inf if odds is None else odds.bound
+    bound = math.inf if c is None or c.odds is None else c.odds.bound
     found = (
         f"a single release moves odds by at most {at_most(bound, 2)}" if bound < math.inf else "odds are not certified"
     )
@@ -75,7 +74,7 @@ def _odds(report: Report, name: str, most: float) -> Case:
 
 
 def _linkability(report: Report, most: float) -> Case:
-    link = getattr(report, "linkability", None)
+    link = report.linkability
     if link is None:
         return Case("linkability", False, "it was not measured", "It needs people with two records (data.unit), or two "
                     "columns; take the limit out where it does not apply")  # fmt: skip

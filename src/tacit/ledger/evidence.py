@@ -27,7 +27,7 @@ from typing import Any
 from tacit import __version__
 from tacit.errors import InputError
 from tacit.files import strict_json, write_whole
-from tacit.ledger.account import mechanism_id, officers
+from tacit.ledger.account import mechanism_ids, officers
 from tacit.ledger.chain import Ledger, Line
 from tacit.ledger.checking import Case, check_report
 from tacit.ledger.decisions import releases_of
@@ -44,7 +44,6 @@ from tacit.report.without_values import without_values
 
 STATEMENT = "statement.json"
 RELEASED = "released/"  # before the names of files that stay where they are
-WAYS = ("", "fit")  # in which a bundle's mechanism releases: see `mechanism_id`
 EMBEDDED = re.compile(rb'<script type="application/json" id="audit">(.*?)</script>', re.S)
 
 
@@ -88,7 +87,7 @@ class Handover:
             return set()
         secret = self.folder / "noise.key"
         keys = [None, read_key(secret)] if secret.exists() else [None]
-        return {mechanism_id(self.bundle.manifest, key, way) for key in keys for way in WAYS}
+        return {m for key in keys for m in mechanism_ids(self.bundle.manifest, key)}
 
     def digests(self) -> dict[str, str]:
         """Hashes of what stays where it is."""
@@ -127,7 +126,7 @@ def write_evidence(
             "leaks": {n: leak_in_words(report, n) for n in report.leakage},
             "uses": {n: use_in_words(report, n) for n in report.utility},
             "odds": _odds(report),
-            "questions": questions(report), "cases": None if rules is None else _cases(report, rules),
+            "questions": report.questions, "cases": None if rules is None else _cases(report, rules),
             "rows": None if handover.table is None else len(read_file(handover.table)),
             "digests": handover.digests(), "version": __version__}  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
@@ -175,15 +174,6 @@ def verify_evidence(
     return statement
 
 
-def questions(report: Report) -> list[tuple[str, str, str]]:
-    """WP29's three questions: each with "certified", "audited" or "none", and the answer."""
-    told = getattr(report, "questions", None)  # where the audit can ask all three
-    if told is not None:
-        return [tuple(answer) for answer in told]
-    none = [(word, "none", "not measured") for word in ("singling out", "linkability")]
-    return [*none, *(("inference", report.status(n), report.sentence(n)) for n in report.leakage)]
-
-
 def _cases(report: Report, policy: Policy) -> list[Case]:
     """Each limit of the policy, held against the audit."""
     limits = policy.limits
@@ -197,8 +187,8 @@ def _cases(report: Report, policy: Policy) -> list[Case]:
 
 def _odds(report: Report) -> dict[str, str]:
     """How far the worst release moves anyone's belief, where that is certified."""
-    found = {n: getattr(c, "odds", None) for n, c in report.certificate.items()}
-    return {n: o.sentence(report.level) for n, o in found.items() if o is not None}
+    found = {n: c.odds for n, c in report.certificate.items() if c is not None and c.odds is not None}
+    return {n: odds.sentence(report.level) for n, odds in found.items()}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -109,8 +108,3 @@ def _reader(source: Path, release: Release, unit: str | None, sensitive: Sequenc
     if not source.exists():
         raise InputError(f"no file or folder {source}; check the path")
     return open_reader(source, release.manifest, ROWS, unit, sensitive_names(release, sensitive))
-
-
-def day(when: str) -> str:
-    """A line's time as a person reads it."""
-    return datetime.datetime.fromisoformat(when).strftime("%Y-%m-%d %H:%M")

@@ -18,7 +18,7 @@ from tacit.audit.audit import audit
 from tacit.audit.received import plain_frame
 from tacit.audit.trial import released_parts
 from tacit.errors import InputError
-from tacit.ledger.account import mechanism_id, told_by
+from tacit.ledger.account import mechanism_ids, told_by
 from tacit.ledger.chain import Ledger, Line
 from tacit.noise.support import Finite
 from tacit.records.dataset import Dataset
@@ -60,19 +60,16 @@ def record_together(ledger: Ledger, releases: Sequence[Release], report: Report)
     supports = [r.support for r in releases]
     codes = [s.codes for s in supports if isinstance(s, Finite) and s.codes is not None]
     cells = math.prod(codes) if len(codes) == len(releases) else None
+    ids = [mechanism_ids(r.manifest, r.noise_key) for r in releases]
     return ledger.append(
         {
             "kind": "together",
             "bundles": [r.name for r in releases],
             # a table that a fit wrote has its rows of the fit from other parts: another mechanism, certified alike
-            "sets": [sorted(names) for names in itertools.product(*(_mechanisms(r) for r in releases))],
+            "sets": [sorted(names) for names in itertools.product(*ids)],
             "bounds": told_by(report, cells),
         }
     )
-
-
-def _mechanisms(release: Release) -> list[str]:
-    return [mechanism_id(release.manifest, release.noise_key, way) for way in ("", "fit")]
 
 
 def _unseen(releases: Sequence[Any], data: Dataset) -> Dataset:

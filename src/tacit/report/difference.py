@@ -194,18 +194,18 @@ def _of(results: Mapping[str, Any], name: str) -> Any:
 
 
 def _odds(certificate: Any) -> float | None:
-    odds = getattr(certificate, "odds", None)
+    odds = None if certificate is None else certificate.odds
     return None if odds is None or not math.isfinite(odds.bound) else float(odds.bound)
 
 
 def _linked(report: Any) -> Measure | None:
     """True positives at 1 % false ones, where somebody tried to link."""
-    return getattr(getattr(report, "linkability", None), "tpr_at_1", None)
+    return None if report.linkability is None else report.linkability.tpr_at_1
 
 
 def _singled(report: Any) -> Measure | None:
     """What the release adds to how often one person is picked out, by the worst kind of predicate."""
-    out = getattr(report, "singling_out", None)
+    out = report.singling_out
     return None if out is None or out.worst is None else out.gain[out.worst]
 
 
