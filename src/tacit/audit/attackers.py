@@ -18,12 +18,12 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from tacit.audit.ensemble import Ensemble
 from tacit.audit.lookup import Lookup
+from tacit.audit.perceptrons import Perceptron
 from tacit.audit.probes import QUICK, STRONG, Probing
 from tacit.audit.shaped_attackers import SHAPED
 from tacit.audit.weighing import softmax_link
@@ -36,19 +36,6 @@ Attacker = Callable[[Shape, int, int], Any]  # (shape of the data, n_classes, se
 EXACT_KERNEL_ROWS = 10_000
 TELLING = 8  # columns whose products and differences are read
 WIDTHS = (1.0, 2.5)  # of the kernel: gamma times the number of columns
-
-
-def _mlp(shape: Shape, n_classes: int, seed: int, width: int = 64, epochs: int = 20) -> Any:
-    batch = int(np.clip(shape[0] // 40, 32, 512))
-    return MLPClassifier(
-        (width, width),
-        batch_size=batch,
-        learning_rate_init=2e-3,
-        max_iter=epochs,
-        alpha=1e-3,
-        tol=1e-5,
-        random_state=seed,
-    )
 
 
 def _neighbors(shape: Shape, n_classes: int, seed: int) -> Any:
@@ -145,7 +132,7 @@ class PairTrees:
 ATTACKERS: dict[str, Attacker] = {
     "logistic": lambda shape, m, seed: LogisticRegression(max_iter=300),
     "trees": lambda shape, m, seed: boosted_trees(shape, m, seed, rounds=100),
-    "mlp": _mlp,
+    "mlp": lambda shape, m, seed: Perceptron(seed),
     "neighbors": _neighbors,
     "rbf": _rbf,
     "forest": _forest,
@@ -156,13 +143,13 @@ ATTACKERS: dict[str, Attacker] = {
 }
 PRESETS: dict[str, dict[str, Attacker]] = {
     "quick": {
-        **{name: ATTACKERS[name] for name in ("logistic", "trees", "mlp", "neighbors", "lookup")},
+        **{name: ATTACKERS[name] for name in ("trees", "mlp", "logistic", "neighbors", "lookup")},
         "probing": lambda shape, m, seed: Probing(QUICK, m, seed, abstain=True),
     },
     "strong": {
         **ATTACKERS,
         "trees": lambda shape, m, seed: boosted_trees(shape, m, seed, rounds=250),
-        "mlp": lambda shape, m, seed: _mlp(shape, m, seed, width=128, epochs=50),
+        "mlp": lambda shape, m, seed: Perceptron(seed, width=128, epochs=50),
         "probing": lambda shape, m, seed: Probing(STRONG, m, seed, abstain=True),
     },
 }

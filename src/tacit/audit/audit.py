@@ -13,6 +13,7 @@ import numpy as np
 from tacit.audit.attacks import run_attacks
 from tacit.audit.attacks.knowledge import known_sets
 from tacit.audit.breadth import measure_breadth
+from tacit.audit.budget import Budget
 from tacit.audit.certification import Certified, Terms, certify_few_columns, certify_trial, columns_to_certify
 from tacit.audit.changed_table import measure_change
 from tacit.audit.exposure import exposure, subgroups
@@ -23,15 +24,16 @@ from tacit.audit.power import measure_power
 from tacit.audit.released_values import count_released
 from tacit.audit.resemblance import resemblance
 from tacit.audit.singling_out import measure_singling_out
-from tacit.audit.suite import HEADLINE, AttackSuite
+from tacit.audit.suite import HEADLINE, AttackSuite, Outcome
 from tacit.audit.trial import Asked, Trial, can_tell, has_noise
 from tacit.callback import Callback, silent
 from tacit.errors import InputError, TacitWarning, check_number
 from tacit.filters.mechanism import sees_sensitive
 from tacit.records.dataset import Dataset
+from tacit.records.intake import encoded_once
 from tacit.renamed import renamed
 from tacit.report.report import Report, Settings, provenance
-from tacit.report.results import AttackResult, Result
+from tacit.report.results import AttackResult, Resemblance, Result
 
 
 @renamed(
@@ -66,6 +68,7 @@ def audit(
     few_columns: int | None = None,
     linkability: bool | None = None,
     singling_out: bool | None = None,
+    minutes: float | None = None,
     name: str | None = None,
     random_state: int = 0,
     callback: Callback = silent,
@@ -115,6 +118,8 @@ def audit(
         that takes seconds and there is something to pair). Two records of one unit are paired; or, with `views`, two
         releases of one record; or else the two halves of a row's columns
     singling_out : whether predicates found in the release pick out one person of the raw table (None: of tables)
+    minutes : a time that is not to be passed by much. Attackers and certificates come first, then the rest in the
+        order of what it tells; the report says what was left out. None: as long as it takes
     random_state : same seed, same attackers
     callback : called with (what, done, total) whenever an attacker starts, to show progress; `done` and `total` are
         None here. An interrupt (Ctrl-C) keeps the attackers that have finished, and the report says so
@@ -129,21 +134,19 @@ def audit(
     True
     """
     started = time.perf_counter()
-    if not 0 < confidence_level < 1:
-        raise InputError(f"confidence_level must lie between 0 and 1, such as 0.95; found {confidence_level!r}")
-    suite = AttackSuite(attackers, random_state, callback)
+    suite = AttackSuite(attackers, random_state, callback, budget=Budget(minutes))
     asked = Asked(
         confidence_level, random_state, per, tuple(alongside or ()), train, tuple(views), tuple(pooled), scan,
         tuple(groups), reconstruct, embed, examples, candidates, max_unit_size, floor, limit, power,
         strong=attackers in ("strong", "all"), breadth=breadth, knows=None if knows is None else tuple(knows),
         few_columns=few_columns, linkability=linkability, singling_out=singling_out,
     )  # fmt: skip
-    check_number("few_columns", few_columns, 0, whole=True, optional=True)
-    known_sets(asked.knows or (), attack)  # refuse names that are none before the work, not after it
-    whole = Trial.of(release, attack, test, asked)
-    if doubt := forgotten_units(test):
-        warnings.warn(doubt, TacitWarning, stacklevel=3)
-    found, settled = _found(suite, whole, doubt)
+    _check(asked, attack)
+    with encoded_once():
+        whole = Trial.of(release, attack, test, asked)
+        if doubt := forgotten_units(test):
+            warnings.warn(doubt, TacitWarning, stacklevel=3)
+        found, settled = _found(suite, whole, doubt)
     settings = Settings(
         attackers=tuple(suite.finished if suite.interrupted else suite.names),
         level=confidence_level,
@@ -159,6 +162,14 @@ def audit(
     return Report(name=name or _name_of(release), settings=settings, **found)
 
 
+def _check(asked: Asked, attack: Dataset) -> None:
+    """Refuse what cannot be asked before the work, not after it."""
+    if not 0 < asked.level < 1:
+        raise InputError(f"confidence_level must lie between 0 and 1, such as 0.95; found {asked.level!r}")
+    check_number("few_columns", asked.few_columns, 0, whole=True, optional=True)
+    known_sets(asked.knows or (), attack)
+
+
 def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """All that a report tells, by its name there; and with which rows, at which look."""
     trial, asked = whole.unseen() if whole.fresh else whole, whole.asked
@@ -169,27 +180,45 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
             "the release has few values, so that counting which class had which is the best attack there is: no other "
             'attacker was trained on it (attackers="all" does)'
         )
-    attacks = run_attacks(replace(trial, outcomes=found.pop("outcomes")), suite)
-    in_sample = _in_sample(suite, whole, notes) if whole.fresh else {}
-    certified = _without_order(_certified(whole), attacks)
+    certified = _certified(whole)
+    outcomes, budget = found.pop("outcomes"), suite.budget
+    attacks = run_attacks(replace(trial, outcomes=outcomes), suite)
+    certified = _without_order(certified, attacks)
     targets = trial.test.y.shape[1]
-    ground = measure_floor(trial, suite) if asked.floor and targets else NO_FLOOR
-    alike = resemblance(trial)
-    notes += certified.notes
+    found["power"] = budget.run("what a leak must be to be found", lambda: measure_power(suite, trial), {})
+    ground = NO_FLOOR
+    if asked.floor and targets:
+        ground = budget.run("the label alone and the limit", lambda: measure_floor(trial, suite), NO_FLOOR)
+    in_sample: dict[str, Result] = {}
+    if whole.fresh:
+        in_sample = budget.run("rows of the fit", lambda: _in_sample(suite, whole, notes), {})
+    found["breadth"] = budget.run("breadth", lambda: measure_breadth(trial), None)
+    found["singling_out"] = budget.run("singling out", lambda: measure_singling_out(trial), None)
+    found["linkability"] = budget.run("linkability", lambda: measure_linkability(trial), None)
+    changed = found["breadth"] is not None
+    found["change"] = budget.run("the changed table", lambda: measure_change(trial), None) if changed else None
+    alike = budget.run("likeness to the records", lambda: resemblance(trial), Resemblance())
+    notes += [*_stopped(outcomes), *certified.notes]
     if ground.note and asked.limit is not False and targets == 1:
         notes.append(ground.note)
     if alike.examples:
         notes.append(f"this report shows {len(alike.examples)} records of `test` as they are (examples=)")
     if suite.interrupted:
-        notes.append(f"interrupted: only these attackers finished: {', '.join(suite.finished)}")
+        why = "the time is over" if budget.spent else "interrupted"
+        notes.append(f"{why}: only these attackers finished: {', '.join(suite.finished)}")
+    notes += budget.note()
     found |= {"certificate": certified.certificate, "bound": certified.bound, "in_sample": in_sample}
     found |= {"label_only": ground.label_only, "label_only_utility": ground.label_only_utility, "limit": ground.limit}
-    found |= {"breadth": measure_breadth(trial), "pairs": certified.pairs, "released": count_released(trial)}
-    found["change"] = None if found["breadth"] is None else measure_change(trial)
-    found |= {"linkability": measure_linkability(trial), "singling_out": measure_singling_out(trial)}
+    found |= {"pairs": certified.pairs, "released": count_released(trial)}
     found |= {"resemblance": alike, "attacks": attacks, "fresh": whole.fresh}
     found["notes"] = (*notes, *getattr(whole.release, "notes_", []))
     return found, {"rows": {"attack": len(trial.attack), "test": len(trial.test)}, "look": certified.look}
+
+
+def _stopped(outcomes: Sequence[Outcome]) -> list[str]:
+    """Which attackers were clearly behind another one, and had no part in the figures."""
+    told = [f"{', '.join(o.stopped)} ({o.task.attribute})" for o in outcomes if o.stopped]
+    return [f"clearly behind on validation rows, and stopped there: {'; '.join(told)}"] if told else []
 
 
 def _before(whole: Trial, doubt: str | None) -> list[str]:
@@ -226,7 +255,7 @@ def _measured(suite: AttackSuite, trial: Trial) -> dict[str, Any]:
         exposed[name] = exposure(o, level, groups[name])
         leakage[name] = replace(suite.result(o, "balanced_accuracy", level, per), named=exposed[name].named)
     found = {"utility": utility, "leakage": leakage, "groups": groups, "exposure": exposed}
-    return {**found, "power": measure_power(suite, trial), "outcomes": tuple(outcomes["sensitive"])}
+    return {**found, "outcomes": tuple(outcomes["sensitive"])}
 
 
 def _certified(whole: Trial) -> Certified:

@@ -81,7 +81,7 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
     release = None if trial.asked.alongside else trial.release
     asked = statements(names)
     out = Certified(dict.fromkeys(asked), dict.fromkeys(asked), [])
-    evidence = [_Evidence.of(release, version) for version in versions]
+    evidence = _evidence(release, trial, versions)
     if any(e is None for e in evidence):
         kind = "this kind of noise" if has_noise(release) else "a deterministic continuous release"
         out.notes.append(f"no certificate exists for {kind}: audited, not certified")
@@ -198,24 +198,10 @@ class _Evidence:
     epsilon: float | None = None
     draws: np.ndarray | None = None  # a number for each distinct draw
 
-    @classmethod
-    def of(cls, release: Any, trial: Trial) -> _Evidence | None:
-        """Local privacy where a release declares it, counting where it is finite, Gaussian noise on a code; or none."""
-        mechanism = mechanism_of(release)
-        noise: Noise | None = None if mechanism is None else mechanism.noise
-        if noise is None:
-            support = getattr(mechanism, "support", None)
-            n_cells = support.cells if isinstance(support, Finite) else None
-            return None if trial.cells is None else cls(cells=trial.cells, n_cells=n_cells)
-        gaussian = noise.added and noise.distribution == "normal"
-        if mechanism.epsilon is None and not gaussian:
-            return None
-        names = [n for d in trial.data for n in mechanism.draw_names(d.X, d.units_of())]
-        draws = pd.factorize(np.array(names, dtype=object))[0]
-        if mechanism.epsilon is not None:
-            return cls(noise=noise, epsilon=mechanism.epsilon, draws=draws)
-        codes = np.concatenate([mechanism.noiseless(d.X) for d in trial.data])
-        return cls(noise=noise, codes=codes, draws=draws)
+    def take(self, rows: np.ndarray) -> _Evidence:
+        """The same for some of the rows."""
+        some = {k: None if v is None else v[rows] for k, v in (("codes", self.codes), ("draws", self.draws))}
+        return replace(self, **some)
 
     def shared_noise(self, who: _Who) -> str | None:
         """Why a certificate by noise would not hold: two people have the same draw, and a release can be looked up."""
@@ -254,6 +240,30 @@ class _Evidence:
         assert self.cells is not None
         common |= {"candidates": terms.candidates, "n_cells": self.n_cells}
         return certify(self.cells[who.known], who.codes, who.n_classes, delta, **common)
+
+
+def _evidence(release: Any, trial: Trial, versions: Sequence[Trial]) -> list[_Evidence | None]:
+    """Local privacy where a release declares it, counting where it is finite, Gaussian noise on a code; or none.
+
+    Codes and draws are those of the whole release, whichever rows of it a version has.
+    """
+    mechanism = mechanism_of(release)
+    noise: Noise | None = None if mechanism is None else mechanism.noise
+    if noise is None:
+        support = getattr(mechanism, "support", None)
+        n_cells = support.cells if isinstance(support, Finite) else None
+        return [None if v.cells is None else _Evidence(cells=v.cells, n_cells=n_cells) for v in versions]
+    gaussian = noise.added and noise.distribution == "normal"
+    if mechanism.epsilon is None and not gaussian:
+        return [None] * len(versions)
+    names = [n for d in trial.data for n in mechanism.draw_names(d.X, d.units_of())]
+    draws = pd.factorize(np.array(names, dtype=object))[0]
+    codes = None if mechanism.epsilon is not None else [mechanism.noiseless(d.X) for d in trial.data]
+    whole = _Evidence(
+        noise=noise, epsilon=mechanism.epsilon, draws=draws, codes=None if codes is None else np.concatenate(codes)
+    )
+    rows = np.concatenate(trial.seen)
+    return [whole if v is trial else whole.take(~rows) for v in versions]
 
 
 def _who(trial: Trial, columns: Sequence[int], fitted: Mapping[str, Sequence[Any]]) -> _Who:

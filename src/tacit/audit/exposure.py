@@ -13,7 +13,7 @@ from scipy import stats as sps
 from tacit.audit.measures import mean_measure
 from tacit.audit.received import plain_frame
 from tacit.audit.stats import Measure, balanced_accuracy, binomial_interval, effective_size
-from tacit.audit.suite import Outcome
+from tacit.audit.suite import NAMING, Outcome
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
 from tacit.report.results import Exposure
@@ -23,7 +23,6 @@ SURE = 0.9  # what "named" means: the answer is right at least this often, all c
 # (16 of 16 right will do). More would hide a leak of 1 %; what is named is counted afresh on test rows anyway.
 DOUBT = 0.25
 ALIKE = 4.0  # classes are about equally common up to this factor
-NAMING = ("trees", "forest")  # the attackers that find rare combinations best
 MAX_CLASSES = 12  # columns with more make groups too small to read
 MIN_ROWS = 40
 MIN_A_CLASS = 10

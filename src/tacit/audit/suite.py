@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from tacit.audit.attackers import Attacker, Counting, resolve
+from tacit.audit.budget import Budget
 from tacit.audit.likeness import nearest_neighbour
 from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
 from tacit.audit.received_columns import Columns
@@ -28,6 +29,8 @@ FEW_ROWS = 3000
 MAX_ROWS = {"quick": 12_000, "strong": 30_000, "all": 30_000}  # that an attacker learns from
 ENOUGH = 20  # rows for each class of each distinct release, from which on counting is all that an attacker can do
 OTHERWISE = 20_000
+BEHIND = 2.0  # standard errors by which an attacker is clearly behind the best
+NAMING = ("trees", "forest")  # the attackers that find rare combinations best: who is exposed is asked of them
 MAX_NEIGHBORS = 2000  # released records among which each looks for its nearest
 HEADLINE = {"y": "accuracy", "sensitive": "balanced_accuracy"}
 
@@ -42,6 +45,7 @@ class Outcome:
     validation: tuple[np.ndarray, np.ndarray] | None  # the chosen one's probabilities there, and the truth
     scores: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by which it was chosen
     held: Mapping[str, np.ndarray] = field(default_factory=dict)  # every attacker's probabilities there
+    stopped: tuple[str, ...] = ()  # attackers that were clearly behind there, and were not trained to the end
 
     def only(self, names: Collection[str]) -> Outcome:
         """The same as if no other attackers had been there."""
@@ -50,7 +54,7 @@ class Outcome:
         validation = None if self.validation is None else (self.held[chosen], self.validation[1])
         probabilities = {n: p for n, p in self.probabilities.items() if n in scores}
         held = {n: p for n, p in self.held.items() if n in scores}
-        return Outcome(self.task, chosen, probabilities, validation, scores, held)
+        return Outcome(self.task, chosen, probabilities, validation, scores, held, self.stopped)
 
     @property
     def best(self) -> np.ndarray:
@@ -77,6 +81,7 @@ class AttackSuite:
     seed : same seed, same attackers
     callback : called with (what, None, None) whenever an attacker starts
     max_rows : rows that an attacker learns from; None: as many as the preset gives
+    budget : when it is spent, no further attacker starts
 
     Examples
     --------
@@ -93,6 +98,7 @@ class AttackSuite:
         seed: int = 0,
         callback: Callback = silent,
         max_rows: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
         named = dict(attackers) if isinstance(attackers, Mapping) else resolve(attackers)
         preset = attackers if isinstance(attackers, str) and attackers in MAX_ROWS else ""
@@ -103,9 +109,10 @@ class AttackSuite:
         self.names = list(named)
         self.stacks = bool(preset)  # a list of attackers is taken as it is
         self.counts = preset in ("quick", "strong")  # a few cells are counted, and nobody else is trained on them
+        self.races = preset == "quick"  # who is clearly behind on validation rows is stopped
         self.seed, self.max_rows = seed, max_rows or MAX_ROWS.get(preset, OTHERWISE)
-        self.callback = callback
-        self.interrupted = False  # by Ctrl-C
+        self.callback, self.budget = callback, budget or Budget()
+        self.interrupted = False  # by Ctrl-C, or because the time is over
         self.finished = list(self.attackers)  # everywhere, where it was
 
     def measure(
@@ -124,27 +131,16 @@ class AttackSuite:
     def run(self, task: Task, headline: str = "balanced_accuracy") -> Outcome:
         """Train every attacker; the one that did best on validation rows is chosen, test rows unseen."""
         attackers = self._suited(task)
-        X, y, units = self._rows(task)
-        n_units = len(X) if units is None else len(np.unique(units))
-        fold = allot(y, np.ones(FOLDS), self.seed, units) if n_units >= FOLDS else np.full(len(y), -1)
-        # few rows make a poor judge: then every fold takes its turn, else one is enough
-        turns = range(FOLDS if len(y) <= FEW_ROWS and len(attackers) > 1 else 1) if n_units >= FOLDS else range(0)
-        held = np.isin(fold, list(turns))
-        shares = class_shares(y, task.n_classes)
+        judge = _Judge(*self._rows(task), task.n_classes, headline, self.seed, len(attackers) > 1)
         tested: dict[str, np.ndarray] = {}
-        held_p: dict[str, np.ndarray] = {}
-        scores: dict[str, tuple[float, float]] = {}
         for name, make in attackers.items():
             self.callback(f"{task.attribute}: {name}", None, None)
             try:
-                learned = learn(make, X, y, task.n_classes, self.seed)
-                p = np.tile(shares, (len(y), 1))
-                # who has nothing to say of all rows is not asked again about parts of them
-                for turn in turns if not learned.silent else ():
-                    inside = fold == turn
-                    p[inside] = learn(make, X[~inside], y[~inside], task.n_classes, self.seed)(X[inside])
-                score = measure_of(headline, y[held], p[held], shares).value if held.any() else 0.0
-                tested[name] = learned(Columns(task.Xt, task.Rt))
+                if tested and self.budget.spent:
+                    raise KeyboardInterrupt
+                if not judge.hear(name, make) and self.races and not task.finite:
+                    continue
+                tested[name] = judge.learn(name, make)(Columns(task.Xt, task.Rt))
             except KeyboardInterrupt:
                 if not tested:
                     raise
@@ -153,23 +149,25 @@ class AttackSuite:
                 self.attackers = {n: m for n, m in self.attackers.items() if n in tested}
                 self.shaped = tuple(n for n in self.shaped if n in tested)
                 break
-            held_p[name] = p[held]
-            scores[name] = score, -_log_loss(y[held], p[held])
+        held = {n: judge.held[n] for n in tested}
+        scores = {n: judge.scores[n] for n in tested}
         chosen = max(scores, key=lambda n: scores[n])  # the surer of two that are equally right
-        validation = (held_p[chosen], y[held]) if held.any() else None
-        if self.stacks and held.any() and len(tested) > 1 and not self.interrupted:
-            p_held, tested["stack"] = stack(held_p, y[held], tested, shares, self.seed)
-            balance = headline == "balanced_accuracy"
-            new, old = ((q / shares if balance else q).argmax(1) for q in (p_held, held_p[chosen]))
-            if clearly_better(y[held], new, old, balance):
-                chosen, validation = "stack", (p_held, y[held])
-        return Outcome(task, chosen, tested, validation, scores, held_p)
+        truth = judge.truth
+        validation = (held[chosen], truth) if len(truth) else None
+        if self.stacks and len(truth) and len(tested) > 1 and not self.interrupted:
+            mixed, tested["stack"] = stack(held, truth, tested, judge.shares, self.seed)
+            if clearly_better(truth, judge.answers(mixed), judge.answers(held[chosen]), judge.balance):
+                chosen, validation = "stack", (mixed, truth)
+        stopped = tuple(n for n in judge.scores if n not in tested and not self.interrupted)
+        return Outcome(task, chosen, tested, validation, scores, held, stopped)
 
     def _suited(self, task: Task) -> dict[str, Attacker]:
         """The attackers that can read this release."""
         if self.counts and task.finite and len(task.Xa) >= ENOUGH * task.n_classes * len(np.unique(task.Xa, axis=0)):
             return {"counting": lambda shape, m, seed: Counting()}
         attackers = dict(self.attackers)
+        if self.budget.minutes is not None:  # who reads most comes first
+            attackers = {n: attackers[n] for n in sorted(attackers, key=lambda n: n not in NAMING)}
         if task.finite:
             attackers["counting"] = lambda shape, m, seed: Counting()
         for name in self.shaped:
@@ -241,6 +239,72 @@ class AttackSuite:
         if len(some) < 2 or (units is not None and len(np.unique(units)) < 2):
             return None
         return nearest_neighbour(t.Xt[some], t.yt[some], units, level)
+
+
+class _Judge:
+    """What decides between attackers: rows that they learn from, each answered by who did not learn from it."""
+
+    def __init__(
+        self,
+        X: Columns,
+        y: np.ndarray,
+        units: np.ndarray | None,
+        n_classes: int,
+        headline: str,
+        seed: int,
+        choice: bool,
+    ) -> None:
+        self.X, self.y, self.n_classes, self.headline, self.seed = X, y, n_classes, headline, seed
+        n_units = len(X) if units is None else len(np.unique(units))
+        self.fold = allot(y, np.ones(FOLDS), seed, units) if n_units >= FOLDS else np.full(len(y), -1)
+        # few rows make a poor judge: then every fold takes its turn, else one is enough
+        self.turns = range(FOLDS if len(y) <= FEW_ROWS and choice else 1) if n_units >= FOLDS else range(0)
+        self.rows = np.isin(self.fold, list(self.turns))
+        self.truth, self.shares = y[self.rows], class_shares(y, n_classes)
+        self.balance = headline == "balanced_accuracy"
+        self.held: dict[str, np.ndarray] = {}
+        self.scores: dict[str, tuple[float, float]] = {}
+        self.silent: set[str] = set()
+
+    def hear(self, name: str, make: Attacker) -> bool:
+        """Judge an attacker; False: another one is clearly better, so that this one will not be chosen."""
+        p = np.tile(self.shares, (len(self.y), 1))
+        for turn in self.turns:
+            inside = self.fold == turn
+            learned = learn(make, self.X[~inside], self.y[~inside], self.n_classes, self.seed)
+            if learned.silent:  # who has nothing to say of most rows is not asked again
+                self.silent.add(name)
+                break
+            p[inside] = learned(self.X[inside])
+        best = max(self.scores, key=lambda n: self.scores[n], default=None)
+        own = self.held[name] = p[self.rows]
+        score = measure_of(self.headline, self.truth, own, self.shares).value if len(self.truth) else 0.0
+        self.scores[name] = score, -_log_loss(self.truth, own)
+        if best is None or name in NAMING or not len(self.truth):
+            return True
+        better = self.answers(self.held[best]), self.answers(own)
+        return not clearly_better(self.truth, *better, self.balance, errors=BEHIND)
+
+    def learn(self, name: str, make: Attacker) -> Learned:
+        """The attacker, from all rows."""
+        if name in self.silent:
+            return Learned(_Shares(self.shares), np.arange(self.n_classes), self.n_classes)
+        return learn(make, self.X, self.y, self.n_classes, self.seed)
+
+    def answers(self, p: np.ndarray) -> np.ndarray:
+        """The answers that serve the headline."""
+        answers: np.ndarray = (p / self.shares if self.balance else p).argmax(1)
+        return answers
+
+
+class _Shares:
+    """Answers how common each class is."""
+
+    def __init__(self, shares: np.ndarray) -> None:
+        self.shares = shares
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return np.tile(self.shares, (len(X), 1))
 
 
 def counting(seed: int) -> AttackSuite:

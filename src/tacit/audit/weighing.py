@@ -50,8 +50,8 @@ def stack(
     return out, softmax(total, axis=1)
 
 
-def clearly_better(truth: np.ndarray, new: np.ndarray, old: np.ndarray, balance: bool) -> bool:
-    """Whether new answers beat old ones by more than half a standard error of the difference, row by row.
+def clearly_better(truth: np.ndarray, new: np.ndarray, old: np.ndarray, balance: bool, errors: float = 0.5) -> bool:
+    """Whether new answers beat old ones by more than so many standard errors of the difference, row by row.
 
     `balance` weighs classes equally. A mixture of many attackers must earn its place: within chance of the best one,
     the best one is the simpler answer.
@@ -59,7 +59,7 @@ def clearly_better(truth: np.ndarray, new: np.ndarray, old: np.ndarray, balance:
     share = np.bincount(truth, minlength=int(truth.max()) + 1)
     weight = 1 / share[truth] / (share > 0).sum() if balance else np.full(len(truth), 1 / len(truth))
     gain = weight * ((new == truth).astype(float) - (old == truth))
-    return bool(gain.sum() > 0.5 * np.sqrt((gain**2).sum()))
+    return bool(gain.sum() > errors * np.sqrt((gain**2).sum()))
 
 
 def softmax_link(margins: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, float]:

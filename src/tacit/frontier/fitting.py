@@ -21,6 +21,7 @@ from tacit.frontier.checkpoint import Folder, packed
 from tacit.frontier.points import Point
 from tacit.frontier.streaming import StreamedTable
 from tacit.records.dataset import Dataset
+from tacit.records.intake import encoded_once
 from tacit.report.plain_data import plain as to_plain
 from tacit.training.loop import whole_trainings
 
@@ -50,7 +51,7 @@ def train_group(
     """Fit, release and certify a group; what an audit needs goes to the folder. Returns what was warned of."""
     if all(folder.has("trained", p.number) for p in points):
         return []
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, encoded_once():
         warnings.simplefilter("always")
         seen = None  # the same rows by all filters of the group, which share one reading of the data
         for point, f in zip(points, fit_points(template, points, train), strict=True):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +21,7 @@ from tacit.records.schema import ArraySchema, TableSchema
 
 DEFAULT_REACH = 3.0  # standard deviations to each side of the mean, where nobody told a range
 Refusal = Callable[[Any], Any]
+_KEPT: ContextVar[dict[tuple[int, int], tuple[Any, ...]] | None] = ContextVar("encoded", default=None)
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,24 @@ class Intake:
 
     def encode(self, X: Any) -> np.ndarray:
         """The records as the filter's learned part takes them."""
+        kept = _KEPT.get()
+        if kept is not None and (id(self), id(X)) in kept:
+            return kept[id(self), id(X)][-1]
         checked: Any = self.check(X)
-        return np.asarray(checked) if self.encoder is None else self.encoder.transform(checked)
+        encoded = np.asarray(checked) if self.encoder is None else self.encoder.transform(checked)
+        if kept is not None:
+            kept[id(self), id(X)] = self, X, encoded  # held, so that no other object gets their numbers
+        return encoded
+
+
+@contextmanager
+def encoded_once() -> Iterator[None]:
+    """In here the same records are encoded once, for whoever changes none of them meanwhile."""
+    token = _KEPT.set({} if _KEPT.get() is None else _KEPT.get())
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 def learn_intake(
