@@ -249,9 +249,10 @@ class Game:
             {"params": ours[n_encoder:], "lr": rate * f.head_lr_factor},
         ]
         self.ours, self.theirs = ours, theirs
-        graphs = self.device.type == "cuda"  # a CUDA graph needs the optimisers' step counts on the device
-        self.adam = torch.optim.Adam(groups, lr=rate, capturable=graphs)
-        self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_lr_factor, capturable=graphs) if theirs else None
+        # a CUDA graph needs the optimisers' step counts on the device; a processor has one kernel for all of a step
+        how: dict[str, Any] = {"capturable": True} if self.device.type == "cuda" else {"fused": True}
+        self.adam = torch.optim.Adam(groups, lr=rate, **how)
+        self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_lr_factor, **how) if theirs else None
         self.batches = Batches(len(problem.X), choose_batch_size(f.batch_size, len(problem.X)), seeds)
         self.generators = [torch.Generator().manual_seed(int(s)) for s in np.unique(np.asarray(seeds))]
         self.which = torch.as_tensor(self.batches.which, device=self.device)
@@ -285,7 +286,8 @@ class Game:
         return rows, torch.stack(noise).to(self.dtype)
 
     def code(self, rows: Tensor, noise: Tensor) -> Tensor:
-        z = torch.tanh(self.encoders(self.X[rows][self.which]))
+        x = self.X[rows]
+        z = torch.tanh(self.encoders(x if len(x) == 1 else x[self.which]))
         return z + self.noise * noise[self.which] if self.noise else z
 
     def ally_losses(self, z: Tensor, rows: Tensor) -> Tensor:

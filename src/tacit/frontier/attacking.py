@@ -22,6 +22,11 @@ from tacit.report.results import LimitPoint, Result
 MAX_ROWS = 10_000  # that an attacker learns from
 
 
+def audit_points(numbers: Sequence[int], *given: Any) -> list[int]:
+    """Attack some points, one after the other."""
+    return [audit_point(number, *given) for number in numbers]
+
+
 def audit_point(
     number: int,
     attack: Dataset,

@@ -55,6 +55,7 @@ class Frontier:
     candidates : how many points share the error of intervals and certificates
     level : confidence of all certificates of the curve together; of all intervals of utility; of all of leakage
     reference : the label-only release and the estimated limit
+    left_out : points that were not reached in the time given; they have their share of the error all the same
     """
 
     traced: tuple[Traced, ...]
@@ -65,6 +66,7 @@ class Frontier:
     rows: Mapping[str, int]
     candidates: int
     fitted: Callable[[Point], Any]
+    left_out: int = 0
     _keep: Any = field(default=None, repr=False)  # a temporary folder lives as long as its frontier
 
     @property

@@ -6,7 +6,8 @@ import copy
 import dataclasses
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -51,14 +52,43 @@ def train_group(
     """Fit, release and certify a group; what an audit needs goes to the folder. Returns what was warned of."""
     if all(folder.has("trained", p.number) for p in points):
         return []
-    with warnings.catch_warnings(record=True) as caught, encoded_once():
-        warnings.simplefilter("always")
-        seen = None  # the same rows by all filters of the group, which share one reading of the data
-        for point, f in zip(points, fit_points(template, points, train), strict=True):
+    with _told() as told:
+        release_group(fit_points(template, points, train), points, attack, test, folder, terms)
+    return told
+
+
+def fit_group(template: Any, points: Sequence[Point], train: Rows, folder: Folder) -> tuple[list[Any], list[str]]:
+    """Only fit a group, for others to release with: none where all is done already. And what was warned of."""
+    if all(folder.has("trained", p.number) for p in points):
+        return [], []
+    with _told() as told:
+        filters = fit_points(template, points, train)
+    for f in filters:
+        f.__dict__.pop("_problem", None)  # the training rows stay here
+    return filters, told
+
+
+def release_group(
+    filters: Sequence[Any], points: Sequence[Point], attack: Dataset, test: Dataset, folder: Folder, terms: Terms
+) -> int:
+    """Release and certify with fitted filters; what an audit needs goes to the folder."""
+    seen = None  # the same rows by all filters of the group, which share one reading of the data
+    with encoded_once():
+        for point, f in zip(points, filters, strict=True):
             trial = Trial.of(_audited(f, point), attack, test, seen=seen)
             seen = trial.seen if isinstance(f, Filter) else None
             folder.write("trained", point.number, *_halves(f, trial, terms))
-    return list(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
+    return len(points)
+
+
+@contextmanager
+def _told() -> Iterator[list[str]]:
+    """What is warned of in here, once each; filled in at the end."""
+    told: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield told
+    told += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning))
 
 
 def restore(template: Any, point: Point, train: Rows, attack: Dataset, test: Dataset, folder: Folder) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -87,24 +88,46 @@ def grid(f: Any, knob: str, values: Any, name: str) -> list[float]:
     return list(dict.fromkeys(float(f"{v:.4g}") for v in spread))
 
 
+def by_what_they_tell(points: Sequence[Point]) -> list[Point]:
+    """The first seed before the second; of each, the ends and the middle of the knob before what lies between."""
+    place: dict[Point, tuple[int, float]] = {}
+    for name in dict.fromkeys(p.filter for p in points):
+        own = [p for p in points if p.filter == name]
+        values, seeds = (list(dict.fromkeys(getattr(p, what) for p in own)) for what in ("value", "seed"))
+        turn = {v: i for i, v in enumerate(_spread(values))}
+        place |= {p: (seeds.index(p.seed), turn[p.value]) for p in own}
+    return sorted(points, key=lambda p: place[p])
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    """Both ends, then again and again the middle of the widest gap."""
+    chosen = [0, len(values) - 1][: len(values)]
+    while len(chosen) < len(values):
+        inside = sorted(chosen)
+        left, right = max(pairwise(inside), key=lambda ends: ends[1] - ends[0])
+        chosen.append((left + right) // 2)
+    return [values[i] for i in chosen]
+
+
 def groups(filters: Mapping[str, Any], points: Sequence[Point], most: int, workers: int = 1) -> list[list[Point]]:
     """Points that learn together: as their filter says, at most `most` in a stack, and no worker without any."""
     out: list[list[Point]] = []
     for name, f in filters.items():
         own = [p for p in points if p.filter == name]
         kind = f.grouping if hasattr(f, "grouping") and own[0].knob == f.frontier_parameter else "alone"
-        if kind == "seed":
-            by_seed = [[p for p in own if p.seed == seed] for seed in dict.fromkeys(p.seed for p in own)]
-            # what a seed's points share is then made by every worker that has some of them
-            n = -(-workers // len(by_seed))
-            out += [part for points in by_seed for part in _parts(points, min(n, len(points) // FEW))]
+        by_seed = [[p for p in own if p.seed == seed] for seed in dict.fromkeys(p.seed for p in own)]
+        if kind == "alone":
+            out += [[p] for p in own]
+        elif kind == "stack" and workers == 1 and len(own) <= most:
+            out.append(own)
         else:
-            size = most if kind == "stack" else 1
-            n = -(-len(own) // size)
-            out += _parts(own, max(n, min(workers, len(own) // FEW)) if kind == "stack" else n)
+            # points of one seed read the same batches, or share what is made once: that is quicker than any other part
+            size, n = most if kind == "stack" else len(own), -(-workers // len(by_seed))
+            for some in by_seed:
+                out += parts_of(some, max(-(-len(some) // size), min(n, len(some) // FEW)))
     return out
 
 
-def _parts(points: Sequence[Point], n: int) -> list[list[Point]]:
+def parts_of(points: Sequence[Point], n: int) -> list[list[Point]]:
     """Equal parts, so that processes finish together."""
     return [list(part) for part in np.array_split(np.array(points, dtype=object), max(1, n))]

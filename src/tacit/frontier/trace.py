@@ -6,6 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,35 @@ from sklearn.base import clone
 
 from tacit import __version__
 from tacit.audit.attackers import resolve
+from tacit.audit.budget import Budget
 from tacit.audit.certification import Terms
 from tacit.audit.looks import count_look
 from tacit.audit.trial import check_pair
 from tacit.callback import Callback, silent
 from tacit.errors import InputError, TacitWarning, check_number
-from tacit.frontier.attacking import MAX_ROWS, audit_point, read_reference, write_reference
+from tacit.frontier.attacking import MAX_ROWS, audit_points, read_reference, write_reference
 from tacit.frontier.checkpoint import Folder, Scratch, data_identity
 from tacit.frontier.curve import Frontier, Traced
-from tacit.frontier.fitting import restore, train_group
-from tacit.frontier.points import GAMES_ON_CPU, GAMES_ON_GPU, Point, groups, lay_out, name_filters
+from tacit.frontier.fitting import fit_group, release_group, restore, train_group
+from tacit.frontier.points import (
+    FEW,
+    GAMES_ON_CPU,
+    GAMES_ON_GPU,
+    Point,
+    by_what_they_tell,
+    groups,
+    lay_out,
+    name_filters,
+    parts_of,
+)
 from tacit.frontier.streaming import stream
 from tacit.records.dataset import Dataset
 from tacit.renamed import renamed
 from tacit.report.certificates import AnyCertificate
 from tacit.report.plain_data import plain_parameter, read
 from tacit.report.results import Result
+
+PARTS = 4  # for each process
 
 
 @renamed(jobs="n_jobs", level="confidence_level", tell="callback")
@@ -48,6 +62,7 @@ def frontier(
     n_jobs: int | None = None,
     confidence_level: float = 0.95,
     limit: bool | None = None,
+    minutes: float | None = None,
     callback: Callback = silent,
 ) -> Frontier:
     """Trace the curve of utility against leakage that a filter's knob draws, and choose from it.
@@ -73,6 +88,9 @@ def frontier(
     n_jobs : processes; all cores by default (a GPU trains in one)
     confidence_level : of all certificates of the curve together; of all intervals of utility; of all of leakage
     limit : estimate the best that any release could do (None: where that takes seconds)
+    minutes : a time that is not to be passed by much: points come in the order of what they tell (the ends and the
+        middle of the knob first, the second seed when the first is done), and those that are not reached are left out
+        and counted in ``left_out``. The same call with the same `checkpoint` goes on
     callback : called with (what, done, total), to show progress
 
     Examples
@@ -92,8 +110,10 @@ def frontier(
     filters = {name: _on_device(f, device) for name, f in name_filters(filter).items()}
     points = lay_out(filters, values, seeds, knob)
     on_gpu = any(_device_of(f) == "cuda" for f in filters.values())
-    n_jobs = n_jobs or os.cpu_count() or 1
-    together = groups(filters, points, *((GAMES_ON_GPU, 1) if on_gpu else (GAMES_ON_CPU, n_jobs)))
+    n_jobs, budget = n_jobs or os.cpu_count() or 1, Budget(minutes)
+    most = GAMES_ON_GPU if on_gpu else GAMES_ON_CPU if minutes is None else FEW
+    ordered = points if minutes is None else by_what_they_tell(points)
+    together = groups(filters, ordered, most, 1 if on_gpu else n_jobs)
     temporary = Scratch() if checkpoint is None else None
     folder = Folder(temporary.name if temporary else str(checkpoint))
     rows, sample, identity = _rows(train, attack, test, filters, folder)
@@ -102,24 +122,19 @@ def frontier(
     # one look at these rows, shared by all points of the curve
     look = count_look(attack, test, json.dumps(plan, sort_keys=True, default=str).encode())
     terms = Terms(confidence_level, len(points), look=look)
-    told = _run(
-        "training",
-        [delayed(train_group)(filters[g[0].filter], g, rows, attack, test, folder, terms) for g in together],
-        [len(g) for g in together],
-        1 if on_gpu else n_jobs,
-        callback,
-    )
-    for text in dict.fromkeys(line for lines in told for line in lines):
-        warnings.warn(text, TacitWarning, stacklevel=3)
-    work: list[Any] = [delayed(write_reference)(sample, attack, test, folder, terms, limit)]
-    work += [
-        delayed(audit_point)(p.number, attack, test, folder, attackers, len(points), confidence_level, 0)
-        for p in points
-    ]
-    _run("attacking", work, [1] * len(work), n_jobs, callback)
+    job = _Job(filters, rows, attack, test, folder, terms, attackers, n_jobs, on_gpu, callback)
+    reference: list[Any] = [delayed(write_reference)(sample, attack, test, folder, terms, limit)]
+    reached: list[Point] = []
+    size, longest = len(together) if minutes is None else 1 if on_gpu else n_jobs, 0.0
+    for at in range(0, len(together), size):
+        before = budget.left
+        if reached and before < longest:
+            break
+        reached += job.trace(together[at : at + size], reference)
+        reference, longest = [], max(longest, before - budget.left if minutes is not None else 0.0)
 
     return Frontier(
-        traced=tuple(_read(folder, p) for p in points),
+        traced=tuple(_read(folder, p) for p in sorted(reached, key=lambda p: p.number)),
         test=test,
         level=confidence_level,
         attackers=attackers if isinstance(attackers, str) else ", ".join(named),
@@ -127,8 +142,80 @@ def frontier(
         rows={"train": len(rows), "attack": len(attack), "test": len(test)},
         candidates=len(points),
         fitted=lambda point: restore(filters[point.filter], point, rows, attack, test, folder),
+        left_out=len(points) - len(reached),
         _keep=temporary,
     )
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Trains groups of points and attacks them, in so many processes."""
+
+    filters: Mapping[str, Any]
+    rows: Any
+    attack: Dataset
+    test: Dataset
+    folder: Folder
+    terms: Terms
+    attackers: Any
+    n_jobs: int
+    on_gpu: bool
+    callback: Callback
+
+    def trace(self, together: Sequence[Sequence[Point]], beside: Sequence[Any]) -> list[Point]:
+        """All points of these groups, and other work beside their attacks."""
+        points = [p for group in together for p in group]
+        told = self._train_on_gpu(together) if self.on_gpu else self._train(together)
+        for text in dict.fromkeys(told):
+            warnings.warn(text, TacitWarning, stacklevel=4)
+        parts = self._shared_out(points)
+        how = self.attackers, self.terms.candidates, self.terms.level, 0
+        work = [delayed(audit_points)([p.number for p in s], self.attack, self.test, self.folder, *how) for s in parts]
+        self._run("attacking", [*beside, *work], [*[1 for _ in beside], *map(len, parts)])
+        return points
+
+    def _train(self, together: Sequence[Sequence[Point]]) -> list[str]:
+        where = self.rows, self.attack, self.test, self.folder, self.terms
+        work = [delayed(train_group)(self.filters[g[0].filter], g, *where) for g in together]
+        return [line for lines in self._run("training", work, [len(g) for g in together]) for line in lines]
+
+    def _train_on_gpu(self, together: Sequence[Sequence[Point]]) -> list[str]:
+        """One process trains, and all of them release."""
+        told, work, done = [], [], 0
+        total = sum(map(len, together))
+        self.callback("training", 0, total)
+        for group in together:
+            fitted, lines = fit_group(self.filters[group[0].filter], group, self.rows, self.folder)
+            told += lines
+            own = dict(zip(group, fitted, strict=False))
+            for some in self._shared_out([p for p in group if p in own]):
+                filters = [own[p] for p in some]
+                work.append(delayed(release_group)(filters, some, self.attack, self.test, self.folder, self.terms))
+            done += len(group)
+            self.callback("training", done, total)
+        if work:
+            self._run("releasing", work, [len(w[1][1]) for w in work])
+        return told
+
+    def _shared_out(self, points: Sequence[Point]) -> list[list[Point]]:
+        """Parts for the processes: some for each, so that they finish together, and not too many, for each is sent."""
+        return parts_of(points, min(len(points), PARTS * self.n_jobs)) if points else []
+
+    def _run(self, what: str, work: Sequence[Any], weights: Sequence[int]) -> list[Any]:
+        """Run calls in processes (here, where one is enough), telling what is done."""
+        done, out = 0, []
+        self.callback(what, 0, sum(weights))
+        n = min(self.n_jobs, len(work))
+        results: Iterable[Any]
+        if n == 1:
+            results = (f(*args, **kwargs) for f, args, kwargs in work)
+        else:
+            results = Parallel(n_jobs=n, return_as="generator")(work)
+        for weight, result in zip(weights, results, strict=True):
+            done += weight
+            out.append(result)
+            self.callback(what, done, sum(weights))
+        return out
 
 
 def _rows(
@@ -184,23 +271,6 @@ def _check(train: Any, attack: Dataset, test: Dataset, level: float) -> None:
                     f"{name!r} has {classes} classes in `attack` and {known} known labels in `test`; attackers need "
                     f"two classes and two rows: use larger parts"
                 )
-
-
-def _run(what: str, work: list[Any], weights: list[int], n_jobs: int, callback: Callback) -> list[Any]:
-    """Run calls in processes (here, where one is enough), telling what is done."""
-    done, out = 0, []
-    callback(what, 0, sum(weights))
-    n = min(n_jobs, len(work))
-    results: Iterable[Any]
-    if n == 1:
-        results = (f(*args, **kwargs) for f, args, kwargs in work)
-    else:
-        results = Parallel(n_jobs=n, return_as="generator")(work)
-    for weight, result in zip(weights, results, strict=True):
-        done += weight
-        out.append(result)
-        callback(what, done, sum(weights))
-    return out
 
 
 def _on_device(f: Any, device: str) -> Any:

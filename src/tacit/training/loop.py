@@ -43,7 +43,7 @@ def descend(optimiser: torch.optim.Optimizer, loss: Tensor, only: Sequence[Tenso
         loss.backward()
     else:
         for p, g in zip(only, torch.autograd.grad(loss, only), strict=True):
-            p.grad = g
+            p.grad = g.contiguous()  # as fused optimisers take it for granted
     optimiser.step()
 
 

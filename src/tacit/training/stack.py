@@ -47,6 +47,7 @@ class Stack:
             params, self.buffers = stack_module_state(modules)
             self.params: dict[str, Tensor] = {name: nn.Parameter(value.detach()) for name, value in params.items()}
             self.skeleton = copy.deepcopy(modules[0]).to("meta")
+            self.plain = is_plain(self.skeleton)
 
     @property
     def learned(self) -> nn.Module:
@@ -57,14 +58,31 @@ class Stack:
         return list(self.alone.parameters()) if self.alone is not None else list(self.params.values())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Run game g on x[g]: (G, batch, ...) -> (G, batch, n_out)."""
+        """Run game g on x[g]: (G, batch, ...) -> (G, batch, n_out). One x, (1, batch, ...), serves all games."""
         if self.alone is not None:
             return self.alone(x[0]).unsqueeze(0)
+        if self.plain:
+            return self._layers(x)
+        x = x.expand(self.size, *x.shape[1:])
 
         def run(params: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor) -> Tensor:
             return functional_call(self.skeleton, (params, buffers), (inputs,))
 
         return vmap(run, randomness="different")(self.params, self.buffers, x)
+
+    def _layers(self, x: Tensor) -> Tensor:
+        """The same for linear layers and rectifiers alone, without a function's overhead; one x is one product."""
+        for name, layer in self.skeleton.named_children():
+            if isinstance(layer, nn.ReLU):
+                x = torch.relu(x)
+                continue
+            weight, bias = self.params[f"{name}.weight"], self.params[f"{name}.bias"]
+            if len(x) < self.size:
+                flat = nn.functional.linear(x[0], weight.flatten(0, 1), bias.flatten())
+                x = flat.unflatten(1, (self.size, -1)).transpose(0, 1)
+            else:
+                x = torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+        return x
 
     def train(self, mode: bool = True) -> None:
         (self.alone if self.alone is not None else self.skeleton).train(mode)
@@ -77,6 +95,14 @@ class Stack:
         state = {**self.params, **self.buffers}
         module.load_state_dict({name: value[game].detach().cpu() for name, value in state.items()})
         return module.eval()
+
+
+def is_plain(module: nn.Module) -> bool:
+    """Whether a network is nothing but linear layers and rectifiers, one after the other."""
+    layers = list(module.children()) if isinstance(module, nn.Sequential) else []
+    return bool(layers) and all(
+        isinstance(m, nn.ReLU) or (isinstance(m, nn.Linear) and m.bias is not None) for m in layers
+    )
 
 
 def can_stack(module: nn.Module) -> bool:
