@@ -1,6 +1,6 @@
 """What a user waits for, old against new in one run: frontiers of audited points on Adult, and one audit.
 
-    git worktree add ../old COMMIT && python benchmarks/end_to_end.py --old ../old/src [--values 16] [--seeds 1]
+    git worktree add ../old COMMIT && python benchmarks/end_to_end.py --old ../old/src [--values 16] [--seeds 1] [--only]
 
 Each job runs in a process of its own: on two cores of its own where there are twelve, all at the same time; one after
 the other where there are fewer. Prints seconds, their ratio, and how far utility, leakage and
@@ -48,17 +48,20 @@ def main() -> None:
     arguments.add_argument("--old", required=True, help="the src folder of the old code")
     arguments.add_argument("--values", type=int, default=16)
     arguments.add_argument("--seeds", type=int, default=1)
+    arguments.add_argument("--only", nargs="*", choices=JOBS, default=JOBS, help="the others' figures are kept")
     chosen = arguments.parse_args()
-    jobs = [(job, name) for job in JOBS for name in ("old", "new")]
+    jobs = [(job, name) for job in chosen.only for name in ("old", "new")]
     folders = {"old": chosen.old, "new": str(Path(__file__).parent.parent / "src")}
     apart = (os.cpu_count() or 1) >= 2 * len(jobs)
-    results = {"settings": {"values": chosen.values, "seeds": chosen.seeds, "at the same time": apart}}
+    path = Path(__file__).with_suffix(".json")
+    results = json.loads(path.read_text()) if len(chosen.only) < len(JOBS) and path.exists() else {}
+    results["settings"] = {"values": chosen.values, "seeds": chosen.seeds, "at the same time": apart}
     running = {}
     for i, (job, name) in enumerate(jobs):
         running[job, name] = start(folders[name], job, chosen, (2 * i, 2 * i + 1) if apart else None)
         if not apart:
             running[job, name].wait()
-    for job in JOBS:
+    for job in chosen.only:
         found = {name: json.loads(running[job, name].communicate()[0].splitlines()[-1]) for name in folders}
         pairs = zip(found["old"]["points"], found["new"]["points"], strict=True)
         far = [[abs(a - b) for a, b in zip(old, new, strict=True) if None not in (a, b)] for old, new in pairs]
@@ -70,7 +73,7 @@ def main() -> None:
             f"point apart by {', '.join(f'{x:.4f}' for x in mean)} on average",
             flush=True,
         )
-        Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=1))
+        path.write_text(json.dumps(results, indent=1))
 
 
 def start(folder: str, job: str, chosen: argparse.Namespace, cores: tuple[int, int] | None) -> subprocess.Popen[str]:

@@ -15,6 +15,7 @@ import numpy as np
 
 RATE, DECAY, MOMENTS, TINY = 2e-3, 1e-3, (0.9, 0.999), 1e-8  # Adam's, and the weights' decay
 AT_ONCE = 16_384  # rows that are answered
+CHUNK = 40  # steps whose batches are drawn at once
 
 
 class Perceptron:
@@ -79,12 +80,14 @@ class _Game:
         drawn = self.rng.uniform(-reach, reach, size=(n_in + 1, n_out)).astype(np.float32)
         return drawn[:-1], drawn[-1:]
 
-    def rows(self) -> np.ndarray:
-        """The next batch; a new shuffle begins when one is used up."""
-        if len(self.order) < self.batch:
-            self.order = self.rng.permutation(len(self.X))
-        now, self.order = self.order[: self.batch], self.order[self.batch :]
-        return now
+    def rows(self, steps: int, wide: int) -> np.ndarray:
+        """The next batches, (steps, wide); a new shuffle begins when one is used up. Places beyond a batch are 0."""
+        out = np.zeros((steps, wide), dtype=np.int64)
+        for now in out:
+            if len(self.order) < self.batch:
+                self.order = self.rng.permutation(len(self.X))
+            now[: self.batch], self.order = self.order[: self.batch], self.order[self.batch :]
+        return out
 
 
 def _train(games: list[_Game], device: str) -> None:
@@ -92,20 +95,20 @@ def _train(games: list[_Game], device: str) -> None:
     xp, put = _arrays(device)
     weights = [put(np.stack(parts)) for parts in zip(*(g.start for g in games), strict=True)]
     state = [(xp.zeros_like(w), xp.zeros_like(w)) for w in weights]
-    wide = max(g.batch for g in games)
-    batches = np.array([g.batch for g in games])
-    share = np.where(np.arange(wide) < batches[:, None], 1 / batches[:, None], 0).astype(np.float32)[..., None]
-    n, _, m = games[0].shape
-    X = np.zeros((len(games), wide, n), dtype=np.float32)
-    truth = np.zeros((len(games), wide, m), dtype=np.float32)
-    one, shares, decay = np.eye(m, dtype=np.float32), put(share), put((DECAY / batches[:, None, None]).astype("f4"))
+    wide, long, (n, _, m) = max(g.batch for g in games), max(len(g.X) for g in games), games[0].shape
+    X, truth = np.zeros((len(games), long, n), np.float32), np.zeros((len(games), long, m), np.float32)
+    for i, g in enumerate(games):
+        X[i, : len(g.X)], truth[i, np.arange(len(g.X)), g.codes] = g.X, 1
+    batches = np.array([g.batch for g in games])[:, None, None]
+    share = np.where(np.arange(wide)[:, None] < batches, 1 / batches, 0).astype(np.float32)
+    X, truth, share, decay = put(X), put(truth), put(share), put((DECAY / batches).astype(np.float32))
+    member = put(np.arange(len(games))[:, None])
     for step in range(games[0].steps):
+        if step % CHUNK == 0:
+            rows = put(np.stack([g.rows(CHUNK, wide) for g in games], axis=1))
         k = sum(g.steps > step for g in games)
-        for i, g in enumerate(games[:k]):
-            rows = g.rows()
-            X[i, : g.batch], truth[i, : g.batch] = g.X[rows], one[g.codes[rows]]
-        own = [w[:k] for w in weights]
-        slopes = _slopes(xp, own, put(X[:k]), put(truth[:k]), shares[:k], decay[:k])
+        now, own = (member[:k], rows[step % CHUNK, :k]), [w[:k] for w in weights]
+        slopes = _slopes(xp, own, X[now], truth[now], share[:k], decay[:k])
         for w, slope, moments in zip(own, slopes, state, strict=True):
             _adam(xp, w, slope, [moment[:k] for moment in moments], step + 1)
     for i, g in enumerate(games):

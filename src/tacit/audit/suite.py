@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from tacit.audit.attackers import Attacker, Counting, resolve
 from tacit.audit.budget import Budget
 from tacit.audit.likeness import nearest_neighbour
 from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
+from tacit.audit.perceptrons import Perceptron, fit_together
 from tacit.audit.received_columns import Columns
 from tacit.audit.shaped_attackers import QUICK_SHAPED, SHAPED
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
@@ -82,6 +83,7 @@ class AttackSuite:
     callback : called with (what, None, None) whenever an attacker starts
     max_rows : rows that an attacker learns from; None: as many as the preset gives
     budget : when it is spent, no further attacker starts
+    device : where `run_many` trains its networks
 
     Examples
     --------
@@ -99,6 +101,7 @@ class AttackSuite:
         callback: Callback = silent,
         max_rows: int | None = None,
         budget: Budget | None = None,
+        device: str = "cpu",
     ) -> None:
         named = dict(attackers) if isinstance(attackers, Mapping) else resolve(attackers)
         preset = attackers if isinstance(attackers, str) and attackers in MAX_ROWS else ""
@@ -111,6 +114,7 @@ class AttackSuite:
         self.counts = preset in ("quick", "strong")  # a few cells are counted, and nobody else is trained on them
         self.races = preset == "quick"  # who is clearly behind on validation rows is stopped
         self.seed, self.max_rows = seed, max_rows or MAX_ROWS.get(preset, OTHERWISE)
+        self.device = device
         self.callback, self.budget = callback, budget or Budget()
         self.interrupted = False  # by Ctrl-C, or because the time is over
         self.finished = list(self.attackers)  # everywhere, where it was
@@ -130,8 +134,19 @@ class AttackSuite:
 
     def run(self, task: Task, headline: str = "balanced_accuracy") -> Outcome:
         """Train every attacker; the one that did best on validation rows is chosen, test rows unseen."""
-        attackers = self._suited(task)
-        judge = _Judge(*self._rows(task), task.n_classes, headline, self.seed, len(attackers) > 1)
+        return self._decide(task, self._suited(task), self._judge(task, headline))
+
+    def run_many(self, asked: Sequence[tuple[Task, str]]) -> Iterator[Outcome]:
+        """The same for tasks of one or several releases, with their headlines; on a GPU all networks are one stack."""
+        judged = [(task, self._suited(task), self._judge(task, headline)) for task, headline in asked]
+        if self.device != "cpu":
+            learn_stacked([(attackers, judge) for _, attackers, judge in judged], self.device)
+        return (self._decide(*given) for given in judged)
+
+    def _judge(self, task: Task, headline: str) -> _Judge:
+        return _Judge(*self._rows(task), task.n_classes, headline, self.seed, len(self._suited(task)) > 1)
+
+    def _decide(self, task: Task, attackers: Mapping[str, Attacker], judge: _Judge) -> Outcome:
         tested: dict[str, np.ndarray] = {}
         for name, make in attackers.items():
             self.callback(f"{task.attribute}: {name}", None, None)
@@ -265,13 +280,14 @@ class _Judge:
         self.held: dict[str, np.ndarray] = {}
         self.scores: dict[str, tuple[float, float]] = {}
         self.silent: set[str] = set()
+        self.known: dict[tuple[str, int | None], Learned] = {}  # learned beforehand, in a stack
 
     def hear(self, name: str, make: Attacker) -> bool:
         """Judge an attacker; False: another one is clearly better, so that this one will not be chosen."""
         p = np.tile(self.shares, (len(self.y), 1))
         for turn in self.turns:
             inside = self.fold == turn
-            learned = learn(make, self.X[~inside], self.y[~inside], self.n_classes, self.seed)
+            learned = self.known.pop((name, turn), None) or self.learned(make, turn)
             if learned.silent:  # who has nothing to say of most rows is not asked again
                 self.silent.add(name)
                 break
@@ -289,12 +305,40 @@ class _Judge:
         """The attacker, from all rows."""
         if name in self.silent:
             return Learned(_Shares(self.shares), np.arange(self.n_classes), self.n_classes)
-        return learn(make, self.X, self.y, self.n_classes, self.seed)
+        return self.known.pop((name, None), None) or self.learned(make, None)
+
+    def part(self, turn: int | None) -> tuple[Columns, np.ndarray]:
+        """What is learned from: all rows, or those of the other folds."""
+        rows = slice(None) if turn is None else self.fold != turn
+        return self.X[rows], self.y[rows]
+
+    def learned(self, make: Attacker, turn: int | None) -> Learned:
+        return learn(make, *self.part(turn), self.n_classes, self.seed)
 
     def answers(self, p: np.ndarray) -> np.ndarray:
         """The answers that serve the headline."""
         answers: np.ndarray = (p / self.shares if self.balance else p).argmax(1)
         return answers
+
+
+def learn_stacked(asked: Sequence[tuple[Mapping[str, Attacker], _Judge]], device: str) -> None:
+    """Train all networks of several tasks as one stack; each judge knows its own afterwards."""
+    places, models, parts = [], [], []
+    for attackers, judge in asked:
+        for name, make in attackers.items():
+            for turn in (*judge.turns, None):
+                X, y = judge.part(turn)
+                classes = np.unique(y)
+                model = make(X.shape, len(classes), judge.seed) if len(classes) > 1 else None
+                if not isinstance(model, Perceptron):
+                    break
+                places.append((judge, name, turn, classes))
+                models.append(model)
+                parts.append((X.X, np.searchsorted(classes, y)))
+    if models:
+        fit_together(models, [X for X, _ in parts], [y for _, y in parts], device)
+    for (judge, name, turn, classes), model in zip(places, models, strict=True):
+        judge.known[name, turn] = Learned(model, classes, judge.n_classes)
 
 
 class _Shares:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 from tacit.audit.breadth import measure_breadth
 from tacit.audit.certification import Terms
 from tacit.audit.floor import Floor, measure_floor
-from tacit.audit.suite import HEADLINE, AttackSuite, counting
+from tacit.audit.suite import HEADLINE, AttackSuite, Outcome, counting
 from tacit.audit.trial import Asked, Trial
 from tacit.frontier.checkpoint import Folder, unpacked
 from tacit.records.dataset import Dataset
@@ -22,49 +23,59 @@ from tacit.report.results import LimitPoint, Result
 MAX_ROWS = 10_000  # that an attacker learns from
 
 
-def audit_points(numbers: Sequence[int], *given: Any) -> list[int]:
-    """Attack some points, one after the other."""
-    return [audit_point(number, *given) for number in numbers]
-
-
-def audit_point(
-    number: int,
+def audit_points(
+    numbers: Sequence[int],
     attack: Dataset,
     test: Dataset,
     folder: Folder,
     attackers: str | Sequence[Any],
     candidates: int,
     level: float,
-    seed: int,
-) -> int:
-    """Attack one point's releases, which lie in the folder; the results go there too."""
-    if folder.has("audited", number):
-        return number
-    began = time.perf_counter()
-    trial = _trial(folder, number, attack, test)
-    codes = trial.cells is not None and not isinstance(trial.Z[0], pd.DataFrame)  # columns say more than their row
-    suite = counting(seed) if codes else AttackSuite(attackers, seed, max_rows=MAX_ROWS)
-    fresh = trial.unseen()
+    device: str = "cpu",
+    seed: int = 0,
+) -> list[int]:
+    """Attack these points' releases, which lie in the folder; the results go there too."""
+    left = [number for number in numbers if not folder.has("audited", number)]
+    trials = {number: _trial(folder, number, attack, test) for number in left}
+    counted = counting(seed), [n for n in left if _is_code(trials[n])]
+    attacked = AttackSuite(attackers, seed, max_rows=MAX_ROWS, device=device), [n for n in left if n not in counted[1]]
+    for suite, some in (counted, attacked):
+        began = time.perf_counter()
+        fresh = {n: trials[n].unseen() for n in some}
+        asked = [(n, side, task) for n in some for side in HEADLINE for task in fresh[n].tasks(side)]
+        outcomes = suite.run_many([(task, HEADLINE[side]) for _, side, task in asked])
+        for n, own in groupby(zip(asked, outcomes, strict=True), key=lambda pair: pair[0][0]):
+            arrays, told = _results(suite, trials[n], [(side, o) for (_, side, _), o in own], candidates, level)
+            broad = measure_breadth(fresh[n]) if isinstance(trials[n].Z[0], pd.DataFrame) else None
+            told["breadth"] = None if broad is None else broad.mean
+            told["seconds"] = round(time.perf_counter() - began, 1)
+            folder.write("audited", n, arrays, told)
+            began = time.perf_counter()
+    return list(numbers)
+
+
+def _is_code(trial: Trial) -> bool:
+    """Whether a release is counted: columns say more than their row."""
+    return trial.cells is not None and not isinstance(trial.Z[0], pd.DataFrame)
+
+
+def _results(
+    suite: AttackSuite, trial: Trial, outcomes: Sequence[tuple[str, Outcome]], candidates: int, level: float
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """One point's measures by role, and which rows of `test` were answered right: 1 right, 0 wrong, 2 unknown."""
     rows_of = np.flatnonzero(~trial.seen[1])
-    out: dict[str, Any] = {}
     right: dict[str, np.ndarray] = {}
-    for (side, headline), role in zip(HEADLINE.items(), ("utility", "leakage"), strict=True):
+    out: dict[str, Any] = {"utility": {}, "leakage": {}}
+    for side, outcome in outcomes:
+        role, task = "utility" if side == "y" else "leakage", outcome.task
         # every statement of the curve holds together with the others
-        share = (1 - level) / candidates / max(1, getattr(test, side).shape[1])
-        out[role] = {}
-        for task in fresh.tasks(side):
-            outcome = suite.run(task, headline)
-            out[role][task.attribute] = plain(suite.result(outcome, headline, 1 - share))
-            answers = outcome.best.argmax(1) if side == "y" else outcome.balanced
-            # as rows of `test`: 1 right, 0 wrong, 2 unknown
-            rows = np.full(len(test), 2, dtype=np.uint8)
-            rows[rows_of[task.rows]] = answers == task.yt
-            right[f"{role}/{task.attribute}"] = rows
-    broad = measure_breadth(fresh) if isinstance(trial.Z[0], pd.DataFrame) else None
-    out["breadth"] = None if broad is None else broad.mean
-    out["seconds"] = round(time.perf_counter() - began, 1)
-    folder.write("audited", number, right, out)
-    return number
+        share = (1 - level) / candidates / max(1, getattr(trial.test, side).shape[1])
+        out[role][task.attribute] = plain(suite.result(outcome, HEADLINE[side], 1 - share))
+        answers = outcome.best.argmax(1) if side == "y" else outcome.balanced
+        rows = np.full(len(trial.test), 2, dtype=np.uint8)
+        rows[rows_of[task.rows]] = answers == task.yt
+        right[f"{role}/{task.attribute}"] = rows
+    return right, out
 
 
 def _trial(folder: Folder, number: int, attack: Dataset, test: Dataset) -> Trial:

@@ -68,6 +68,13 @@ def fit_group(template: Any, points: Sequence[Point], train: Rows, folder: Folde
     return filters, told
 
 
+def wake() -> None:
+    """A process that has read this module has what it takes to release, and now a GPU that answers."""
+    import torch  # only where there is a GPU
+
+    torch.zeros(1, device="cuda")
+
+
 def release_group(
     filters: Sequence[Any], points: Sequence[Point], attack: Dataset, test: Dataset, folder: Folder, terms: Terms
 ) -> int:

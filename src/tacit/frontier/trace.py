@@ -24,7 +24,7 @@ from tacit.errors import InputError, TacitWarning, check_number
 from tacit.frontier.attacking import MAX_ROWS, audit_points, read_reference, write_reference
 from tacit.frontier.checkpoint import Folder, Scratch, data_identity
 from tacit.frontier.curve import Frontier, Traced
-from tacit.frontier.fitting import fit_group, release_group, restore, train_group
+from tacit.frontier.fitting import fit_group, release_group, restore, train_group, wake
 from tacit.frontier.points import (
     FEW,
     GAMES_ON_CPU,
@@ -165,13 +165,18 @@ class _Job:
     def trace(self, together: Sequence[Sequence[Point]], beside: Sequence[Any]) -> list[Point]:
         """All points of these groups, and other work beside their attacks."""
         points = [p for group in together for p in group]
+        waking: Iterable[Any] = ()
+        if self.on_gpu:  # while one process trains, the others begin
+            calls = [*beside, *(delayed(wake)() for _ in range(self.n_jobs))]
+            waking, beside = Parallel(n_jobs=self.n_jobs, return_as="generator")(calls), []
         told = self._train_on_gpu(together) if self.on_gpu else self._train(together)
         for text in dict.fromkeys(told):
             warnings.warn(text, TacitWarning, stacklevel=4)
         parts = self._shared_out(points)
-        how = self.attackers, self.terms.candidates, self.terms.level, 0
+        how = self.attackers, self.terms.candidates, self.terms.level, "cuda" if self.on_gpu else "cpu"
         work = [delayed(audit_points)([p.number for p in s], self.attack, self.test, self.folder, *how) for s in parts]
         self._run("attacking", [*beside, *work], [*[1 for _ in beside], *map(len, parts)])
+        list(waking)
         return points
 
     def _train(self, together: Sequence[Sequence[Point]]) -> list[str]:
@@ -198,8 +203,11 @@ class _Job:
         return told
 
     def _shared_out(self, points: Sequence[Point]) -> list[list[Point]]:
-        """Parts for the processes: some for each, so that they finish together, and not too many, for each is sent."""
-        return parts_of(points, min(len(points), PARTS * self.n_jobs)) if points else []
+        """Parts for the processes: some for each, so that they finish together, and not too many, for each is sent.
+
+        On a GPU one for each: the networks of a part are one stack.
+        """
+        return parts_of(points, min(len(points), (1 if self.on_gpu else PARTS) * self.n_jobs)) if points else []
 
     def _run(self, what: str, work: Sequence[Any], weights: Sequence[int]) -> list[Any]:
         """Run calls in processes (here, where one is enough), telling what is done."""
