@@ -1,6 +1,6 @@
 """What a user waits for, old against new in one run: frontiers of audited points on Adult, and one audit.
 
-    git worktree add ../old COMMIT && python benchmarks/end_to_end.py --old ../old/src [--values 16] [--seeds 1] [--only]
+    git worktree add ../old COMMIT && python benchmarks/end_to_end.py --old ../old/src [--values 16] [--only ...]
 
 Each job runs in a process of its own: on two cores of its own where there are twelve, all at the same time; one after
 the other where there are fewer. Prints seconds, their ratio, and how far utility, leakage and

@@ -8,6 +8,7 @@ import tacit
 from tacit.audit.budget import Budget
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Trial
+from tacit.frontier.points import by_what_they_tell, lay_out
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +76,21 @@ def test_a_report_names_who_was_stopped():
     report = tacit.audit(None, attack, test, floor=False, power=False)
     told = [n for n in report.notes if "clearly behind on validation rows" in n]
     assert (told and "neighbors" in told[0]) or "mlp" in told[0]
+
+
+def test_a_frontier_without_time_has_its_first_points_and_goes_on_from_its_folder(parts, tmp_path):
+    """The ends of the knob come first; every point keeps its share of the error, whether it was reached or not."""
+    how = {"values": [0.0, 0.5, 1.0, 2.0, 4.0], "seeds": 1, "n_jobs": 1, "limit": False, "checkpoint": tmp_path / "f"}
+    some = tacit.frontier(tacit.EIGAN(2, epochs=1), *parts, **{**how, "values": [0.1, 0.3, 0.5, 0.7, 0.9]}, minutes=0)
+    assert [t.point.value for t in some.traced] == [0.1, 0.5, 0.9]
+    assert (some.left_out, some.candidates) == (2, 5)
+    whole = tacit.frontier(tacit.EIGAN(2, epochs=1), *parts, **{**how, "values": [0.1, 0.3, 0.5, 0.7, 0.9]})
+    assert whole.left_out == 0
+    assert [t.leakage for t in whole.traced if t.point.value in (0.1, 0.5, 0.9)] == [t.leakage for t in some.traced]
+
+
+def test_points_come_in_the_order_of_what_they_tell():
+    points = lay_out({"f": tacit.EIGAN()}, [0.1, 0.2, 0.3, 0.4, 0.5], 2, None)
+    told = [(p.seed, p.value) for p in by_what_they_tell(points)]
+    assert told[:5] == [(0, 0.1), (0, 0.5), (0, 0.3), (0, 0.2), (0, 0.4)]
+    assert [seed for seed, _ in told[5:]] == [1] * 5

@@ -141,13 +141,17 @@ ATTACKERS: dict[str, Attacker] = {
     "lookup": lambda shape, m, seed: Lookup(),
     "probing": lambda shape, m, seed: Probing(STRONG, m, seed),
 }
+# whoever is clearly behind those before it is stopped on its way
+STRONGEST_FIRST = (
+    "trees", "pairs", "probing", "ensemble", "mlp", "rbf", "forest", "neighbors", "logistic", "lookup",
+)  # fmt: skip
 PRESETS: dict[str, dict[str, Attacker]] = {
     "quick": {
         **{name: ATTACKERS[name] for name in ("trees", "mlp", "logistic", "neighbors", "lookup")},
         "probing": lambda shape, m, seed: Probing(QUICK, m, seed, abstain=True),
     },
     "strong": {
-        **ATTACKERS,
+        **{name: ATTACKERS[name] for name in STRONGEST_FIRST},
         "trees": lambda shape, m, seed: boosted_trees(shape, m, seed, rounds=250),
         "mlp": lambda shape, m, seed: Perceptron(seed, width=128, epochs=50),
         "probing": lambda shape, m, seed: Probing(STRONG, m, seed, abstain=True),

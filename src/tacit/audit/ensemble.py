@@ -11,7 +11,9 @@ import numpy as np
 
 MEMBERS, WIDTH, BATCH = 8, 96, 256
 MIN_STEPS, MAX_STEPS, EPOCHS = 200, 1000, 15
-HELD, PATIENCE = 0.15, 5  # a share of the rows says when to stop
+HELD, MAX_JUDGES = 0.15, 3000  # a share of the rows says when to stop
+LOOKS, PATIENCE = 20, 5  # of them at most; so many without gain end the training
+DROPPED = 26 / 256  # of hidden units, as bytes draw it
 
 
 class Ensemble:
@@ -28,12 +30,12 @@ class Ensemble:
         rng = np.random.default_rng(self.seed)
         rows, labels = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(codes)
         held = rng.random(len(X)) < HELD
-        learn, judge = np.flatnonzero(~held), np.flatnonzero(held)
+        learn, judge = np.flatnonzero(~held), np.flatnonzero(held)[:MAX_JUDGES]
         steps = int(np.clip(len(learn) * EPOCHS / BATCH, MIN_STEPS, MAX_STEPS))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            self.net = _shared_network(X.shape[1], len(self.classes_))
-            adam = torch.optim.AdamW(self.net.parameters(), lr=3e-3, weight_decay=3e-3)
+            self.net = _shared_network(X.shape[1], len(self.classes_), rng)
+            adam = torch.optim.AdamW(self.net.parameters(), lr=3e-3, weight_decay=3e-3, fused=True)
             decay = torch.optim.lr_scheduler.OneCycleLR(adam, 6e-3, steps)
             best, kept, bad = np.inf, None, 0
             for step in range(steps):
@@ -46,7 +48,7 @@ class Ensemble:
                 loss.backward()
                 adam.step()
                 decay.step()
-                if len(judge) >= 30 and (step + 1) % max(1, steps // 20) == 0:
+                if len(judge) >= 30 and (step + 1) % max(1, steps // LOOKS) == 0:
                     p = self.predict_proba(X[judge])
                     found = -np.log(np.maximum(p[np.arange(len(judge)), codes[judge]], 1e-9)).mean()
                     if found < best:
@@ -68,7 +70,7 @@ class Ensemble:
         return torch.cat(parts).numpy().astype(np.float64)
 
 
-def _shared_network(n_in: int, n_out: int) -> Any:
+def _shared_network(n_in: int, n_out: int, rng: np.random.Generator) -> Any:
     import torch
     from torch import nn
 
@@ -85,15 +87,23 @@ def _shared_network(n_in: int, n_out: int) -> Any:
             self.offset = nn.Parameter(0.1 * torch.randn(MEMBERS, 1, wide_out))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            out: torch.Tensor = self.linear(x * self.before) * self.after + self.offset
-            return out
+            return torch.addcmul(self.offset, self.linear(x * self.before), self.after)
+
+    class Dropout(nn.Module):
+        """The usual one, drawn byte by byte: that is five times quicker than number by number."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not self.training:
+                return x
+            kept = np.frombuffer(rng.bytes(x.numel()), dtype=np.uint8) >= round(256 * DROPPED)
+            return x * torch.from_numpy(kept.astype(np.float32) / (1 - DROPPED)).view(x.shape)
 
     return nn.Sequential(
         Shared(n_in, WIDTH, first=True),
         nn.ReLU(),
-        nn.Dropout(0.1),
+        Dropout(),
         Shared(WIDTH, WIDTH),
         nn.ReLU(),
-        nn.Dropout(0.1),
+        Dropout(),
         Shared(WIDTH, n_out),
     )

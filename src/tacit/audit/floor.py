@@ -73,7 +73,7 @@ def measure_floor(
         labelled = (train.labels("y").codes != MISSING).all(axis=1)
         train = train.take(labelled)
         if trial.asked.limit is not False and train.y.shape[1] == 1:
-            tree = _Trees(train, "y", 5, seed)
+            tree = _Trees(train, "y", 3, seed)
     note = _why_not(trial, tree, train or trial.attack)
     return Floor(utility, leakage, {} if note else _curves(trial, suite, tree, train, terms), note)
 

@@ -112,7 +112,7 @@ class AttackSuite:
         self.names = list(named)
         self.stacks = bool(preset)  # a list of attackers is taken as it is
         self.counts = preset in ("quick", "strong")  # a few cells are counted, and nobody else is trained on them
-        self.races = preset == "quick"  # who is clearly behind on validation rows is stopped
+        self.races = preset in ("quick", "strong")  # who is clearly behind on validation rows is stopped
         self.seed, self.max_rows = seed, max_rows or MAX_ROWS.get(preset, OTHERWISE)
         self.device = device
         self.callback, self.budget = callback, budget or Budget()
@@ -173,7 +173,7 @@ class AttackSuite:
             mixed, tested["stack"] = stack(held, truth, tested, judge.shares, self.seed)
             if clearly_better(truth, judge.answers(mixed), judge.answers(held[chosen]), judge.balance):
                 chosen, validation = "stack", (mixed, truth)
-        stopped = tuple(n for n in judge.scores if n not in tested and not self.interrupted)
+        stopped = tuple(n for n in judge.scores if n not in {*tested, *judge.silent} and not self.interrupted)
         return Outcome(task, chosen, tested, validation, scores, held, stopped)
 
     def _suited(self, task: Task) -> dict[str, Attacker]:
@@ -296,7 +296,7 @@ class _Judge:
         own = self.held[name] = p[self.rows]
         score = measure_of(self.headline, self.truth, own, self.shares).value if len(self.truth) else 0.0
         self.scores[name] = score, -_log_loss(self.truth, own)
-        if best is None or name in NAMING or not len(self.truth):
+        if best is None or name == NAMING[0] or not len(self.truth):
             return True
         better = self.answers(self.held[best]), self.answers(own)
         return not clearly_better(self.truth, *better, self.balance, errors=BEHIND)

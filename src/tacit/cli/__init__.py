@@ -61,6 +61,9 @@ Sensitives = Annotated[list[str], typer.Option(help="Column that must not be rec
 Released = Annotated[
     Path | None, typer.Argument(help="The released table, row by row that of --data; or a bundle.", show_default=False)
 ]
+Minutes = Annotated[
+    float | None, typer.Option(min=0, help="A time not to be passed by much; what was left out is said.")
+]
 Counts = Annotated[
     Path | None, typer.Option(help="Certify what an engine counted instead: the release, --sensitive, --unit and n.")
 ]
@@ -199,6 +202,7 @@ def audit(
         float | None,
         typer.Option(min=0, max=1, help="Exit 3 if the release may pick out so many more people than chance."),
     ] = None,
+    minutes: Minutes = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html, report.md and audit.json.")] = None,
     owner_key: Annotated[
         Path | None, typer.Option(help="For a bundle: the owner's key, to notice rows that it was fitted on.")
@@ -303,6 +307,7 @@ def frontier(
     values: Annotated[str, typer.Option(help="How many knob values, or the values: 0,.5,2.")] = "8",
     seeds: Annotated[int, typer.Option(help="How many seeds for every value.")] = 3,
     attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
+    minutes: Minutes = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Folder of finished points; run again to resume.")] = None,
     out: Annotated[Path | None, typer.Option(help="Page to write, such as curve.html.")] = None,
     choose: Annotated[

@@ -15,8 +15,8 @@ from tacit.records.dataset import read_file
 from tacit.report.report import Report
 
 NEEDS_ROWS = ("release", "data", "target", "bins", "alongside", "scan", "reconstruct", "group", "knows", "breadth",
-              "few_columns", "linkability", "singling_out", "require_linkability", "require_singling_out", "out",
-              "owner_key")  # fmt: skip
+              "few_columns", "minutes", "linkability", "singling_out", "require_linkability", "require_singling_out",
+              "out", "owner_key")  # fmt: skip
 
 
 def run(console: Console, counts: Path | None, **options: Any) -> None:
@@ -44,6 +44,7 @@ def _attack(
     knows: list[str] | None,
     breadth: bool | None,
     few_columns: int | None,
+    minutes: float | None,
     linkability: bool | None,
     singling_out: bool | None,
     require_linkability: float | None,
@@ -72,6 +73,7 @@ def _attack(
             knows=[columns.split(",") if columns != "all" else columns for columns in knows] if knows else None,
             breadth=breadth,
             few_columns=few_columns,
+            minutes=minutes,
             linkability=True if require_linkability is not None else linkability,
             singling_out=True if require_singling_out is not None else singling_out,
             name=release.name,

@@ -31,6 +31,7 @@ def run(
     values: str,
     seeds: int,
     attackers: str,
+    minutes: float | None,
     checkpoint: Path | None,
     out: Path | None,
     choose: list[str] | None,
@@ -64,6 +65,7 @@ def run(
             checkpoint=checkpoint,
             device=device,
             n_jobs=jobs,
+            minutes=minutes,
             callback=lambda what, done, total: bar.update(
                 task, description=f"{what} {done}/{total}", completed=done, total=total
             ),
@@ -71,10 +73,20 @@ def run(
     for warning in sorted({str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}):
         console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)
     console.print(front, highlight=False)
+    _say_left_out(console, front, minutes, checkpoint)
     if out is not None:
         console.print(f"Page: {front.to_html(out)}", highlight=False, markup=False, soft_wrap=True)
     if wishes:
         _choose(console, front, wishes, certified, save, book)
+
+
+def _say_left_out(console: Console, front: Any, minutes: float | None, checkpoint: Path | None) -> None:
+    if front.left_out:
+        go_on = "the same command without --minutes goes on" if checkpoint else "with --checkpoint a later run goes on"
+        console.print(
+            f"{minutes:g} minutes were given: {front.left_out} of {front.candidates} points are left out; {go_on}",
+            highlight=False,
+        )
 
 
 def _check(wishes: list[tuple[str, str, float]], certified: bool, save: Path | None, book: Book | None) -> None:

@@ -44,6 +44,7 @@ from tacit.report.plain_data import plain_parameter, read
 from tacit.report.results import Result
 
 PARTS = 4  # for each process
+STACKED = 8  # points for each process, from which on their networks are trained on the GPU
 
 
 @renamed(jobs="n_jobs", level="confidence_level", tell="callback")
@@ -173,7 +174,9 @@ class _Job:
         for text in dict.fromkeys(told):
             warnings.warn(text, TacitWarning, stacklevel=4)
         parts = self._shared_out(points)
-        how = self.attackers, self.terms.candidates, self.terms.level, "cuda" if self.on_gpu else "cpu"
+        # a stack of few networks is quicker on a processor than on a GPU that all processes share
+        device = "cuda" if self.on_gpu and len(points) >= STACKED * self.n_jobs else "cpu"
+        how = self.attackers, self.terms.candidates, self.terms.level, device
         work = [delayed(audit_points)([p.number for p in s], self.attack, self.test, self.folder, *how) for s in parts]
         self._run("attacking", [*beside, *work], [*[1 for _ in beside], *map(len, parts)])
         list(waking)

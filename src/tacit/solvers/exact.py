@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from tacit.labels import MISSING
@@ -338,23 +339,22 @@ def closed_code(
     """
     n_classes = posterior.shape[1]
     rows = np.ones(len(posterior)) if rows is None else rows
-    row_weight = torch.from_numpy(rows / rows.sum())
-    p = torch.from_numpy(posterior)
-    secrets = [torch.from_numpy(a * a.shape[1]) for a in balanced]
-    logits = [torch.zeros(n_classes, a.shape[1], dtype=torch.float64, requires_grad=True) for a in secrets]
-    if weight > 0 and secrets:
-        adam = torch.optim.Adam(logits, lr=0.1)
-        for step in range(steps):
-            for group in adam.param_groups:
-                group["lr"] = 0.1 * (1 - step / steps) + 0.005
-            score = p
-            for a, logit in zip(secrets, logits, strict=True):
-                score = score - 2 * weight * a @ torch.softmax(logit, 1).T
-            value = (score.max(1).values * row_weight).sum()
-            adam.zero_grad()
-            value.backward()
-            adam.step()
+    secrets = [np.asarray(a) * a.shape[1] for a in balanced]
+    weighted = [a * (rows / rows.sum())[:, None] for a in secrets]
+    logits = [np.zeros((n_classes, a.shape[1])) for a in secrets]
+    moments = [(np.zeros_like(x), np.zeros_like(x)) for x in logits]
+    for step in range(steps if weight > 0 and secrets else 0):
+        answers = [softmax(x, axis=1) for x in logits]
+        score = posterior - 2 * weight * sum(a @ pi.T for a, pi in zip(secrets, answers, strict=True))
+        cell = np.eye(n_classes)[score.argmax(axis=1)]
+        rate = 0.1 * (1 - step / steps) + 0.005
+        for x, pi, a, (first, second) in zip(logits, answers, weighted, moments, strict=True):
+            slope = -2 * weight * (cell.T @ a)  # of the mean of the maximum, in pi
+            slope = pi * (slope - (pi * slope).sum(axis=1, keepdims=True))
+            first += 0.1 * (slope - first)
+            second += 0.001 * (slope**2 - second)
+            x -= rate * first / (1 - 0.9 ** (step + 1)) / (np.sqrt(second / (1 - 0.999 ** (step + 1))) + 1e-8)
     blocks = [np.eye(n_classes)]
     for a, logit in zip(secrets, logits, strict=True):
-        blocks.append(-2 * weight * a.shape[1] * torch.softmax(logit, 1).detach().numpy().T)
+        blocks.append(-2 * weight * a.shape[1] * softmax(logit, axis=1).T)
     return np.concatenate([*blocks, np.zeros((1, n_classes))])
