@@ -16,7 +16,8 @@ from tacit.errors import BundleError
 # 3: a keyed sketch instead of a fingerprint, and the resolution by which noise is named.
 # 4: releases that are tables: columns that come as times, as targets and as sensitive; a value of its own a column
 # 5: the last day of use
-FORMAT = 5
+# 6: noise that is bound to the bundle
+FORMAT = 6
 OLDEST = 1  # formats from this one on are read
 MAX_COLUMNS = 100_000
 MEMBERS = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
@@ -24,6 +25,7 @@ TOP = {"format", "filter", "parameters", "input", "output", "noise", "versions",
 SINCE = {1: {"fingerprint"}, 2: {"fingerprint", "analyzer"}, 3: {"analyzer", "sketch", "min_people"}}
 SINCE[4] = SINCE[3]
 SINCE[5] = SINCE[4] | {"expires"}
+SINCE[6] = SINCE[5]
 ANALYZER = "analyzer.onnx"
 NUMBERS, TIMES = ("float", "integer", "boolean"), ("day", "time", "duration")
 
@@ -160,7 +162,10 @@ def _output(value: Any, version: int) -> None:
 
 def _noise(value: Any, version: int) -> None:
     known = {"distribution", "scale", "columns", "added", "mechanism", "grid", "radius"}
-    _keys(value, known if version < 3 else known | {"resolution"}, "noise")
+    known |= {"resolution"} if version >= 3 else set()
+    _keys(value, known | {"proof"} if version >= 6 else known, "noise")
+    if version >= 6:
+        _hex(value["proof"], "noise.proof")
     if version >= 3:
         _number(value["resolution"], "noise.resolution")
         _need(0 < value["resolution"] <= 1, "noise.resolution", "is not between 0 and 1")

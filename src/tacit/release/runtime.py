@@ -29,6 +29,7 @@ from tacit.noise.support import Bounded, Finite, Support
 from tacit.records.cells import Problem, as_array
 from tacit.records.fingerprints import fingerprints, looked, sketched, sketched_units
 from tacit.records.schema import columns_of, schema_of
+from tacit.release.bound_noise import binding, bound_noise
 from tacit.release.bundle import Bundle, parse_json, read_bundle
 from tacit.release.expiry import check_expiry
 from tacit.release.graph_check import graph_up_to
@@ -44,6 +45,11 @@ NO_KEY = (
     "key (tacit release key FILE) and pass it as noise_key"
 )
 
+NEW_DRAWS = (
+    "this bundle is older than format 6 and cannot show which draws are its own: its noise is drawn anew, bound to its "
+    "graph. Whoever has releases of the same records from before can average both; save the filter again to keep "
+    "its draws"
+)
 STRANGE = "this combination was not in the fit, so nothing is known of how to hide it; leave such rows out"
 
 
@@ -130,6 +136,7 @@ class Release:
         self._noise = None if declared is None else _noise(declared)
         self._radius = None if declared is None else declared["radius"]
         self._key = None if noise_key is None else read_key(noise_key)
+        self._bound: tuple[Noise, bytes] | None = None  # as it is drawn, and under which key; from the first draw on
         self._told_unusual = False
         self._session = _session(bundle.members["model.onnx"], self._noise)
 
@@ -355,7 +362,7 @@ class Release:
     def with_key(self, noise_key: bytes | str | Path) -> Release:
         """The same release under another key."""
         other = copy.copy(self)
-        other._key = read_key(noise_key)
+        other._key, other._bound = read_key(noise_key), None
         return other
 
     def redraw(self) -> Release:
@@ -404,23 +411,30 @@ class Release:
         if not noise.added:
             drawn = np.zeros((_length(feeds), noise.columns))
             if noisy:
-                drawn = noise.draw(self._secret(), noise.names(self._encoded(feeds), units, file))
+                drawn = self._draw(noise, noise.names(self._encoded(feeds), units, file))
             return self._graph(["release"], {**feeds, "noise": drawn})[0]
         code, encoded = self._graph(["before_noise", "encoded"], feeds)
         if self._radius is not None:
             largest = np.abs(code).reshape(len(code), -1).sum(axis=1).max()
             if largest > self._radius * (1 + 1e-9):
                 raise BundleError(f"{self.name}: a code of norm {largest:g} leaves the ball of radius {self._radius:g}")
-        return noise.add(code, noise.draw(self._secret(), noise.names(encoded, units, file))) if noisy else code
+        return noise.add(code, self._draw(noise, noise.names(encoded, units, file))) if noisy else code
 
     def _graph(self, outputs: list[str], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
         return _run_graph(self.name, self._session, outputs, feeds)
 
-    def _secret(self) -> bytes:
-        if self._key is None:
-            warnings.warn(NO_KEY, TacitWarning, stacklevel=6)
-            self._key = new_key()
-        return self._key
+    def _draw(self, noise: Noise, names: Sequence[bytes]) -> np.ndarray:
+        """The noise of records of these names: of this key, and of this bundle alone."""
+        if self._bound is None:
+            if self._key is None:
+                warnings.warn(NO_KEY, TacitWarning, stacklevel=6)
+            elif self.manifest["format"] < 6:
+                warnings.warn(NEW_DRAWS, TacitWarning, stacklevel=6)
+            self._key = self._key or new_key()
+            bound = binding(self.manifest, self.manifest["members"]["model.onnx"]["sha256"])
+            self._bound = bound_noise(noise, bound, self._key, self.manifest["noise"].get("proof")), self._key
+        drawn, key = self._bound
+        return drawn.draw(key, names)
 
     def _with_names(self, out: np.ndarray, records: Any, X: Any, good: np.ndarray) -> Any:
         """Numbers as rows of the bundle's table, or as values of its columns, where it has them."""
