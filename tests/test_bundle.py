@@ -397,14 +397,14 @@ def test_foreign_graphs_are_refused(small, tmp_path):
         "operators of 'evil'": other_model([node("Identity", ["X"], ["release"])], domain="evil"),
         "operator evil:Run": other_model([node("Run", ["X"], ["release"], domain="evil")]),
         "outside the bundle|field 13": other_model([node("Add", ["X", "w"], ["release"])], external=True),
-        "field 6": other_model([node("If", ["X"], ["release"], then_branch=body, else_branch=body)]),
+        "operator :If": other_model([node("If", ["X"], ["release"], then_branch=body, else_branch=body)]),
         "field 25": other_model([node("Identity", ["X"], ["release"])], functions=[function]),
         "too large": other_model(
             [node("Identity", ["X"], ["release"])],
             [onnx.TensorProto(dims=[2**20, 2**20], data_type=11, name="big", raw_data=b"")],
         ),
         "no graph": b"",
-        "damaged|not allowed": b"\xff" * 100,
+        "a number does not end": b"\xff" * 100,
     }
     for message, model in cases.items():
         with pytest.raises(BundleError, match=message):
@@ -546,7 +546,8 @@ def test_the_analyzer_is_checked_like_the_model(tmp_path):
     bundle = read_bundle(FIXTURES / "format2.tacit")
     members, manifest = dict(bundle.members), dict(bundle.manifest)
     foreign = helper.make_graph([helper.make_node("RandomNormalLike", ["release"], ["answer"])], "g", [], [])
-    members["analyzer.onnx"] = helper.make_model(foreign).SerializeToString()
+    opsets = [helper.make_opsetid("", 20)]
+    members["analyzer.onnx"] = helper.make_model(foreign, opset_imports=opsets, ir_version=9).SerializeToString()
     with pytest.raises(BundleError, match=r"analyzer.onnx is not what the manifest says"):
         read_bundle(write_members(tmp_path / "a.tacit", members))
     manifest["members"] = {n: {"sha256": digest(members[n]), "bytes": len(members[n])} for n in manifest["members"]}

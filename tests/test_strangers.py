@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import zipfile
+
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import tacit
 from forged import forged
+from tacit.errors import BundleError
 from tacit.release.bundle import read_bundle
+from tacit.release.graph_check import check_graph
 
 KEY = b"k" * 32
 
@@ -78,3 +84,154 @@ def test_redraws_refits_and_versions_draw_apart(noisy, rows, tmp_path):
     releases.append(releases[0].redraw())
     drawn = [(r.transform(X) - r.noiseless(X)).ravel() for r in releases]
     assert np.abs(np.corrcoef(drawn) - np.eye(3)).max() < 5 / np.sqrt(X.size)
+
+
+# -- graphs that end, hang or fill the process that loads them ----------------------------------------
+
+
+def graph(nodes, constants=(), shape=(3,), outputs=("release", "encoded")):
+    """A model over records X of this shape, in double precision and as floats (F)."""
+    made = {
+        "inputs": [helper.make_tensor_value_info("X", TensorProto.DOUBLE, ["n", *shape])],
+        "outputs": [helper.make_tensor_value_info(o, TensorProto.DOUBLE, None) for o in outputs],
+        "initializer": [numpy_helper.from_array(np.asarray(v), name) for name, v in constants],
+    }
+    first = [helper.make_node("Cast", ["X"], ["F"], to=1), helper.make_node("Identity", ["X"], ["encoded"])]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = helper.make_graph([*first, *nodes], "g", **made)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+
+
+def node(op, inputs="F", outputs="z", **attributes):
+    domain = "ai.onnx.ml" if op in ("TreeEnsembleRegressor", "LabelEncoder") else ""
+    return helper.make_node(op, inputs.split(), outputs.split(), domain=domain, **attributes)
+
+
+def tree(features, yes, no, modes=None, **changes):
+    """A node that decides along one tree; nodes without children are leaves."""
+    n = len(features)
+    modes = modes or ["BRANCH_LEQ" if yes[i] or no[i] else "LEAF" for i in range(n)]
+    leaves = [i for i in range(n) if modes[i] == "LEAF"]
+    said = {
+        "nodes_treeids": [0] * n, "nodes_nodeids": list(range(n)), "nodes_featureids": features, "nodes_modes": modes,
+        "nodes_values_as_tensor": numpy_helper.from_array(np.zeros(n)), "nodes_truenodeids": yes, "n_targets": 1,
+        "nodes_falsenodeids": no, "target_treeids": [0] * len(leaves), "target_nodeids": leaves,
+        "target_ids": [0] * len(leaves), "target_weights_as_tensor": numpy_helper.from_array(np.ones(len(leaves))),
+    }  # fmt: skip
+    return node("TreeEnsembleRegressor", "X", **(said | changes))
+
+
+def chain(depth):
+    """A tree of two children a node, the second of which goes on."""
+    n = 2 * depth + 1
+    inner = range(0, n - 1, 2)
+    return tree([0] * n, [i + 1 if i in inner else 0 for i in range(n)], [i + 2 if i in inner else 0 for i in range(n)])
+
+
+WEIGHTS = np.ones((3, 3, 3), np.float32)
+WIDE, TALL = np.ones((3, 20_000), np.float32), np.ones((20_000, 20_000 // 16), np.float32)
+I = np.int64  # noqa: E741
+HOSTILE = {  # reason -> nodes, constants, shape of a record
+    "ConvTranspose has group=0": (
+        [node("ConvTranspose", "F w", kernel_shape=[3], group=0)], [("w", WEIGHTS)], (3, 8)),
+    "more than 1,000 deep": ([chain(15_000)], [], (3,)),
+    "AveragePool has kernel_shape=.*2147483648": ([node("AveragePool", kernel_shape=[2**31])], [], (3, 8)),
+    "a kernel or pads larger than its record": ([node("MaxPool", kernel_shape=[9])], [], (3, 8)),
+    "a value that is too large": ([node("MatMul", "F w", "a"), node("Unsqueeze", "a i", "b"),
+        node("Unsqueeze", "a j", "c"), node("MatMul", "b c")], [("w", WIDE), ("i", I([2])), ("j", I([1]))], (3,)),
+    "multiply-adds on constants": ([node("MatMul", "w v", "a")], [("w", WIDE), ("v", TALL)], (3,)),
+    "multiply-adds a record": (
+        [node("MatMul", "F w", "a0"), *[node("MatMul", f"a{i} v", f"a{i + 1}") for i in range(1100)]],
+        [("w", np.ones((3, 1000), np.float32)), ("v", np.ones((1000, 1000), np.float32))], (3,)),
+    "grows faster than the number of records": (
+        [node("Transpose", "F", "t"), node("MatMul", "F t")], [], (3,)),
+    "Conv pads more than its kernel": (
+        [node("Conv", "F w", kernel_shape=[3], pads=[4000, 4000])], [("w", WEIGHTS)], (3, 8)),
+    "Div is given a type": ([node("Cast", "X", "k", to=7), node("Div", "k k")], [], (3,)),
+    "shapes that depend on records": ([node("Cast", "X", "k", to=7), node("Reshape", "F k")], [], (3,)),
+    "asks for column 3 of 3": ([tree([3, 0, 0], [1, 0, 0], [2, 0, 0])], [], (3,)),
+    "nodes_featureids=.*-1": ([tree([-1, 0, 0], [1, 0, 0], [2, 0, 0])], [], (3,)),
+    "two parents": ([tree([0, 0, 0], [1, 0, 0], [1, 0, 0])], [], (3,)),
+    "no record reaches": ([tree([0] * 5, [1, 0, 0, 4, 3], [2, 0, 0, 4, 3], ["BRANCH_LEQ", "LEAF", "LEAF"] +
+        ["BRANCH_LEQ"] * 2)], [], (3,)),
+    "weighs what is not a leaf": ([tree([0] * 3, [1, 0, 0], [2, 0, 0], target_nodeids=[0, 2])], [], (3,)),
+    "names target 1 of 1": ([tree([0] * 3, [1, 0, 0], [2, 0, 0], target_ids=[0, 1])], [], (3,)),
+    "decides by 'BRANCH_EQ'": ([tree([0] * 3, [1, 0, 0], [2, 0, 0], ["BRANCH_EQ", "LEAF", "LEAF"])], [], (3,)),
+    "attribute 'auto'": ([node("Relu", auto=1)], [], (3,)),
+    "ArgMax has a axis of another kind": ([node("ArgMax", axis=[1])], [], (3,)),
+    "a dimension of 0": ([node("Slice", "F i i j")], [("i", I([1])), ("j", I([1]))], (3,)),
+    "too large .*67,108,864 at most": ([node("Identity")], [], (2**27,)),
+    "operator :Loop": ([node("Loop", "F")], [], (3,)),
+    "which no node before it gives": ([node("Relu", "later")], [], (3,)),
+    "two values of one name": ([node("Relu", "F", "z"), node("Relu", "F", "z")], [], (3,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", HOSTILE)
+def test_hostile_graphs_are_refused_before_any_runtime_sees_them(reason):
+    """The first three ended or hung the process that loaded them, as did the deep tree."""
+    nodes, constants, shape = HOSTILE[reason]
+    model = graph([*nodes, node("Cast", "F", "release", to=11)], constants, shape)
+    with pytest.raises(BundleError, match=reason):
+        check_graph(model)
+
+
+def test_what_is_like_them_and_sound_is_run():
+    """The control: the same operators in their ranges pass, at the cost that is counted by hand."""
+    sound = [
+        node("ConvTranspose", "F w", "a", kernel_shape=[3], group=3), node("AveragePool", "a", "b", kernel_shape=[2]),
+        node("Flatten", "b", "c"), node("MatMul", "c v", "d"), node("Cast", "d", "release", to=11),
+    ]  # fmt: skip
+    constants = [("w", np.ones((3, 1, 3), np.float32)), ("v", np.ones((27, 5), np.float32))]
+    model = graph(sound, constants, (3, 8))
+    cost = check_graph(model)
+    assert cost.parameters == 9 + 135
+    # casts 24, identity 24, transposed 24 * 3, pool 27 * 2, flat 27, product 27 * 5, cast 5
+    assert cost.multiply_adds == 24 + 24 + 72 + 54 + 27 + 135 + 5
+    assert onnxruntime.InferenceSession(model).run(["release"], {"X": np.ones((7, 3, 8))})[0].shape == (7, 5)
+    check_graph(graph([chain(900), node("Cast", "z", "release", to=11)]))
+
+
+def test_one_field_under_two_readings_is_refused():
+    """A reader that skips what it does not know, and one that takes the last of two, would see other graphs."""
+    model = graph([node("Cast", "F", "release", to=11)])
+    check_graph(model)
+    for more, reason in (
+        (b"\x3a\x00", "field graph twice"),
+        (b"\x38\x01", "wire type 0"),
+        (b"\xa2\x06\x00", "field 100"),
+    ):
+        with pytest.raises(BundleError, match=reason):
+            check_graph(model + more)
+
+
+def test_members_are_small_and_paths_are_files(saved, tmp_path):
+    huge = forged(saved, tmp_path / "a.tacit", audit_json=b"[" + b"0," * (3 * 2**20) + b"0]")
+    with pytest.raises(BundleError, match=r"audit.json has more than 1,048,576 entries"):
+        tacit.load(huge)
+    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(tmp_path / "b.tacit", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, b'"' + b"x" * 60_000_000 + b'"' if name == "audit.json" else old.read(name))
+    with pytest.raises(BundleError, match=r"audit.json has 60,000,002 bytes"):
+        tacit.load(tmp_path / "b.tacit")
+    os.mkfifo(tmp_path / "pipe.tacit")
+    for odd in (tmp_path / "pipe.tacit", tmp_path, "/dev/zero"):
+        with pytest.raises(BundleError, match="a pipe or a device"):
+            tacit.load(odd)
+
+
+def test_wide_layers_are_released_a_few_records_at_a_time(saved, tmp_path, monkeypatch):
+    from tacit.release import runtime
+
+    release, sizes = tacit.load(saved, noise_key=KEY), []
+    chunk = release._chunk
+    monkeypatch.setattr(runtime, "MEMORY", 10 * release._bundle.cost.memory)
+    monkeypatch.setattr(release, "_chunk", lambda f, *rest: sizes.append(len(f["X"])) or chunk(f, *rest))
+    release.transform(np.zeros((25, 3)))
+    assert sizes == [10, 10, 5]
+
+
+def test_old_runtimes_are_refused(saved, monkeypatch):
+    monkeypatch.setattr(onnxruntime, "__version__", "1.24.1")
+    with pytest.raises(BundleError, match=r"1.24.1 is installed; versions before 1.27"):
+        tacit.load(saved)

@@ -9,30 +9,34 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 import struct
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import BundleError
 from tacit.files import replacing, strict_json
-from tacit.release.graph_check import check_graph
+from tacit.release.graph_check import Cost, check_graph
 from tacit.release.manifest import ANALYZER, FORMAT, check_manifest, hashed
 from tacit.release.weights import check_header
 
 MB = 2**20
 # name -> most bytes
 LIMITS = {
-    "manifest.json": 16 * MB,
-    "model.onnx": 512 * MB,
-    "weights.safetensors": 512 * MB,
-    "audit.json": 64 * MB,
-    "card.md": 4 * MB,
-    "analyzer.onnx": 512 * MB,
+    "manifest.json": 12 * MB,
+    "model.onnx": 128 * MB,
+    "weights.safetensors": 256 * MB,
+    "audit.json": 8 * MB,
+    "card.md": MB,
+    "analyzer.onnx": 128 * MB,
     "signature.json": 4096,
 }
+MOST_BYTES = 384 * MB  # of all together
+MOST_ENTRIES = 2**20  # of a member that is JSON: parsed, it takes up to a hundred times its bytes
 OPTIONAL = (ANALYZER, "signature.json")
 END = struct.Struct("<4s4H2LH")  # the end record of a zip without a comment
 
@@ -44,6 +48,7 @@ class Bundle:
     manifest: Mapping[str, Any]
     members: Mapping[str, bytes]
     name: str = "bundle"
+    cost: Cost = field(default_factory=Cost)
 
     @property
     def signature(self) -> Mapping[str, Any] | None:
@@ -88,7 +93,7 @@ def read_bundle(path: str | Path) -> Bundle:
         declared = manifest["members"][name]
         if declared["bytes"] != len(members[name]) or declared["sha256"] != digest(members[name]):
             raise BundleError(f"{path.name}: {name} is not what the manifest says; the file is damaged or was changed")
-    check_graph(members["model.onnx"])
+    cost = check_graph(members["model.onnx"])
     if ANALYZER in members:
         check_graph(members[ANALYZER], ANALYZER)
     check_header(members["weights.safetensors"])
@@ -97,7 +102,7 @@ def read_bundle(path: str | Path) -> Bundle:
         members["card.md"].decode()
     except UnicodeDecodeError:
         raise BundleError(f"{path.name}: card.md is not text") from None
-    return Bundle(manifest, members, path.name)
+    return Bundle(manifest, members, path.name, cost)
 
 
 def digest(data: bytes) -> str:
@@ -105,7 +110,9 @@ def digest(data: bytes) -> str:
 
 
 def parse_json(data: bytes, name: str) -> Any:
-    """A member of a bundle that is strict JSON."""
+    """A member of a bundle that is strict JSON, of so many entries at most."""
+    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MOST_ENTRIES:
+        raise BundleError(f"{name} has more than {MOST_ENTRIES:,} entries; it is refused")
     try:
         return strict_json(data)
     except ValueError as error:
@@ -113,11 +120,10 @@ def parse_json(data: bytes, name: str) -> Any:
 
 
 def _members(path: Path) -> dict[str, bytes]:
-    size = path.stat().st_size
-    most = sum(LIMITS.values())
-    if size > most:
-        raise BundleError(f"{path.name} has {size:,} bytes; a bundle has at most {most:,}")
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_BYTES:
+            raise BundleError(f"{path.name} has {size:,} bytes; a bundle has at most {MOST_BYTES:,}")
         _check_end(file, size, path.name)
         file.seek(0)
         try:
@@ -130,6 +136,16 @@ def _members(path: Path) -> dict[str, bytes]:
         # the zip is a stranger's bytes: whatever its parser stumbles on is a damaged bundle
         except Exception as error:
             raise BundleError(f"{path.name} is damaged ({type(error).__name__}: {str(error)[:200]})") from None
+
+
+def open_regular(path: Path) -> Any:
+    """A file to read; a pipe or a device, which may never end, is refused."""
+    # without O_NONBLOCK, opening a pipe waits for its writer
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise BundleError(f"{path.name} is not a file but a folder, a pipe or a device; name a bundle, NAME.tacit")
+    return os.fdopen(descriptor, "rb")
 
 
 def _check_end(file: Any, size: int, name: str) -> None:

@@ -38,6 +38,7 @@ from tacit.release.weights import read_weights
 from tacit.report.report import Report
 
 CHUNK = 2**17  # numbers of raw records that are released at a time: what a network makes of them stays in the cache
+MEMORY = 2**27  # bytes that the graph's values for them may take together, at most
 CHUNK_ROWS = 4096  # records of them at most: hidden layers are wider than few columns are
 NO_KEY = (
     "this release adds noise, and no noise_key was given: a fresh key was drawn. Within this session a record always "
@@ -390,7 +391,8 @@ class Release:
         if n == 0:
             return np.empty((0, *shape))
         width = sum(int(np.prod(v.shape[1:])) for v in feeds.values())
-        step = min(CHUNK_ROWS, max(1, CHUNK // max(width, int(np.prod(shape)))))
+        step = min(CHUNK_ROWS, CHUNK // max(width, int(np.prod(shape))), MEMORY // max(1, self._bundle.cost.memory))
+        step = max(1, step)
         out = np.empty((n, *shape))
         file = file or Occurrences()
         for at in range(0, n, step):
