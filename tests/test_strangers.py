@@ -14,8 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 import tacit
 from forged import forged
 from tacit.errors import BundleError
+from tacit.release import first_load
 from tacit.release.bundle import read_bundle
 from tacit.release.graph_check import check_graph
+from tacit.release.signing import new_signing_key, sign
 
 KEY = b"k" * 32
 
@@ -235,3 +237,46 @@ def test_old_runtimes_are_refused(saved, monkeypatch):
     monkeypatch.setattr(onnxruntime, "__version__", "1.24.1")
     with pytest.raises(BundleError, match=r"1.24.1 is installed; versions before 1.27"):
         tacit.load(saved)
+
+
+# -- loaded elsewhere first -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """The bundles that were tried elsewhere."""
+    seen, run = [], first_load.subprocess.run
+    monkeypatch.setattr(first_load.subprocess, "run", lambda c, **more: seen.append(c[3]) or run(c, **more))
+    monkeypatch.setattr(first_load, "_known", set())
+    return seen
+
+
+def test_a_strangers_bundle_is_loaded_elsewhere_first_and_once(saved, noisy, tried, tmp_path):
+    tacit.load(saved)
+    tacit.load(saved)
+    tacit.load(forged(saved, tmp_path / "same.tacit"), trust="known")
+    assert tried == ["own.tacit"]
+    tacit.load(tacit.save(noisy, tmp_path / "made-here.tacit"))
+    secret, public = new_signing_key(tmp_path / "me")
+    tacit.load(sign(forged(saved, tmp_path / "signed.tacit", card_md=b"x"), secret), trusted_key=public)
+    assert tried == ["own.tacit"]
+    with pytest.raises(tacit.TacitError, match="trust must be"):
+        tacit.load(saved, trust="yes")
+
+
+@pytest.mark.parametrize(
+    "name, value, reason",
+    [
+        ("PROGRAM", ("-c", "import os; os.abort()"), r"own.tacit ended the process that loaded it first \(SIGABRT\)"),
+        ("PROGRAM", ("-c", "import sys; sys.exit(9)"), r"ended the process that loaded it first \(exit 9\)"),
+        ("PROGRAM", ("-c", "import time; time.sleep(60)"), "not loaded in 1 s"),
+        ("MEMORY", 2**20, "takes more than 1 MB|cannot be run|ended the process"),
+    ],
+)
+def test_a_bundle_that_ends_fills_or_holds_its_process_is_refused(saved, tried, monkeypatch, name, value, reason):
+    monkeypatch.setattr(first_load, name, value)
+    if "1 s" in reason:
+        monkeypatch.setattr(first_load, "SECONDS", 1)
+    with pytest.raises(BundleError, match=reason):
+        tacit.load(saved)
+    assert len(tried) == 1

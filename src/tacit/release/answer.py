@@ -12,6 +12,7 @@ import numpy as np
 from tacit.errors import BundleError, InputError
 from tacit.files import onnx_session
 from tacit.release.bundle import Bundle
+from tacit.release.first_load import try_elsewhere
 from tacit.release.manifest import ANALYZER
 
 # Messages of this module go to whoever sent a request: they name places and never repeat a value.
@@ -27,6 +28,7 @@ class Answerer:
                 f"{bundle.name} has no analyzer, so a service could not answer; save it with "
                 f"tacit.save(f, path, report, analyzer=tacit.serve.fit_analyzer(f, data))"
             )
+        try_elsewhere(bundle)
         self.shape = tuple(output["shape"])
         self.codes: int | None = output["codes"]
         self.targets = declared["targets"]

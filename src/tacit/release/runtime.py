@@ -29,6 +29,7 @@ from tacit.noise.support import Bounded, Finite, Support
 from tacit.records.cells import Problem, as_array
 from tacit.records.fingerprints import fingerprints, looked, sketched, sketched_units
 from tacit.records.schema import columns_of, schema_of
+from tacit.release import first_load
 from tacit.release.bound_noise import binding, bound_noise
 from tacit.release.bundle import Bundle, parse_json, read_bundle
 from tacit.release.expiry import check_expiry
@@ -61,6 +62,7 @@ def load(
     noise_key: bytes | str | Path | None = None,
     owner_key: bytes | str | Path | None = None,
     refuse_expired: bool = False,
+    trust: str = "unknown",
 ) -> Release:
     """Load a bundle. Its hashes, sizes, format, schema and operators are checked first.
 
@@ -73,6 +75,8 @@ def load(
     owner_key : the owner's secret, ``f.owner_key`` of the filter: with it the release has ``seen``, which tells the
         rows it was fitted on, and an audit of it on those very rows is noticed
     refuse_expired : raise where the bundle's last day of use is over, instead of a warning
+    trust : "unknown": a bundle that the trusted key has not signed and this process has not saved is first loaded in
+        a process of its own, with limits on memory and time. "known": you know whose it is; it is loaded at once
 
     Examples
     --------
@@ -90,6 +94,11 @@ def load(
         from tacit.release.signing import require_signature  # a device without signatures has no cryptography
 
         require_signature(bundle, trusted_key)
+    if trust not in ("known", "unknown"):
+        raise InputError(f"trust must be 'known' or 'unknown'; found {trust!r}")
+    if trust == "known":
+        first_load.trust(bundle)
+    first_load.try_elsewhere(bundle)
     check_expiry(bundle.manifest, bundle.name, refuse_expired)
     if owner_key is not None:
         return OwnRelease(bundle, noise_key, owner_key=read_key(owner_key))

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from tacit.errors import BundleError, InputError
 from tacit.release.bundle import Bundle, digest, read_bundle, write_members
+from tacit.release.first_load import trust
 
 PURPOSE = b"tacit bundle signature 1\0"  # so that a signature made for something else does not count
 
@@ -56,6 +57,7 @@ def require_signature(bundle: Bundle, trusted_key: str | Path | bytes) -> None:
         key.verify(bytes.fromhex(found["signature"]), _message(bundle))
     except (InvalidSignature, KeyError, TypeError, ValueError, AttributeError):
         raise BundleError(f"{bundle.name} is not signed by the trusted key {raw_bytes(key).hex()[:16]}...") from None
+    trust(bundle)
 
 
 def read_secret_key(path: str | Path) -> Ed25519PrivateKey:
