@@ -227,7 +227,7 @@ def test_wide_layers_are_released_a_few_records_at_a_time(saved, tmp_path, monke
 
     release, sizes = tacit.load(saved, noise_key=KEY), []
     chunk = release._chunk
-    monkeypatch.setattr(runtime, "MEMORY", 10 * release._bundle.cost.memory)
+    monkeypatch.setattr(runtime, "MEMORY", 10 * release._bundle.graph.memory)
     monkeypatch.setattr(release, "_chunk", lambda f, *rest: sizes.append(len(f["X"])) or chunk(f, *rest))
     release.transform(np.zeros((25, 3)))
     assert sizes == [10, 10, 5]

@@ -160,9 +160,9 @@ def show(bundle: Bundle, trusted_key: Trusted = None) -> None:
         lines.append(f"takes: arrays, a record of shape {tuple(m['input']['shape'])}")
     if m["noise"] is not None:
         lines.append(f"noise: {m['noise']['distribution']}, scale {m['noise']['scale']:g}; needs the owner's key")
-    cost = release._bundle.cost
-    lines.append(f"costs: {cost.parameters:,} parameters; at most {cost.multiply_adds:,} multiply-adds and "
-                 f"{cost.memory:,} bytes a record")  # fmt: skip
+    graph = release._bundle.graph
+    lines.append(f"costs: {graph.parameters:,} parameters; at most {graph.multiply_adds:,} multiply-adds and "
+                 f"{graph.memory:,} bytes a record")  # fmt: skip
     lines.append("never expires" if m.get("expires") is None else f"last day of use: {m['expires']}")
     lines.append("signed" if release._bundle.signature is not None else "not signed")
     _print("\n".join(lines) + "\n\n" + release.card)

@@ -41,7 +41,10 @@ class Answerer:
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
         """For each release the probabilities of all classes, target after target."""
-        return self._session.run(["answer"], {"release": np.ascontiguousarray(Z, dtype=np.float64)})[0]
+        try:
+            return self._session.run(["answer"], {"release": np.ascontiguousarray(Z, dtype=np.float64)})[0]
+        except Exception as error:  # onnxruntime's errors share no base of their own
+            raise BundleError(f"{ANALYZER} failed ({str(error)[:300]})") from None
 
     def answer(self, Z: np.ndarray) -> dict[str, Any]:
         """By target: for each release the likeliest class, and the probabilities of all."""

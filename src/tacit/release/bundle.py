@@ -21,8 +21,8 @@ from typing import Any, BinaryIO
 
 from tacit.errors import BundleError
 from tacit.files import strict_json, write_whole
-from tacit.release.graph_check import Cost, check_graph
-from tacit.release.manifest import ANALYZER, FORMAT, check_manifest, hashed
+from tacit.release.graph_check import Graph, check_graph
+from tacit.release.manifest import ANALYZER, FORMAT, check_answers, check_fit, check_manifest, hashed
 from tacit.release.weights import check_header
 
 MB = 2**20
@@ -49,7 +49,7 @@ class Bundle:
     manifest: Mapping[str, Any]
     members: Mapping[str, bytes]
     name: str = "bundle"
-    cost: Cost = field(default_factory=Cost)
+    graph: Graph = field(default_factory=Graph)
 
     @property
     def signature(self) -> Mapping[str, Any] | None:
@@ -105,16 +105,18 @@ def parse_bundle(file: BinaryIO, size: int, called: str) -> Bundle:
         declared = manifest["members"][name]
         if declared["bytes"] != len(members[name]) or declared["sha256"] != digest(members[name]):
             raise BundleError(f"{called}: {name} is not what the manifest says; the file is damaged or was changed")
-    cost = check_graph(members["model.onnx"])
+    graph = check_graph(members["model.onnx"])
+    check_fit(manifest, graph.inputs, graph.outputs)
     if ANALYZER in members:
-        check_graph(members[ANALYZER], ANALYZER)
+        answers = check_graph(members[ANALYZER], ANALYZER)
+        check_answers(manifest, answers.inputs, answers.outputs)
     check_header(members["weights.safetensors"])
     parse_json(members["audit.json"], "audit.json")
     try:
         members["card.md"].decode()
     except UnicodeDecodeError:
         raise BundleError(f"{called}: card.md is not text") from None
-    return Bundle(manifest, members, called, cost)
+    return Bundle(manifest, members, called, graph)
 
 
 def digest(data: bytes) -> str:

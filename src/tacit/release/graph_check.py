@@ -7,7 +7,7 @@ before onnxruntime sees them. Whatever it does not know is refused: fields, oper
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -120,16 +120,25 @@ ML_OPERATORS = {"LabelEncoder", "TreeEnsembleRegressor"}
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a graph takes: its parameters, and for one record the multiply-adds and the bytes of all its values."""
+class Graph:
+    """What a graph takes and gives, and what it costs.
 
+    Attributes
+    ----------
+    inputs, outputs : by name, the shape of one record's part; None where a value is not one part a record
+    parameters : numbers that it holds
+    multiply_adds, memory : for one record, at most; memory in bytes of all its values
+    """
+
+    inputs: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
+    outputs: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
     parameters: int = 0
     multiply_adds: int = 0
     memory: int = 0
 
 
-def check_graph(model: bytes, member: str = "model.onnx") -> Cost:
-    """What a model costs; raises `BundleError` unless it holds known operators only, all its data, and ends soon."""
+def check_graph(model: bytes, member: str = "model.onnx") -> Graph:
+    """What a model takes, gives and costs; raises unless it holds known operators only, and all its data."""
     try:
         return _model(memoryview(model))
     except BundleError as error:
@@ -141,7 +150,7 @@ def check_graph(model: bytes, member: str = "model.onnx") -> Cost:
         raise BundleError(f"{member} is damaged ({type(error).__name__})") from None
 
 
-def _model(view: memoryview) -> Cost:
+def _model(view: memoryview) -> Graph:
     model = message(view, MODEL, "model")
     if "graph" not in model:
         raise BundleError("model.onnx has no graph")
@@ -157,11 +166,12 @@ def _model(view: memoryview) -> Cost:
     return _graph(message(model["graph"], GRAPH, "graph"))
 
 
-def _graph(graph: Mapping[str, Any]) -> Cost:
+def _graph(graph: Mapping[str, Any]) -> Graph:
     values: dict[str, Value] = {}
     parameters = 0
     for name, value in [_input(v) for v in graph.get("input", [])]:
         _new(values, name, value)
+    inputs = {name: _part(value) for name, value in values.items()}
     for data in graph.get("initializer", []):
         name, value = _tensor(data)
         _new(values, name, value)
@@ -182,10 +192,15 @@ def _graph(graph: Mapping[str, Any]) -> Cost:
         work[done % RECORDS == 0] += done // RECORDS if done % RECORDS == 0 else done
         held[0] += 8 * (node.scratch % RECORDS)
         _check_costs(node.op, work, held)
-    for output in graph.get("output", []):
-        if (name := text(message(output, VALUE, "output").get("name", memoryview(b"")))) not in values:
-            raise BundleError(f"model.onnx gives {name[:80]!r}, which it does not have")
-    return Cost(parameters, work[1], held[1])
+    names = [text(message(o, VALUE, "output").get("name", memoryview(b""))) for o in graph.get("output", [])]
+    if len(set(names)) != len(names) or not set(names) <= set(values) - set(inputs):
+        raise BundleError("model.onnx gives one value twice, or one that it does not make")
+    return Graph(inputs, {name: _part(values[name]) for name in names}, parameters, work[1], held[1])
+
+
+def _part(value: Value) -> tuple[int, ...] | None:
+    """The shape of one record's part of a value."""
+    return value.shape[1:] if value.shape[:1] == (RECORDS,) and value.size // RECORDS < RECORDS else None
 
 
 def _check_costs(op: str, work: list[int], held: list[int]) -> None:

@@ -72,6 +72,35 @@ def hashed(m: Mapping[str, Any]) -> tuple[str, ...]:
     return MEMBERS if m.get("analyzer") is None else (*MEMBERS, ANALYZER)
 
 
+def check_fit(m: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Raise unless the graph takes and gives, by record, what the manifest says."""
+    noise, shape = m["noise"], tuple(m["output"]["shape"])
+    if m["input"]["kind"] == "array":
+        taken = {"X": tuple(m["input"]["shape"])}
+    else:
+        kinds = [c["kind"] for c in m["input"]["columns"]]
+        counts = {"numbers": kinds.count("number"), "texts": kinds.count("category")}
+        taken = {name: (n,) for name, n in counts.items() if n}
+    added = noise is not None and noise["added"]
+    if noise is not None and not added:
+        taken["noise"] = (noise["columns"],)
+    _need(not added or noise["columns"] == math.prod(shape), "noise.columns", "is not one number for each released")
+    given = {"before_noise" if added else "release": shape, "encoded": outputs.get("encoded")}
+    _fits("model.onnx", taken, inputs, given, outputs)
+
+
+def check_answers(m: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Raise unless the analyzer takes releases and gives a number for each class of the manifest."""
+    classes = sum(len(t["classes"]) for t in m["analyzer"]["targets"])
+    _fits(ANALYZER, {"release": tuple(m["output"]["shape"])}, inputs, {"answer": (classes,)}, outputs)
+
+
+def _fits(member: str, taken: Any, inputs: Any, given: Any, outputs: Any) -> None:
+    for what, said, found in (("takes", taken, inputs), ("gives", given, outputs)):
+        if said != found or None in found.values():
+            raise BundleError(f"{member} {what} {str(dict(found))[:200]} a record, the manifest says {str(said)[:200]}")
+
+
 def _input(value: Any, version: int) -> None:
     _need(isinstance(value, dict) and value.get("kind") in ("table", "array"), "input", "is neither table nor array")
     if value["kind"] == "array":

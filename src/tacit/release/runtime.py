@@ -400,7 +400,7 @@ class Release:
         if n == 0:
             return np.empty((0, *shape))
         width = sum(int(np.prod(v.shape[1:])) for v in feeds.values())
-        step = min(CHUNK_ROWS, CHUNK // max(width, int(np.prod(shape))), MEMORY // max(1, self._bundle.cost.memory))
+        step = min(CHUNK_ROWS, CHUNK // max(width, int(np.prod(shape))), MEMORY // max(1, self._bundle.graph.memory))
         step = max(1, step)
         out = np.empty((n, *shape))
         file = file or Occurrences()
@@ -548,6 +548,8 @@ def _run_graph(name: str, session: Any, outputs: list[str], feeds: dict[str, np.
         found = session.run(outputs, feeds, options)
     except Exception as error:  # onnxruntime's errors share no base of their own
         raise BundleError(f"{name}: the graph failed ({str(error)[:300]})") from None
+    if any(np.ndim(f) == 0 or len(f) != _length(feeds) for f in found):
+        raise BundleError(f"{name}: the graph does not give one result a record")
     return [np.asarray(f, dtype=np.float64) for f in found]
 
 
