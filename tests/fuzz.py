@@ -308,7 +308,7 @@ class Mutant:
 
     def grow(self):
         """A chain of any depth, sound or with one false step, in front of the first node that takes floats."""
-        rng, depth = self.rng, self.rng.choice([1, 5, 50, 900, 2000, 20_000])
+        rng, depth = self.rng, self.rng.choice([1, 1, 5, 5, 50, 50, 900, 2000, self.rng.choice([50, 20_000])])
         n, inner = 2 * depth + 1, set(range(0, 2 * depth, 2))
         leaves = [i for i in range(n) if i not in inner]
         said = {
@@ -414,7 +414,8 @@ def mutant(bases: list[tuple[dict, dict]], number: int) -> bytes:
     rng = random.Random(number)
     made = Mutant(rng, *rng.choice(bases))
     for _ in range(rng.choice([1, 1, 2, 3])):
-        rng.choices([c for c, _ in CHANGES], [w for _, w in CHANGES])[0](made)
+        with contextlib.suppress(ValueError, TypeError, IndexError, KeyError):  # what is broken is not changed further
+            rng.choices([c for c, _ in CHANGES], [w for _, w in CHANGES])[0](made)
         if made.raw is not None or not made.graph.node or not isinstance(made.manifest, dict):
             break
     return made.bytes()

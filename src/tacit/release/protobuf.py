@@ -6,6 +6,7 @@ refused. Numpy alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ from tacit.errors import BundleError
 
 # kind of a field -> its wire types: whole number, eight bytes, bytes, four bytes; capitals may repeat, and be packed
 WIRES = {"int": (0,), "INTS": (0, 2), "bytes": (2,), "BYTES": (2,), "float": (5,), "FLOATS": (5, 2), "DOUBLES": (1, 2)}
+RUN = rb"[\x80-\xff]{0,9}[\x00-\x7f]"  # a whole number
+MOST_BYTES = 2**22  # of a list of whole numbers
 MOST_FIELDS = 2**21  # of one message and all inside it: reading them takes seconds at most
 
 Known = Mapping[int, tuple[str, str]]
@@ -48,6 +51,13 @@ def fields(data: memoryview, known: Known, where: str) -> Iterator[Field]:
         count += 1
         if count > MOST_FIELDS:
             raise BundleError(f"a {where} has more than {MOST_FIELDS:,} entries")
+        if kind == "INTS" and wire == 0:  # thousands of them, one by one: taken together
+            run = re.compile(b"(?:" + re.escape(_number(tag)) + RUN + b")+").match(data, at - len(_number(tag)))
+            if run is None or run.end() - at > MOST_BYTES:
+                raise BundleError(f"a {where} has a {name} that does not end, or of more than {MOST_BYTES:,} bytes")
+            at = run.end()
+            yield name, kind, memoryview(b"".join(re.findall(re.escape(_number(tag)) + b"(" + RUN + b")", run[0])))
+            continue
         if wire == 0:
             value, at = (data[at], at + 1) if data[at] < 128 else _varint(data, at)
             yield name, kind, value
@@ -85,19 +95,28 @@ def _joined(value: Any, kind: str) -> Any:
     if kind == "float":
         return float(np.frombuffer(value, "<f4")[0])
     if kind == "INTS":
-        return [n for v in value for n in ([signed(v)] if isinstance(v, int) else _packed(v))]
+        return [n for v in value for n in _packed(v)]
     if kind in ("FLOATS", "DOUBLES"):
         return np.frombuffer(b"".join(value), "<f4" if kind == "FLOATS" else "<f8")
     return value
 
 
-def _packed(view: memoryview) -> Iterator[int]:
-    at = 0
-    if len(view) > MOST_FIELDS:
-        raise BundleError(f"a list has more than {MOST_FIELDS:,} bytes")
-    while at < len(view):
-        value, at = _varint(view, at)
-        yield signed(value)
+def _packed(view: memoryview) -> list[int]:
+    """Whole numbers one after the other, each of one to ten bytes."""
+    data = np.frombuffer(view, np.uint8)
+    ends = np.flatnonzero(data < 128)
+    if len(ends) > MOST_FIELDS:
+        raise BundleError(f"a list has more than {MOST_FIELDS:,} entries")
+    if not len(data) or ends[-1:] != len(data) - 1:
+        raise BundleError("a number does not end")
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    lengths, values = ends - starts + 1, np.zeros(len(ends), np.uint64)
+    if lengths.max() > 10 or (data[ends[lengths == 10]] > 1).any():
+        raise BundleError("a number has more than 64 bits")
+    for k in range(lengths.max()):
+        has = lengths > k
+        values[has] |= (data[starts[has] + k] & 127).astype(np.uint64) << np.uint64(7 * k)
+    return list(values.view(np.int64).tolist())
 
 
 def _varint(view: memoryview, at: int) -> tuple[int, int]:
