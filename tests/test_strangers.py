@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import warnings
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -17,12 +19,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 import fuzz
 import tacit
+from commands import tacit_command
 from forged import forged
 from tacit.errors import BundleError
-from tacit.release import first_load
-from tacit.release.bundle import read_bundle
+from tacit.release import first_load, signing
+from tacit.release.bundle import read_bundle, write_members
 from tacit.release.graph_check import check_graph
-from tacit.release.signing import new_signing_key, sign
+from tacit.release.signing import new_signing_key, read_secret_key, sign
 
 KEY = b"k" * 32
 
@@ -306,3 +309,63 @@ def test_two_thousand_mutated_bundles_neither_crash_nor_hang_nor_fill_the_memory
     assert "2,000 mutated bundles" in done.stdout
     loaded = int(re.search(r"([\d,]+) loaded", done.stdout)[1].replace(",", ""))
     assert 100 < loaded < 1500  # some changes are harmless: the runtime sees those; most are not
+
+
+# -- yesterday's bundle -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def versions(saved, tmp_path):
+    """Two versions of one filter, both rightly signed; and the public key."""
+    secret, public = new_signing_key(tmp_path / "officer")
+    made = [forged(saved, tmp_path / f"v{v}.tacit", card_md=f"version {v}".encode()) for v in (1, 2)]
+    return *(sign(path, secret, "filter", v) for v, path in enumerate(made, 1)), public, secret
+
+
+def test_a_signed_older_bundle_is_refused_once_a_newer_one_was_seen(versions):
+    old, new, public, _ = versions
+    tacit.load(old, trusted_key=public)
+    tacit.load(new, trusted_key=public)
+    with pytest.raises(BundleError, match=r"v1.tacit is version 1 of 'filter', and version 2 was seen before"):
+        tacit.load(old, trusted_key=public)
+    tacit.load(new, trusted_key=public)
+    assert json.loads(Path(f"{public}.seen").read_text()) == {"filter": 2}
+    tacit.load(old)  # whoever trusts no key is told nothing by a signature
+
+
+def test_a_version_may_be_asked_for_and_nothing_of_a_signature_may_be_changed(versions, tmp_path):
+    old, new, public, secret = versions
+    with pytest.raises(BundleError, match="version 1 of 'filter', and version 2 is asked for"):
+        tacit.load(old, trusted_key=public, min_version=2)
+    members = dict(read_bundle(old).members)
+    for change in ({"version": 3}, {"name": "other"}, {"name": None}, {"version": 1.0}):
+        said = json.loads(members["signature.json"]) | change
+        lying = write_members(tmp_path / "lying.tacit", members | {"signature.json": json.dumps(said).encode()})
+        with pytest.raises(BundleError, match="not signed by the trusted key"):
+            tacit.load(lying, trusted_key=public)
+    with pytest.raises(tacit.TacitError, match="a version from 1 on"):
+        sign(old, secret, version=0)
+    with pytest.raises(tacit.TacitError, match="pass trusted_key as well"):
+        tacit.load(new, min_version=2)
+
+
+def test_signatures_without_a_version_count_until_one_with_it_was_seen(versions, tmp_path):
+    old, new, public, secret = versions
+    bundle = read_bundle(old)
+    told = {"algorithm": "ed25519", "signature": read_secret_key(secret).sign(signing._message(bundle, {})).hex()}
+    path = write_members(tmp_path / "before.tacit", {**bundle.members, "signature.json": json.dumps(told).encode()})
+    tacit.load(path, trusted_key=public)
+    tacit.load(new, trusted_key=public)
+    with pytest.raises(BundleError, match="signed without a version, and version 2 was seen"):
+        tacit.load(path, trusted_key=public)
+
+
+def test_versions_on_the_command_line(versions):
+    old, new, public, secret = versions
+    seen = tacit_command("release", "verify", new, "--trusted-key", public)
+    assert "as version 2 of filter" in seen.stdout.replace("\n", " ")
+    refused = tacit_command("release", "verify", old, "--trusted-key", public)
+    assert refused.returncode == 2
+    assert "was seen before" in refused.stderr.replace("\n", " ")
+    tacit_command("release", "sign", old, "--key", secret, "--name", "filter", "--version", "3")
+    assert tacit_command("release", "verify", old, "--trusted-key", public, "--min-version", "3").returncode == 0

@@ -172,24 +172,33 @@ def show(bundle: Bundle, trusted_key: Trusted = None) -> None:
 def sign(
     bundle: Bundle,
     key: Annotated[Path, typer.Option("--key", help="The secret signing key (made by `tacit release keys`).")],
+    name: Annotated[str | None, typer.Option(help="What it is a version of; the file's name without it.")] = None,
+    version: Annotated[int, typer.Option(min=1, help="Whoever has seen it refuses older ones of this name.")] = 1,
 ) -> None:
     """Sign a bundle, in place."""
     from tacit.release.signing import sign as run  # every command starts quickly
 
-    _print(f"Signed {run(bundle, key)}")
+    _print(f"Signed {run(bundle, key, name, version)}, version {version}")
 
 
 @release_app.command()
 def verify(
     bundle: Bundle,
     trusted_key: Annotated[Path, typer.Option("--trusted-key", help="The public key that must have signed it.")],
+    min_version: Annotated[int | None, typer.Option(min=1, help="Refuse older versions.")] = None,
 ) -> None:
-    """Check a bundle and its signature; exit 2 if anything is wrong."""
+    """Check a bundle and its signature; exit 2 if anything is wrong.
+
+    The highest version of each name is remembered beside the key, in FILE.seen; older ones are refused from then on.
+    """
     from tacit.release.bundle import read_bundle  # every command starts quickly
     from tacit.release.signing import require_signature
 
-    require_signature(read_bundle(bundle), trusted_key)
-    _print(f"{bundle.name} is whole and signed by {trusted_key}")
+    found = read_bundle(bundle)
+    require_signature(found, trusted_key, min_version)
+    told = found.signature or {}
+    of = f" as version {told['version']} of {told['name']}" if "version" in told else ""
+    _print(f"{bundle.name} is whole and signed by {trusted_key}{of}")
 
 
 @release_app.command()

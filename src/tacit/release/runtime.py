@@ -63,6 +63,7 @@ def load(
     owner_key: bytes | str | Path | None = None,
     refuse_expired: bool = False,
     trust: str = "unknown",
+    min_version: int | None = None,
 ) -> Release:
     """Load a bundle. Its hashes, sizes, format, schema and operators are checked first.
 
@@ -77,6 +78,8 @@ def load(
     refuse_expired : raise where the bundle's last day of use is over, instead of a warning
     trust : "unknown": a bundle that the trusted key has not signed and this process has not saved is first loaded in
         a process of its own, with limits on memory and time. "known": you know whose it is; it is loaded at once
+    min_version : with a trusted key, refuse older versions of a signed bundle. Those older than one that was seen
+        before are refused anyway, where the key is a file: FILE.seen beside it remembers
 
     Examples
     --------
@@ -93,7 +96,9 @@ def load(
     if trusted_key is not None:
         from tacit.release.signing import require_signature  # a device without signatures has no cryptography
 
-        require_signature(bundle, trusted_key)
+        require_signature(bundle, trusted_key, min_version)
+    elif min_version is not None:
+        raise InputError("min_version is about signatures; pass trusted_key as well")
     if trust not in ("known", "unknown"):
         raise InputError(f"trust must be 'known' or 'unknown'; found {trust!r}")
     if trust == "known":
