@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -14,8 +15,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
+import pandas as pd
+import pyarrow as pa
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from rich.table import Table
 
 import fuzz
 import tacit
@@ -25,7 +29,10 @@ from tacit.errors import BundleError
 from tacit.release import first_load, signing
 from tacit.release.bundle import read_bundle, write_members
 from tacit.release.graph_check import check_graph
+from tacit.release.record_files import write_parts
 from tacit.release.signing import new_signing_key, read_secret_key, sign
+from tacit.report.foreign import ODD
+from tacit.report.screen import Console
 
 KEY = b"k" * 32
 
@@ -369,3 +376,60 @@ def test_versions_on_the_command_line(versions):
     assert "was seen before" in refused.stderr.replace("\n", " ")
     tacit_command("release", "sign", old, "--key", secret, "--name", "filter", "--version", "3")
     assert tacit_command("release", "verify", old, "--trusted-key", public, "--min-version", "3").returncode == 0
+
+
+# -- words that do more than stand there ------------------------------------------------------------------------
+
+
+EVIL = "\x1b[2J\x1b]0;owned\x07age\u202e"
+
+
+def test_no_word_of_a_bundle_moves_the_cursor(saved, tmp_path):
+    """Before: a card could clear the screen and write "signed" there."""
+
+    def evil(manifest):
+        return manifest | {"filter": EVIL, "output": manifest["output"] | {"meaning": EVIL}}
+
+    said = forged(saved, tmp_path / "evil.tacit", evil, card_md=f"# A card\n{EVIL}".encode())
+    shown = tacit_command("release", "show", said, FORCE_COLOR="1", TERM="xterm")
+    assert shown.returncode == 0
+    assert "# A card" in shown.stdout
+    assert r"\x1b[2J" in shown.stdout
+    wrong = tacit_command("release", "show", forged(saved, tmp_path / "odd.tacit", lambda m: m | {EVIL: 1}))
+    assert wrong.returncode == 2
+    assert not ODD.search(shown.stdout + shown.stderr + wrong.stdout + wrong.stderr)
+
+
+def test_a_console_keeps_its_own_colors():
+    out = io.StringIO()
+    Console(file=out, force_terminal=True, color_system="standard").print(f"[red]{EVIL}[/red]")
+    assert out.getvalue().startswith("\x1b[31m")
+    assert "\x1b[2J" not in out.getvalue()
+    table = Table()
+    table.add_column(EVIL)
+    table.add_row(EVIL)
+    console = Console(file=(out := io.StringIO()), width=200)
+    console.print(table)
+    assert not ODD.search(out.getvalue())
+
+
+def test_markdown_of_a_report_has_no_tags_and_no_links_of_others(noisy, rows):
+    name = "<img src=x onerror=alert(1)>[a](javascript:1)\n# b"
+    data = tacit.Dataset(rows[0], pd.DataFrame({"y": rows[1]}), pd.DataFrame({name: rows[1]}), units="rows")
+    report = tacit.audit(noisy, *data.split((0.5, 0.5), random_state=0), attackers="logistic", floor=False)
+    text = report.to_markdown()
+    assert "alert(1)" in text
+    assert "<img" not in text
+    assert "](" not in text
+    assert "\n# b" not in text
+
+
+def test_formulas_in_a_csv_file_are_told_of_and_quoted_on_request(tmp_path):
+    words = ["=1+1", "@x", "-cmd|' /C calc'!A0", "+44", "-5.2e3", "nurse", None]
+    parts = [pa.record_batch({"job": words, "n": list(range(7))})]
+    with pytest.warns(tacit.TacitWarning, match="'job' begin with =, .*--quote-formulas"):
+        write_parts(tmp_path / "a.csv", iter(parts))
+    write_parts(tmp_path / "b.csv", iter(parts), quote_formulas=True)
+    kept = pd.read_csv(tmp_path / "b.csv", dtype=str)["job"].tolist()
+    assert kept[:6] == ["'=1+1", "'@x", "'-cmd|' /C calc'!A0", "+44", "-5.2e3", "nurse"]
+    assert pd.read_csv(tmp_path / "a.csv", dtype=str)["job"].tolist()[:6] == words[:6]

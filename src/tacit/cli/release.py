@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, open_book
+from tacit.report.screen import Console
 
 release_app = typer.Typer(help="Bundles: release files and streams, sign and verify.", no_args_is_help=True)
 
@@ -55,6 +55,9 @@ def apply(
     to: ToOption = None,
     ledger_key: LedgerKey = None,
     refuse_expired: RefuseExpired = False,
+    quote_formulas: Annotated[
+        bool, typer.Option("--quote-formulas", help="CSV: a quote before text that a spreadsheet would run.")
+    ] = False,
 ) -> None:
     """Release a file or a folder of images in constant memory. A run that was killed resumes where it stopped."""
     from rich.progress import Progress
@@ -73,6 +76,7 @@ def apply(
         done = run(
             bundle, source, target, trusted_key=trusted_key, noise_key=key, unit=unit, sensitive=sensitive or (),
             on_error=on_error, rows=rows, n_jobs=jobs, refuse_expired=refuse_expired,
+            quote_formulas=quote_formulas,
             callback=lambda what, now, total: bar.update(task, completed=now, total=total),
         )  # fmt: skip
     Console().print(

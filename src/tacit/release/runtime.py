@@ -36,6 +36,7 @@ from tacit.release.expiry import check_expiry
 from tacit.release.graph_check import graph_up_to
 from tacit.release.table_cells import columns_out, objects
 from tacit.release.weights import read_weights
+from tacit.report.foreign import on_screen
 from tacit.report.report import Report
 
 CHUNK = 2**17  # numbers of raw records that are released at a time: what a network makes of them stays in the cache
@@ -144,7 +145,7 @@ class Release:
     def __init__(self, bundle: Bundle, noise_key: bytes | str | Path | None = None) -> None:
         self.manifest, self.name = bundle.manifest, bundle.name
         self.audit = parse_json(bundle.members["audit.json"], "audit.json")
-        self.card = bundle.members["card.md"].decode()
+        self.card = on_screen(bundle.members["card.md"].decode())
         self._bundle = bundle
         self._schema = schema_of(self.manifest["input"])
         declared = self.manifest["noise"]
