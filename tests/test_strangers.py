@@ -433,3 +433,20 @@ def test_formulas_in_a_csv_file_are_told_of_and_quoted_on_request(tmp_path):
     kept = pd.read_csv(tmp_path / "b.csv", dtype=str)["job"].tolist()
     assert kept[:6] == ["'=1+1", "'@x", "'-cmd|' /C calc'!A0", "+44", "-5.2e3", "nurse"]
     assert pd.read_csv(tmp_path / "a.csv", dtype=str)["job"].tolist()[:6] == words[:6]
+
+
+# -- what one person alone has ----------------------------------------------------------------------------------
+
+
+def test_what_one_person_alone_has_is_not_in_the_bundle_however_often_they_came(tmp_path):
+    """Rows were counted once, not people: a word of one person with five visits was in the manifest."""
+    rng, person = np.random.default_rng(0), np.repeat(np.arange(80), 5)
+    job = np.where(person == 7, "king", rng.choice(["nurse", "cook"], 400))
+    X = pd.DataFrame({"job": job, "debt": np.where(person == 7, 417.38, 0.0)})
+    y, s = rng.integers(2, size=(2, 400))
+    f = tacit.baselines.LinearARL().fit(X, y, sensitive_features=s, units=person)
+    bundle = read_bundle(tacit.save(f, tmp_path / "x.tacit"))
+    content = b"".join(bundle.members.values())
+    assert b"nurse" in content
+    assert b"king" not in content
+    assert bundle.manifest["input"]["columns"][1]["range"] == [0.0, 0.0]
