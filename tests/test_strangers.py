@@ -237,6 +237,28 @@ def test_members_are_small_and_paths_are_files(saved, tmp_path):
             tacit.load(odd)
 
 
+def test_many_small_things_are_refused_too():
+    """Each of these is small; reading a million of them, or a runtime's own, takes a minute."""
+    done = node("Cast", "F", "release", to=11)
+    many = [(f"c{i}", np.float32(1)) for i in range(2**14 + 1)]
+    words = {"keys_strings": [str(i) for i in range(2**18 + 1)], "values_int64s": [0] * (2**18 + 1)}
+    for model, reason in (
+        (graph([done], many), "16,385 entries of initializer"),
+        (graph([node("Concat", " ".join(["F"] * (2**14 + 1)), axis=1), done]), "takes more than 16,384 values"),
+        (graph([node("LabelEncoder", "X", default_int64=0, **words), done]), "262,145 keys_strings"),
+        (graph([node("Relu", "F", f"r{i}") for i in range(4096)] + [done]), "4,099 nodes"),
+    ):
+        with pytest.raises(BundleError, match=reason):
+            check_graph(model)
+
+
+def test_an_audit_that_is_no_report_is_said_to_be_none(saved, tmp_path):
+    for audit in (b"[]", b'{"leakage": 3}', b'"x"', b"7"):
+        release = tacit.load(forged(saved, tmp_path / "a.tacit", audit_json=audit), trust="known")
+        with pytest.raises(BundleError, match=r"audit.json is not a report"):
+            _ = release.report
+
+
 def test_wide_layers_are_released_a_few_records_at_a_time(saved, tmp_path, monkeypatch):
     from tacit.release import runtime
 

@@ -20,7 +20,9 @@ MOST_NODES = 4096
 MOST_PARAMETERS = 2**26
 MOST_WORK = 2**30  # multiply-adds a record
 MOST_FIXED = 2**26  # multiply-adds on constants, which a runtime does when it loads
-MOST_MEMORY = 2**27  # bytes of all values of a record, or of a constant kind
+MOST_MEMORY = 2**26  # bytes of all values of a record, or of a constant kind
+MOST_ENTRIES = 2**18  # of one list: words of a column, nodes of all trees
+MOST_NAMES = 2**14  # of tensors, of what is told of values, and of what one node takes
 FEW = 64  # numbers of a constant that may decide a shape
 VERSIONS = {"": 20, "ai.onnx.ml": 3}
 
@@ -169,6 +171,9 @@ def _model(view: memoryview) -> Graph:
 def _graph(graph: Mapping[str, Any]) -> Graph:
     values: dict[str, Value] = {}
     parameters = 0
+    for many in ("input", "initializer", "value_info", "output"):
+        if len(graph.get(many, [])) > MOST_NAMES:
+            raise BundleError(f"model.onnx has {len(graph[many]):,} entries of {many}; {MOST_NAMES:,} are run at most")
     for name, value in [_input(v) for v in graph.get("input", [])]:
         _new(values, name, value)
     inputs = {name: _part(value) for name, value in values.items()}
@@ -238,7 +243,9 @@ def _node(data: memoryview, values: Mapping[str, Value]) -> tuple[Node, list[str
     absent = NEEDED.get(op, set()) - set(attributes)
     if absent:
         raise BundleError(f"model.onnx: {op} lacks its {min(absent)}")
-    taken = [text(v) for v in said.get("input", [])]
+    taken = [text(v) for v in said.get("input", [])[: MOST_NAMES + 1]]
+    if len(taken) > MOST_NAMES:
+        raise BundleError(f"model.onnx: {op} takes more than {MOST_NAMES:,} values")
     for name in taken:
         if name and name not in values:
             raise BundleError(f"model.onnx: {op} takes {name[:80]!r}, which no node before it gives")
@@ -260,6 +267,8 @@ def _attribute(data: memoryview, op: str) -> tuple[str, Any]:
         raise BundleError(f"model.onnx: {op} has a {name} of another kind")
     if kind == "t":
         return name, _tensor(said["t"])[1]
+    if kind in ("strings", "ints") and len(said.get(kind, [])) > MOST_ENTRIES:
+        raise BundleError(f"model.onnx: {op} has {len(said[kind]):,} {name}; {MOST_ENTRIES:,} are run at most")
     if kind == "strings":
         return name, [text(v) for v in said.get(kind, [])]
     if kind == "s":

@@ -204,7 +204,7 @@ def _noise(value: Any, version: int) -> None:
     _need(value["scale"] > 0, "noise.scale", "is not positive")
     _number(value["grid"], "noise.grid")
     _need(0 < value["grid"] <= 1, "noise.grid", "is not between 0 and 1")
-    _whole(value["columns"], "noise.columns", 1, 2**24)
+    _whole(value["columns"], "noise.columns", 1, 2**21)
     _need(isinstance(value["added"], bool), "noise.added", "is neither true nor false")
     _hex(value["mechanism"], "noise.mechanism")
     if value["radius"] is not None:
@@ -309,4 +309,4 @@ def _shape(value: Any, where: str) -> None:
     _need(isinstance(value, list) and 0 < len(value) <= 4, where, "is not a shape")
     for n in value:
         _whole(n, where, 1, 2**24)
-    _need(math.prod(value) <= 2**26, where, "is too large")
+    _need(math.prod(value) <= 2**21, where, "is too large")

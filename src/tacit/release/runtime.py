@@ -40,7 +40,7 @@ from tacit.report.foreign import on_screen
 from tacit.report.report import Report
 
 CHUNK = 2**17  # numbers of raw records that are released at a time: what a network makes of them stays in the cache
-MEMORY = 2**27  # bytes that the graph's values for them may take together, at most
+MEMORY = 2**26  # bytes that the graph's values for them may take together, at most
 CHUNK_ROWS = 4096  # records of them at most: hidden layers are wider than few columns are
 NO_KEY = (
     "this release adds noise, and no noise_key was given: a fresh key was drawn. Within this session a record always "
@@ -310,7 +310,10 @@ class Release:
     @property
     def report(self) -> Report | None:
         """The audit that travels with the bundle; None if there is none."""
-        return None if self.audit is None else Report.from_dict(self.audit)
+        try:
+            return None if self.audit is None else Report.from_dict(self.audit)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise BundleError(f"{self.name}: audit.json is not a report of Tacit ({type(error).__name__})") from None
 
     @property
     def noise(self) -> Noise | None:
