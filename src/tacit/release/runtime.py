@@ -243,7 +243,10 @@ class Release:
         return self._encoded(self._checked(X))
 
     def _encoded(self, feeds: dict[str, np.ndarray]) -> np.ndarray:
-        taken = {i.name: feeds[i.name] for i in self._encoder.get_inputs()}
+        names = [i.name for i in self._encoder.get_inputs()]
+        if not set(names) <= set(feeds):  # noise is named by the encoded record, so it cannot be made from it
+            raise BundleError(f"{self.name}: what names the noise of a record depends on the noise; it is not run")
+        taken = {name: feeds[name] for name in names}
         return _run_graph(self.name, self._encoder, ["encoded"], taken)[0]
 
     @functools.cached_property
