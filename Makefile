@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Data sets that are not embedded: the folder beside this checkout, when it is there.
 export TACIT_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test test-all lint bench browser figures docs clean
+.PHONY: demo test test-all lint fuzz bench browser figures docs clean
 
 .venv/demo: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -39,6 +39,11 @@ test: lint browser
 
 test-all: lint browser .venv/engines
 	$(BIN)/pytest -n 2 --dist loadfile -m 'slow or not slow'
+
+# Mutated bundles, for as long as it is told: make fuzz SECONDS=3600
+SECONDS ?= 60
+fuzz: .venv/dev
+	$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/adult.py

@@ -16,6 +16,8 @@ import numpy as np
 
 from tacit.errors import InputError
 
+OLDEST_RUNTIME = (1, 27)  # 1.20 to 1.24 give one record's numbers to another at a negative column
+
 
 @contextlib.contextmanager
 def replacing(path: str | Path, private: bool = False, folder: Path | None = None) -> Iterator[Path]:
@@ -117,6 +119,12 @@ def onnx_session(model: bytes, threads: int = 1, optimise: bool = True) -> Any:
     """A graph ready to run on the processor; `threads` 0 takes all cores. Raises what onnxruntime raises."""
     import onnxruntime
 
+    version = tuple(int(n) for n in onnxruntime.__version__.split(".")[:2])
+    if version < OLDEST_RUNTIME:
+        raise InputError(
+            f"onnxruntime {onnxruntime.__version__} is installed; versions before {'.'.join(map(str, OLDEST_RUNTIME))} "
+            f"read outside of records that a graph asks for wrongly: pip install --upgrade onnxruntime"
+        )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = threads

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 try:
     import typer
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
     from typer.core import TyperGroup
+
+    from tacit.report.screen import Console
 except ModuleNotFoundError as missing:  # a device install: bundles run without the command line
     raise SystemExit(
         f"tacit: the command line needs {missing.name}, which is not installed here. Install typer and rich (and "

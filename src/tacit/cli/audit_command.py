@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 import tacit
 from tacit.audit.received import read_cells
 from tacit.cli.tables import progress, rows_as_people
 from tacit.errors import InputError
 from tacit.records.dataset import read_file
 from tacit.report.report import Report
+from tacit.report.screen import Console
 
 NEEDS_ROWS = ("release", "data", "target", "bins", "alongside", "scan", "reconstruct", "group", "knows", "breadth",
               "few_columns", "minutes", "linkability", "singling_out", "require_linkability", "require_singling_out",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rich.console import Console
-
 import tacit
 from tacit.audit.paired_change import paired_change
 from tacit.cli.audit_command import read_release
@@ -15,6 +13,7 @@ from tacit.errors import InputError
 from tacit.release.bundle import read_bundle
 from tacit.report.difference import Difference, difference
 from tacit.report.report import Report
+from tacit.report.screen import Console
 
 
 def run(

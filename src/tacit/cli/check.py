@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 
 import tacit
@@ -21,6 +20,7 @@ from tacit.ledger.checking import Case, check_report, junit, summary
 from tacit.ledger.policy import Policy, read_policy
 from tacit.ledger.recording import entry
 from tacit.report.report import Report
+from tacit.report.screen import Console
 
 BEGIN = """[data]
 file = "people.csv"

@@ -6,7 +6,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from sklearn.decomposition import PCA
 
 import tacit
@@ -14,6 +13,7 @@ from tacit.audit.looks import new_project
 from tacit.cli.tables import print_comparison, progress
 from tacit.files import write_whole
 from tacit.report import figure, write_page
+from tacit.report.screen import Console
 
 INTRODUCTION = (
     "Handwritten digits. The task needs to know whether a digit is odd or even; which digit it is shall stay private. "

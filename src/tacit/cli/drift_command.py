@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import tacit
 from tacit.errors import InputError
 from tacit.records.dataset import read_file
+from tacit.report.screen import Console
 
 
 def run(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from rich.console import Console
 from rich.markup import escape
 
 import tacit
@@ -29,6 +28,7 @@ from tacit.release.expiry import expiry_date
 from tacit.release.record_files import write_parts
 from tacit.report import write_page
 from tacit.report.report import Report
+from tacit.report.screen import Console
 
 
 def run(

@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 
 import tacit
@@ -17,6 +16,7 @@ from tacit.cli.tables import progress, rows_as_people
 from tacit.errors import InputError
 from tacit.files import write_whole
 from tacit.ledger.recording import record_bundle
+from tacit.report.screen import Console
 
 
 def run(

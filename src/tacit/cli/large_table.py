@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.markup import escape
 
 import tacit
@@ -22,6 +21,7 @@ from tacit.records.sampling import Sample, may_exceed, read_sample
 from tacit.release.arrow_columns import as_columns
 from tacit.release.bulk import apply
 from tacit.release.record_files import shuffle_parquet
+from tacit.report.screen import Console
 
 
 @dataclass(frozen=True, eq=False)

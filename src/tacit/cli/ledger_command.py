@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from tacit.errors import InputError, RequirementNotMet
 from tacit.report.results import at_most
+from tacit.report.screen import Console
 
 ledger_app = typer.Typer(help="What was released to whom, and what it adds up to.", no_args_is_help=True)
 

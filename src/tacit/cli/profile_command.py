@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from tacit.errors import InputError
 from tacit.release.profiling import ALL, RAW, in_words, profile
+from tacit.report.screen import Console
 
 UNITS = ("", "k", "M", "G", "T")
 CAUTION = "Only the last row is what was audited: a cut before the end sends values that nobody has attacked yet."

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, open_book
+from tacit.report.screen import Console
 
 release_app = typer.Typer(help="Bundles: release files and streams, sign and verify.", no_args_is_help=True)
 
@@ -55,6 +55,9 @@ def apply(
     to: ToOption = None,
     ledger_key: LedgerKey = None,
     refuse_expired: RefuseExpired = False,
+    quote_formulas: Annotated[
+        bool, typer.Option("--quote-formulas", help="CSV: a quote before text that a spreadsheet would run.")
+    ] = False,
 ) -> None:
     """Release a file or a folder of images in constant memory. A run that was killed resumes where it stopped."""
     from rich.progress import Progress
@@ -73,6 +76,7 @@ def apply(
         done = run(
             bundle, source, target, trusted_key=trusted_key, noise_key=key, unit=unit, sensitive=sensitive or (),
             on_error=on_error, rows=rows, n_jobs=jobs, refuse_expired=refuse_expired,
+            quote_formulas=quote_formulas,
             callback=lambda what, now, total: bar.update(task, completed=now, total=total),
         )  # fmt: skip
     Console().print(
@@ -160,6 +164,9 @@ def show(bundle: Bundle, trusted_key: Trusted = None) -> None:
         lines.append(f"takes: arrays, a record of shape {tuple(m['input']['shape'])}")
     if m["noise"] is not None:
         lines.append(f"noise: {m['noise']['distribution']}, scale {m['noise']['scale']:g}; needs the owner's key")
+    graph = release._bundle.graph
+    lines.append(f"costs: {graph.parameters:,} parameters; at most {graph.multiply_adds:,} multiply-adds and "
+                 f"{graph.memory:,} bytes a record")  # fmt: skip
     lines.append("never expires" if m.get("expires") is None else f"last day of use: {m['expires']}")
     lines.append("signed" if release._bundle.signature is not None else "not signed")
     _print("\n".join(lines) + "\n\n" + release.card)
@@ -169,24 +176,33 @@ def show(bundle: Bundle, trusted_key: Trusted = None) -> None:
 def sign(
     bundle: Bundle,
     key: Annotated[Path, typer.Option("--key", help="The secret signing key (made by `tacit release keys`).")],
+    name: Annotated[str | None, typer.Option(help="What it is a version of; the file's name without it.")] = None,
+    version: Annotated[int, typer.Option(min=1, help="Whoever has seen it refuses older ones of this name.")] = 1,
 ) -> None:
     """Sign a bundle, in place."""
     from tacit.release.signing import sign as run  # every command starts quickly
 
-    _print(f"Signed {run(bundle, key)}")
+    _print(f"Signed {run(bundle, key, name, version)}, version {version}")
 
 
 @release_app.command()
 def verify(
     bundle: Bundle,
     trusted_key: Annotated[Path, typer.Option("--trusted-key", help="The public key that must have signed it.")],
+    min_version: Annotated[int | None, typer.Option(min=1, help="Refuse older versions.")] = None,
 ) -> None:
-    """Check a bundle and its signature; exit 2 if anything is wrong."""
+    """Check a bundle and its signature; exit 2 if anything is wrong.
+
+    The highest version of each name is remembered beside the key, in FILE.seen; older ones are refused from then on.
+    """
     from tacit.release.bundle import read_bundle  # every command starts quickly
     from tacit.release.signing import require_signature
 
-    require_signature(read_bundle(bundle), trusted_key)
-    _print(f"{bundle.name} is whole and signed by {trusted_key}")
+    found = read_bundle(bundle)
+    require_signature(found, trusted_key, min_version)
+    told = found.signature or {}
+    of = f" as version {told['version']} of {told['name']}" if "version" in told else ""
+    _print(f"{bundle.name} is whole and signed by {trusted_key}{of}")
 
 
 @release_app.command()

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from tacit.cli.ledger_command import Book, LedgerKey, LedgerOption, ToOption, open_book
 from tacit.errors import InputError
+from tacit.report.screen import Console
 from tacit.serve.keys import is_loopback
 
 keys_app = typer.Typer(help="API keys of a service.", no_args_is_help=True)

@@ -7,12 +7,12 @@ from inspect import cleandoc
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.markup import escape
 
 import tacit
 from tacit.datasets import declarations, load_dataset
 from tacit.errors import InputError
+from tacit.report.screen import Console
 
 
 def run(

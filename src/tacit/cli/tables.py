@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -14,6 +13,7 @@ from tacit.audit.forgotten_units import forgotten_units
 from tacit.records.dataset import Dataset
 from tacit.report.report import Report
 from tacit.report.results import at_most, interval, shown
+from tacit.report.screen import Console
 
 
 def progress(console: Console) -> Progress:

@@ -12,6 +12,7 @@ import numpy as np
 from tacit.errors import BundleError, InputError
 from tacit.files import onnx_session
 from tacit.release.bundle import Bundle
+from tacit.release.first_load import try_elsewhere
 from tacit.release.manifest import ANALYZER
 
 # Messages of this module go to whoever sent a request: they name places and never repeat a value.
@@ -27,6 +28,7 @@ class Answerer:
                 f"{bundle.name} has no analyzer, so a service could not answer; save it with "
                 f"tacit.save(f, path, report, analyzer=tacit.serve.fit_analyzer(f, data))"
             )
+        try_elsewhere(bundle)
         self.shape = tuple(output["shape"])
         self.codes: int | None = output["codes"]
         self.targets = declared["targets"]
@@ -39,7 +41,10 @@ class Answerer:
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
         """For each release the probabilities of all classes, target after target."""
-        return self._session.run(["answer"], {"release": np.ascontiguousarray(Z, dtype=np.float64)})[0]
+        try:
+            return self._session.run(["answer"], {"release": np.ascontiguousarray(Z, dtype=np.float64)})[0]
+        except Exception as error:  # onnxruntime's errors share no base of their own
+            raise BundleError(f"{ANALYZER} failed ({str(error)[:300]})") from None
 
     def answer(self, Z: np.ndarray) -> dict[str, Any]:
         """By target: for each release the likeliest class, and the probabilities of all."""

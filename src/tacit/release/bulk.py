@@ -60,6 +60,7 @@ def apply(
     rows: int = 65536,
     n_jobs: int = 1,
     refuse_expired: bool = False,
+    quote_formulas: bool = False,
     instead: Instead | None = None,
     callback: Callback = silent,
 ) -> Applied:
@@ -83,6 +84,8 @@ def apply(
     n_jobs : processes. The output does not depend on it. Scripts that ask for several must guard their own start by
         ``if __name__ == "__main__":``, since each process imports the script
     refuse_expired : as in `tacit.load`
+    quote_formulas : put a quote before text in a CSV file that a spreadsheet would run: cells that begin with =, +, -
+        or @. Without it, such text is told of
     instead : rows of the input, ascending, and a record batch of what is released in their place: those of the fit,
         by parts that never saw them
     callback : called with (what, rows done, all rows); all rows are None where they are not known
@@ -109,7 +112,7 @@ def apply(
     rows = min(rows, max(1, PART_BYTES // _record_bytes(release.manifest)))
     called = sensitive_names(release, sensitive)
     reader, finish = _plan(
-        source, target, release, rows, unit, called
+        source, target, release, rows, unit, called, quote_formulas
     )  # before the work: a wrong suffix is said at once
     key = None if given is None else hashlib.sha256(b"which key" + given).hexdigest()
     settings = {"target": target.name, "on_error": on_error, "rows": rows, "key": key, "unit": unit, "called": called}
@@ -170,19 +173,25 @@ def sensitive_names(release: Release, names: Sequence[str]) -> dict[str, str]:
 
 
 def _plan(
-    source: Path, target: Path, release: Release, rows: int, unit: str | None, called: Mapping[str, str]
+    source: Path,
+    target: Path,
+    release: Release,
+    rows: int,
+    unit: str | None,
+    called: Mapping[str, str],
+    quote_formulas: bool = False,
 ) -> tuple[Reader, Any]:
     """How the input is read, and how the output is written; None: as a folder of images."""
     if not source.is_dir() or (files := parquet_files(source)):
         as_folder = source.is_dir() and files and not target.suffix and not target.exists()
         reader = open_reader(source, release.manifest, rows, unit, called)
-        return reader, FOLDER if as_folder else open_writer(target, release)
+        return reader, FOLDER if as_folder else open_writer(target, release, quote_formulas)
     if unit is not None:
         raise InputError(f"{source} is a folder of images, which has no column {unit!r}; leave the unit out")
     pictures = pictures_in(source, release)
     reader = Reader(pictures.parts(rows), len(pictures))
     if target.suffix in FORMATS.split(", "):
-        return reader, open_writer(target, release)
+        return reader, open_writer(target, release, quote_formulas)
     check_pictures_out(pictures.names, target, release)
     if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
         raise InputError(f"{target} is there and not an empty folder; name a new one")

@@ -16,7 +16,8 @@ from tacit.errors import BundleError
 # 3: a keyed sketch instead of a fingerprint, and the resolution by which noise is named.
 # 4: releases that are tables: columns that come as times, as targets and as sensitive; a value of its own a column
 # 5: the last day of use
-FORMAT = 5
+# 6: noise that is bound to the bundle
+FORMAT = 6
 OLDEST = 1  # formats from this one on are read
 MAX_COLUMNS = 100_000
 MEMBERS = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
@@ -24,6 +25,7 @@ TOP = {"format", "filter", "parameters", "input", "output", "noise", "versions",
 SINCE = {1: {"fingerprint"}, 2: {"fingerprint", "analyzer"}, 3: {"analyzer", "sketch", "min_people"}}
 SINCE[4] = SINCE[3]
 SINCE[5] = SINCE[4] | {"expires"}
+SINCE[6] = SINCE[5]
 ANALYZER = "analyzer.onnx"
 NUMBERS, TIMES = ("float", "integer", "boolean"), ("day", "time", "duration")
 
@@ -68,6 +70,35 @@ def check_manifest(m: Mapping[str, Any]) -> None:
 def hashed(m: Mapping[str, Any]) -> tuple[str, ...]:
     """The members whose hashes the manifest holds."""
     return MEMBERS if m.get("analyzer") is None else (*MEMBERS, ANALYZER)
+
+
+def check_fit(m: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Raise unless the graph takes and gives, by record, what the manifest says."""
+    noise, shape = m["noise"], tuple(m["output"]["shape"])
+    if m["input"]["kind"] == "array":
+        taken = {"X": tuple(m["input"]["shape"])}
+    else:
+        kinds = [c["kind"] for c in m["input"]["columns"]]
+        counts = {"numbers": kinds.count("number"), "texts": kinds.count("category")}
+        taken = {name: (n,) for name, n in counts.items() if n}
+    added = noise is not None and noise["added"]
+    if noise is not None and not added:
+        taken["noise"] = (noise["columns"],)
+    _need(not added or noise["columns"] == math.prod(shape), "noise.columns", "is not one number for each released")
+    given = {"before_noise" if added else "release": shape, "encoded": outputs.get("encoded")}
+    _fits("model.onnx", taken, inputs, given, outputs)
+
+
+def check_answers(m: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Raise unless the analyzer takes releases and gives a number for each class of the manifest."""
+    classes = sum(len(t["classes"]) for t in m["analyzer"]["targets"])
+    _fits(ANALYZER, {"release": tuple(m["output"]["shape"])}, inputs, {"answer": (classes,)}, outputs)
+
+
+def _fits(member: str, taken: Any, inputs: Any, given: Any, outputs: Any) -> None:
+    for what, said, found in (("takes", taken, inputs), ("gives", given, outputs)):
+        if said != found or None in found.values():
+            raise BundleError(f"{member} {what} {str(dict(found))[:200]} a record, the manifest says {str(said)[:200]}")
 
 
 def _input(value: Any, version: int) -> None:
@@ -160,7 +191,10 @@ def _output(value: Any, version: int) -> None:
 
 def _noise(value: Any, version: int) -> None:
     known = {"distribution", "scale", "columns", "added", "mechanism", "grid", "radius"}
-    _keys(value, known if version < 3 else known | {"resolution"}, "noise")
+    known |= {"resolution"} if version >= 3 else set()
+    _keys(value, known | {"proof"} if version >= 6 else known, "noise")
+    if version >= 6:
+        _hex(value["proof"], "noise.proof")
     if version >= 3:
         _number(value["resolution"], "noise.resolution")
         _need(0 < value["resolution"] <= 1, "noise.resolution", "is not between 0 and 1")
@@ -170,7 +204,7 @@ def _noise(value: Any, version: int) -> None:
     _need(value["scale"] > 0, "noise.scale", "is not positive")
     _number(value["grid"], "noise.grid")
     _need(0 < value["grid"] <= 1, "noise.grid", "is not between 0 and 1")
-    _whole(value["columns"], "noise.columns", 1, 2**24)
+    _whole(value["columns"], "noise.columns", 1, 2**21)
     _need(isinstance(value["added"], bool), "noise.added", "is neither true nor false")
     _hex(value["mechanism"], "noise.mechanism")
     if value["radius"] is not None:
@@ -275,4 +309,4 @@ def _shape(value: Any, where: str) -> None:
     _need(isinstance(value, list) and 0 < len(value) <= 4, where, "is not a shape")
     for n in value:
         _whole(n, where, 1, 2**24)
-    _need(math.prod(value) <= 2**26, where, "is too large")
+    _need(math.prod(value) <= 2**21, where, "is too large")

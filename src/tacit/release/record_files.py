@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import math
 import tempfile
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -14,16 +15,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from tacit.errors import InputError
+from tacit.errors import InputError, TacitWarning
 from tacit.files import parquet_files, replacing
 from tacit.records.csv_files import CsvFile, as_floats, cells_of, spelled_numbers
 from tacit.records.schema import TIMES
 from tacit.release.arrow_columns import Columns
 from tacit.release.runtime import Release
 
+FORMULA, PLAIN_NUMBER = r"^[=+\-@\t\r]", r"^[+\-]?[0-9.,]*([eE][+\-]?[0-9]+)?$"
 FORMATS = ".csv, .parquet, .arrow, .npz"
 BUFFER = 2**18  # bytes of a Parquet column that are read at a time
 FILE = "file"  # beside the release of a folder of images: which image
@@ -76,7 +79,7 @@ def open_reader(
     raise InputError(f"{path.name}: cannot read {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}")
 
 
-def open_writer(path: Path, release: Release) -> Writer:
+def open_writer(path: Path, release: Release, quote_formulas: bool = False) -> Writer:
     """A function that writes all parts to a file of another name and then gives it its own: all of it or nothing."""
     if path.suffix not in WRITERS:
         raise InputError(
@@ -89,20 +92,52 @@ def open_writer(path: Path, release: Release) -> Writer:
         raise InputError(f"{path.name}: this bundle releases text, which .npz does not hold; write .parquet or .csv")
 
     def write(parts: Iterator[pa.RecordBatch], n: int, folder: Path) -> None:
-        write_parts(path, parts, (n, *shape), folder)
+        write_parts(path, parts, (n, *shape), folder, quote_formulas)
 
     return write
 
 
 def write_parts(
-    path: Path, parts: Iterator[pa.RecordBatch], shape: tuple[int, ...] = (), folder: Path | None = None
+    path: Path,
+    parts: Iterator[pa.RecordBatch],
+    shape: tuple[int, ...] = (),
+    folder: Path | None = None,
+    quote_formulas: bool = False,
 ) -> None:
     """Write a file of columns, whole or not at all; until then it lies in `folder`. `shape` is that of an npz."""
+    if path.suffix == ".csv":
+        parts = without_formulas(parts, path.name, quote_formulas)
     first = next(parts, None)
     if first is None:
         raise InputError("the input has no rows, so there is nothing to release")
     with replacing(path, folder=folder) as partial, open(partial, "wb") as file:
         WRITERS[path.suffix](file, itertools.chain([first], parts), first.schema, shape)
+
+
+def without_formulas(parts: Iterator[pa.RecordBatch], called: str, quote: bool) -> Iterator[pa.RecordBatch]:
+    """Parts of a CSV file whose cells a spreadsheet would run: told of once, or with a quote before each."""
+    told = quote
+    for part in parts:
+        for i, field in enumerate(part.schema):
+            if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+                continue
+            column = part.column(i)
+            runs = pc.fill_null(pc.match_substring_regex(column, FORMULA), False)
+            runs = pc.and_not(runs, pc.fill_null(pc.match_substring_regex(column, PLAIN_NUMBER), False))
+            if not pc.any(runs).as_py():
+                continue
+            if quote:
+                quoted = pc.binary_join_element_wise(pa.scalar("'", column.type), column, pa.scalar("", column.type))
+                part = part.set_column(i, field, pc.if_else(runs, quoted, column))
+            elif not told:
+                told = True
+                warnings.warn(
+                    f"{called}: cells of {field.name!r} begin with =, +, - or @, which a spreadsheet runs as formulas; "
+                    f"--quote-formulas puts a quote before them",
+                    TacitWarning,
+                    stacklevel=2,
+                )
+        yield part
 
 
 def shuffle_parquet(source: Path, target: Path, rows: int = 2**20) -> None:

@@ -29,14 +29,18 @@ from tacit.noise.support import Bounded, Finite, Support
 from tacit.records.cells import Problem, as_array
 from tacit.records.fingerprints import fingerprints, looked, sketched, sketched_units
 from tacit.records.schema import columns_of, schema_of
+from tacit.release import first_load
+from tacit.release.bound_noise import binding, bound_noise
 from tacit.release.bundle import Bundle, parse_json, read_bundle
 from tacit.release.expiry import check_expiry
 from tacit.release.graph_check import graph_up_to
 from tacit.release.table_cells import columns_out, objects
 from tacit.release.weights import read_weights
+from tacit.report.foreign import on_screen
 from tacit.report.report import Report
 
 CHUNK = 2**17  # numbers of raw records that are released at a time: what a network makes of them stays in the cache
+MEMORY = 2**26  # bytes that the graph's values for them may take together, at most
 CHUNK_ROWS = 4096  # records of them at most: hidden layers are wider than few columns are
 NO_KEY = (
     "this release adds noise, and no noise_key was given: a fresh key was drawn. Within this session a record always "
@@ -44,6 +48,11 @@ NO_KEY = (
     "key (tacit release key FILE) and pass it as noise_key"
 )
 
+NEW_DRAWS = (
+    "this bundle is older than format 6 and cannot show which draws are its own: its noise is drawn anew, bound to its "
+    "graph. Whoever has releases of the same records from before can average both; save the filter again to keep "
+    "its draws"
+)
 STRANGE = "this combination was not in the fit, so nothing is known of how to hide it; leave such rows out"
 
 
@@ -54,6 +63,8 @@ def load(
     noise_key: bytes | str | Path | None = None,
     owner_key: bytes | str | Path | None = None,
     refuse_expired: bool = False,
+    trust: str = "unknown",
+    min_version: int | None = None,
 ) -> Release:
     """Load a bundle. Its hashes, sizes, format, schema and operators are checked first.
 
@@ -66,6 +77,10 @@ def load(
     owner_key : the owner's secret, ``f.owner_key`` of the filter: with it the release has ``seen``, which tells the
         rows it was fitted on, and an audit of it on those very rows is noticed
     refuse_expired : raise where the bundle's last day of use is over, instead of a warning
+    trust : "unknown": a bundle that the trusted key has not signed and this process has not saved is first loaded in
+        a process of its own, with limits on memory and time. "known": you know whose it is; it is loaded at once
+    min_version : with a trusted key, refuse older versions of a signed bundle. Those older than one that was seen
+        before are refused anyway, where the key is a file: FILE.seen beside it remembers
 
     Examples
     --------
@@ -82,7 +97,14 @@ def load(
     if trusted_key is not None:
         from tacit.release.signing import require_signature  # a device without signatures has no cryptography
 
-        require_signature(bundle, trusted_key)
+        require_signature(bundle, trusted_key, min_version)
+    elif min_version is not None:
+        raise InputError("min_version is about signatures; pass trusted_key as well")
+    if trust not in ("known", "unknown"):
+        raise InputError(f"trust must be 'known' or 'unknown'; found {trust!r}")
+    if trust == "known":
+        first_load.trust(bundle)
+    first_load.try_elsewhere(bundle)
     check_expiry(bundle.manifest, bundle.name, refuse_expired)
     if owner_key is not None:
         return OwnRelease(bundle, noise_key, owner_key=read_key(owner_key))
@@ -123,13 +145,14 @@ class Release:
     def __init__(self, bundle: Bundle, noise_key: bytes | str | Path | None = None) -> None:
         self.manifest, self.name = bundle.manifest, bundle.name
         self.audit = parse_json(bundle.members["audit.json"], "audit.json")
-        self.card = bundle.members["card.md"].decode()
+        self.card = on_screen(bundle.members["card.md"].decode())
         self._bundle = bundle
         self._schema = schema_of(self.manifest["input"])
         declared = self.manifest["noise"]
         self._noise = None if declared is None else _noise(declared)
         self._radius = None if declared is None else declared["radius"]
         self._key = None if noise_key is None else read_key(noise_key)
+        self._bound: tuple[Noise, bytes] | None = None  # as it is drawn, and under which key; from the first draw on
         self._told_unusual = False
         self._session = _session(bundle.members["model.onnx"], self._noise)
 
@@ -220,7 +243,10 @@ class Release:
         return self._encoded(self._checked(X))
 
     def _encoded(self, feeds: dict[str, np.ndarray]) -> np.ndarray:
-        taken = {i.name: feeds[i.name] for i in self._encoder.get_inputs()}
+        names = [i.name for i in self._encoder.get_inputs()]
+        if not set(names) <= set(feeds):  # noise is named by the encoded record, so it cannot be made from it
+            raise BundleError(f"{self.name}: what names the noise of a record depends on the noise; it is not run")
+        taken = {name: feeds[name] for name in names}
         return _run_graph(self.name, self._encoder, ["encoded"], taken)[0]
 
     @functools.cached_property
@@ -287,7 +313,10 @@ class Release:
     @property
     def report(self) -> Report | None:
         """The audit that travels with the bundle; None if there is none."""
-        return None if self.audit is None else Report.from_dict(self.audit)
+        try:
+            return None if self.audit is None else Report.from_dict(self.audit)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise BundleError(f"{self.name}: audit.json is not a report of Tacit ({type(error).__name__})") from None
 
     @property
     def noise(self) -> Noise | None:
@@ -355,7 +384,7 @@ class Release:
     def with_key(self, noise_key: bytes | str | Path) -> Release:
         """The same release under another key."""
         other = copy.copy(self)
-        other._key = read_key(noise_key)
+        other._key, other._bound = read_key(noise_key), None
         return other
 
     def redraw(self) -> Release:
@@ -383,7 +412,8 @@ class Release:
         if n == 0:
             return np.empty((0, *shape))
         width = sum(int(np.prod(v.shape[1:])) for v in feeds.values())
-        step = min(CHUNK_ROWS, max(1, CHUNK // max(width, int(np.prod(shape)))))
+        step = min(CHUNK_ROWS, CHUNK // max(width, int(np.prod(shape))), MEMORY // max(1, self._bundle.graph.memory))
+        step = max(1, step)
         out = np.empty((n, *shape))
         file = file or Occurrences()
         for at in range(0, n, step):
@@ -404,23 +434,30 @@ class Release:
         if not noise.added:
             drawn = np.zeros((_length(feeds), noise.columns))
             if noisy:
-                drawn = noise.draw(self._secret(), noise.names(self._encoded(feeds), units, file))
+                drawn = self._draw(noise, noise.names(self._encoded(feeds), units, file))
             return self._graph(["release"], {**feeds, "noise": drawn})[0]
         code, encoded = self._graph(["before_noise", "encoded"], feeds)
         if self._radius is not None:
             largest = np.abs(code).reshape(len(code), -1).sum(axis=1).max()
             if largest > self._radius * (1 + 1e-9):
                 raise BundleError(f"{self.name}: a code of norm {largest:g} leaves the ball of radius {self._radius:g}")
-        return noise.add(code, noise.draw(self._secret(), noise.names(encoded, units, file))) if noisy else code
+        return noise.add(code, self._draw(noise, noise.names(encoded, units, file))) if noisy else code
 
     def _graph(self, outputs: list[str], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
         return _run_graph(self.name, self._session, outputs, feeds)
 
-    def _secret(self) -> bytes:
-        if self._key is None:
-            warnings.warn(NO_KEY, TacitWarning, stacklevel=6)
-            self._key = new_key()
-        return self._key
+    def _draw(self, noise: Noise, names: Sequence[bytes]) -> np.ndarray:
+        """The noise of records of these names: of this key, and of this bundle alone."""
+        if self._bound is None:
+            if self._key is None:
+                warnings.warn(NO_KEY, TacitWarning, stacklevel=6)
+            elif self.manifest["format"] < 6:
+                warnings.warn(NEW_DRAWS, TacitWarning, stacklevel=6)
+            self._key = self._key or new_key()
+            bound = binding(self.manifest, self.manifest["members"]["model.onnx"]["sha256"])
+            self._bound = bound_noise(noise, bound, self._key, self.manifest["noise"].get("proof")), self._key
+        drawn, key = self._bound
+        return drawn.draw(key, names)
 
     def _with_names(self, out: np.ndarray, records: Any, X: Any, good: np.ndarray) -> Any:
         """Numbers as rows of the bundle's table, or as values of its columns, where it has them."""
@@ -523,6 +560,8 @@ def _run_graph(name: str, session: Any, outputs: list[str], feeds: dict[str, np.
         found = session.run(outputs, feeds, options)
     except Exception as error:  # onnxruntime's errors share no base of their own
         raise BundleError(f"{name}: the graph failed ({str(error)[:300]})") from None
+    if any(np.ndim(f) == 0 or len(f) != _length(feeds) for f in found):
+        raise BundleError(f"{name}: the graph does not give one result a record")
     return [np.asarray(f, dtype=np.float64) for f in found]
 
 

@@ -25,7 +25,8 @@ from tacit.records.intake import Intake
 from tacit.records.schema import TableSchema, schema_of
 from tacit.release.analyzer import Analyzer
 from tacit.release.answer import Answerer
-from tacit.release.bundle import write_bundle
+from tacit.release.bound_noise import binding, proof
+from tacit.release.bundle import digest, write_bundle
 from tacit.release.expiry import expiry_date
 from tacit.release.manifest import ANALYZER
 from tacit.release.onnx import export, export_analyzer
@@ -79,6 +80,8 @@ def save(
     report = getattr(f, "report_", None) if report is None else report
     model, weights = export(f.mechanism_)
     manifest = _manifest(f) | {"expires": expiry_date(expires)}
+    if f.noise_key is not None:
+        manifest["noise"]["proof"] = proof(f.noise_key, binding(manifest, digest(model)))
     members = {
         "model.onnx": model,
         "weights.safetensors": write_weights(weights),
@@ -92,7 +95,7 @@ def save(
     # written beside its place, read back by the runtime, compared, and only then given its name
     with replacing(path) as made:
         write_bundle(made, manifest, members)
-        release = load(made, noise_key=f.noise_key)
+        release = load(made, noise_key=f.noise_key, trust="known")
         compare(f, release)
         if answers is not None:
             compare_analyzer(answers, release, made_records(f.mechanism_.schema, 200))

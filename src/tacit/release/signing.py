@@ -1,9 +1,14 @@
-"""Signatures: who vouches for a bundle. Ed25519 over the manifest, which holds the hash of every other member."""
+"""Signatures: who vouches for a bundle, under which name and version. Ed25519 over these and the manifest.
+
+The manifest holds the hash of every other member, and the last day of use. Whoever verifies remembers the highest
+version of a name beside the trusted key, so that a signed bundle of yesterday does not come back in place of today's.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +23,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from tacit.errors import BundleError, InputError
+from tacit.errors import BundleError, InputError, TacitWarning
+from tacit.files import strict_json, write_whole
 from tacit.release.bundle import Bundle, digest, read_bundle, write_members
+from tacit.release.first_load import trust
 
-PURPOSE = b"tacit bundle signature 1\0"  # so that a signature made for something else does not count
+# so that a signature made for something else does not count
+PURPOSE, UNVERSIONED = b"tacit bundle signature 2\0", b"tacit bundle signature 1\0"
 
 
 def new_signing_key(path: str | Path) -> tuple[Path, Path]:
@@ -33,29 +41,89 @@ def new_signing_key(path: str | Path) -> tuple[Path, Path]:
     return secret, public
 
 
-def sign(path: str | Path, secret_key: str | Path) -> Path:
-    """Sign a bundle, in place; an earlier signature is replaced."""
+def sign(path: str | Path, secret_key: str | Path, name: str | None = None, version: int = 1) -> Path:
+    """Sign a bundle, in place, as this version of this name; an earlier signature is replaced.
+
+    Parameters
+    ----------
+    path : the bundle
+    secret_key : the file that `new_signing_key` wrote
+    name : what the bundle replaces older versions of; the file's name without it
+    version : where it counts up, whoever has verified it refuses all before it
+    """
     bundle = read_bundle(path)
     key = read_secret_key(secret_key)
+    told = {"name": Path(path).stem if name is None else name, "version": version}
+    if not _sound(told):
+        raise InputError(f"a signature has a name of 1 to 200 characters and a version from 1 on; found {told}")
     signature = {
         "algorithm": "ed25519",
         "public_key": raw_bytes(key.public_key()).hex(),
-        "signature": key.sign(_message(bundle)).hex(),
+        **told,
+        "signature": key.sign(_message(bundle, told)).hex(),
     }
     return write_members(path, {**bundle.members, "signature.json": json.dumps(signature).encode()})
 
 
-def require_signature(bundle: Bundle, trusted_key: str | Path | bytes) -> None:
-    """Raise unless this key has signed the bundle."""
+def require_signature(bundle: Bundle, trusted_key: str | Path | bytes, min_version: int | None = None) -> None:
+    """Raise unless this key has signed the bundle, as no older version than is asked for or was seen before.
+
+    What was seen is kept beside the key, in FILE.seen, where the key is a file.
+    """
     key = read_public_key(trusted_key)
     found = bundle.signature
     if found is None:
         raise BundleError(f"{bundle.name} is not signed, and only bundles signed by the trusted key are loaded")
     try:
+        told = {k: found[k] for k in ("name", "version") if k in found}
         # the key inside the bundle is only a name; what counts is the trusted one
-        key.verify(bytes.fromhex(found["signature"]), _message(bundle))
+        key.verify(bytes.fromhex(found["signature"]), _message(bundle, told))
     except (InvalidSignature, KeyError, TypeError, ValueError, AttributeError):
         raise BundleError(f"{bundle.name} is not signed by the trusted key {raw_bytes(key).hex()[:16]}...") from None
+    if told and not _sound(told):
+        raise BundleError(f"{bundle.name}: its signature has no sound name and version")
+    _check_version(bundle.name, told, trusted_key, min_version)
+    trust(bundle)
+
+
+def _check_version(called: str, told: dict[str, Any], trusted_key: Any, min_version: int | None) -> None:
+    """Raise where a signature is of an older version than is asked for or was seen; remember it otherwise."""
+    state = None if isinstance(trusted_key, bytes) else Path(f"{trusted_key}.seen")
+    seen = _seen(state)
+    # signatures without a version are older than any that has one
+    name, version = told.get("name"), told.get("version", 0)
+    highest = max(seen.values(), default=0) if name is None else seen.get(name, 0)
+    least = max(min_version or 0, highest)
+    if version < least:
+        why = f"was seen before ({state})" if highest == least else "is asked for"
+        said = f"version {version} of {name!r}" if told else "signed without a version"
+        raise BundleError(
+            f"{called} is {said}, and version {least} {why}: an older bundle is not taken for a newer one"
+        )
+    if state is None or name is None or version == seen.get(name):
+        return
+    try:
+        write_whole(state, json.dumps(seen | {name: version}, indent=1))
+    except OSError as error:
+        warnings.warn(f"version {version} of {name!r} cannot be remembered in {state} ({error}); pass min_version, so "
+                      f"that older bundles are refused", TacitWarning, stacklevel=4)  # fmt: skip
+
+
+def _seen(state: Path | None) -> dict[str, int]:
+    if state is None or not state.exists():
+        return {}
+    try:
+        seen = strict_json(state.read_bytes())
+        if isinstance(seen, dict) and all(type(v) is int for v in seen.values()):
+            return seen
+    except ValueError:
+        pass
+    raise InputError(f"{state} does not say which versions were seen; repair it, or delete it to begin anew")
+
+
+def _sound(told: dict[str, Any]) -> bool:
+    name, version = told.get("name"), told.get("version")
+    return isinstance(name, str) and 0 < len(name) <= 200 and type(version) is int and 0 < version < 2**53
 
 
 def read_secret_key(path: str | Path) -> Ed25519PrivateKey:
@@ -97,8 +165,9 @@ def write_secret(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _message(bundle: Bundle) -> bytes:
-    return PURPOSE + digest(bundle.members["manifest.json"]).encode()
+def _message(bundle: Bundle, told: dict[str, Any]) -> bytes:
+    manifest = digest(bundle.members["manifest.json"]).encode()
+    return PURPOSE + json.dumps(told, sort_keys=True).encode() + manifest if told else UNVERSIONED + manifest
 
 
 def raw_bytes(key: Ed25519PublicKey) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tacit.report.foreign import in_markdown
 from tacit.report.results import interval, shown
 
 DOES_NOT_PROTECT = (
@@ -56,4 +57,4 @@ def markdown_report(report: Any) -> str:  # a Report, which calls this and so ca
         f"Data {s.data or 'unnamed'}, {s.rows['attack']:,} rows to attack and {s.rows['test']:,} to test, "
         f"seed {s.seed}, {s.seconds} s, {', '.join(f'{k} {v}' for k, v in s.versions.items())}, {s.when}.",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(in_markdown(line) for line in lines) + "\n"

@@ -6,11 +6,12 @@ import io
 import shutil
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
 from tacit.report.results import Result, interval, shown
+from tacit.report.screen import Console
 
 
 def as_text(told: Any, width: int) -> str:
