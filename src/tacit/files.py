@@ -23,7 +23,7 @@ def replacing(path: str | Path, private: bool = False, folder: Path | None = Non
 
     Parameters
     ----------
-    private : readable by its owner alone, from the first byte on
+    private : readable by its owner alone, from the first byte on, and on the disk before it has its name
     folder : where it lies until then, on the same disk; beside `path` without it
 
     Examples
@@ -44,6 +44,9 @@ def replacing(path: str | Path, private: bool = False, folder: Path | None = Non
             partial.unlink(missing_ok=True)  # it may be another's, or readable by others
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield partial
+        if private:
+            with open(partial, "rb") as file:
+                os.fsync(file)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
