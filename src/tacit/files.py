@@ -52,6 +52,27 @@ def replacing(path: str | Path, private: bool = False, folder: Path | None = Non
         partial.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    """One at a time, of all processes and threads: others wait. The lock ends with the process, however that ends.
+
+    `path` is an empty file that stays; a file that is replaced cannot be its own lock.
+    """
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        if os.name == "posix":
+            import fcntl  # each system has its own
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        else:
+            import msvcrt  # each system has its own
+
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def parquet_files(folder: Path) -> list[Path]:
     """The Parquet files of a folder and its folders, in order, without those that engines hide; else none."""
     found = sorted(folder.rglob("*.parquet")) if folder.is_dir() else []

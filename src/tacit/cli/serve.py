@@ -121,33 +121,63 @@ def client(
         )
 
 
+Whose = Annotated[str, typer.Argument(help="Whose key it is.")]
+Until = Annotated[str | None, typer.Option(help="How long it is good: 90d, 12h, or a last day; for ever without it.")]
+
+
 @keys_app.command("add")
-def keys_add(file: Keys, name: Annotated[str, typer.Argument(help="Whose key it is.")]) -> None:
+def keys_add(
+    file: Keys,
+    name: Whose,
+    expires: Until = None,
+    scope: Annotated[
+        list[str], typer.Option(help="What it is for: analyze, describe (schema, filter, audit) or metrics (repeat).")
+    ] = ["analyze", "describe"],  # noqa: B006
+) -> None:
     """Make a key. It is shown once; the file keeps its hash."""
     from tacit.serve.keys import add_key  # every command starts quickly
 
-    print(add_key(file, name))
-    Console(stderr=True).print(
-        f"This key of {name} is shown once; {file} keeps its hash.", highlight=False, markup=False, soft_wrap=True
-    )
+    _show_once(add_key(file, name, expires, scope), file, name)
+
+
+@keys_app.command("rotate")
+def keys_rotate(
+    file: Keys,
+    name: Whose,
+    overlap: Annotated[str, typer.Option(help="How long the old key stays good: 7d, 12h, 0m.")] = "7d",
+    expires: Until = None,
+) -> None:
+    """Make a new key for somebody; the old one ends after the overlap."""
+    from tacit.serve.keys import rotate_key  # every command starts quickly
+
+    _show_once(rotate_key(file, name, overlap, expires), file, name)
 
 
 @keys_app.command("list")
 def keys_list(file: Keys) -> None:
-    """Whose keys there are."""
-    from tacit.serve.keys import read_keys  # every command starts quickly
+    """Whose keys there are, what they are for, and until when."""
+    from tacit.serve.keys import is_valid, read_keys  # every command starts quickly
 
     for entry in read_keys(file):
-        print(f"{entry['created']}  {entry['name']}")
+        until = "for ever" if entry["expires"] is None else f"until {entry['expires']}"
+        until += "" if is_valid(entry) else " (over)"
+        print(f"{entry['created']}  {until}  {','.join(entry['scope'])}  {entry['name']}")
 
 
 @keys_app.command("revoke")
-def keys_revoke(file: Keys, name: Annotated[str, typer.Argument(help="Whose key it is.")]) -> None:
-    """Take a key out; a running service refuses it at once."""
+def keys_revoke(file: Keys, name: Whose) -> None:
+    """End all keys of somebody, for ever; a running service refuses them at once."""
     from tacit.serve.keys import revoke_key  # every command starts quickly
 
     revoke_key(file, name)
     Console().print(f"{name} has no key any more.", highlight=False, markup=False)
+
+
+def _show_once(key: str, file: Path, name: str) -> None:
+    print(key)
+    Console(stderr=True).print(
+        f"This key of {name} is shown once; {file} keeps its hash.", highlight=False, markup=False, soft_wrap=True
+    )
 
 
 def _write_down(book: Book | None, bundle: Any, records_per_person: int) -> None:
