@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,7 +50,7 @@ def serve(
     max_rows: Annotated[int, typer.Option(help="Most releases in a request.", min=1)] = 1024,
     in_flight: Annotated[int, typer.Option(help="Requests at a time; more are asked to come back.", min=1)] = 256,
     per_key: Annotated[int, typer.Option(help="Of them, of one key; more are asked to come back.", min=1)] = 32,
-    per_address: Annotated[int, typer.Option(help="Connections from one address.", min=1)] = 256,
+    per_address: Annotated[int, typer.Option(help="Connections from one address.", min=1)] = 512,
     trusted_key: Trusted = None,
     ledger: LedgerOption = None,
     to: ToOption = None,
@@ -88,10 +89,12 @@ def _run(app: Any, counts: Any, patience: Any, listening: Any, cert: Path | None
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     allow_many_files(patience.connections)
+    sys.setswitchinterval(0.0005)  # so that connections are not kept waiting by what is computed
     config = uvicorn.Config(
         app,
         http="h11",  # which bounds the headers of a request
         ws="none",  # nothing here speaks WebSocket
+        lifespan="off",
         timeout_keep_alive=30,
         timeout_graceful_shutdown=10,
         # uvicorn's own line for each request would hold its query

@@ -349,6 +349,8 @@ def _page_files() -> dict[str, tuple[Callable[[], bytes | None], str]]:
              ".wasm": "application/wasm", ".svg": "image/svg+xml"}  # fmt: skip
     own = [p for p in sorted(PAGE.iterdir()) if p.is_file() and p.suffix in kinds]
     files: dict[str, Callable[[], bytes | None]] = {f"/page/{p.name}": p.read_bytes for p in own}
+    for name in FILES:
+        checked_file(name)  # hashing takes a moment: before the first request
     files |= {f"/page/runtime/{name}": partial(checked_file, name) for name in FILES}
     files["/"] = (PAGE / "index.html").read_bytes
     return {url: (read, kinds[Path(url).suffix or ".html"]) for url, read in files.items()}

@@ -37,8 +37,8 @@ class Patience:
     proxy : network of a proxy, the only one who may connect
     """
 
-    connections: int = 2048
-    per_address: int = 256
+    connections: int = 4096
+    per_address: int = 512
     head_seconds: float = 10.0
     write_seconds: float = 10.0
     proxy: Any = None
@@ -116,7 +116,6 @@ class Doors(uvicorn.Server):
         await super().startup(sockets=[])
         for listening in sockets or []:
             listening.setblocking(False)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
             self._accepting.append(asyncio.create_task(self._accept(listening)))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -141,6 +140,7 @@ class Doors(uvicorn.Server):
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            await asyncio.sleep(0)  # those who are here come first: a crowd may be waiting outside
             try:
                 came, peer = await loop.sock_accept(listening)
             except OSError:  # no more files may be open, or the visitor has gone
@@ -152,6 +152,7 @@ class Doors(uvicorn.Server):
                 self.counts["refused"] += 1
                 came.close()
                 continue
+            came.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
             self.opening[origin] += 1
             task = loop.create_task(self._open(came, origin))
             self.server_state.tasks.add(task)

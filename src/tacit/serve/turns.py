@@ -66,10 +66,14 @@ class Slots:
 
 
 class Turns:
-    """So many are computed at a time; next is whoever has had the least time (start-time fair queueing)."""
+    """So many are computed at a time, of one at most half; next is whoever has had the least time.
+
+    (Start-time fair queueing: time had is counted from when others wait, so that nobody saves any up.)
+    """
 
     def __init__(self, threads: int) -> None:
-        self._free, self._now = threads, 0.0
+        self._free, self._each, self._now = threads, max(1, threads // 2), 0.0
+        self._running: Counter[str] = Counter()
         self._limiter = CapacityLimiter(threads)
         self._had: dict[str, float] = {}
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
@@ -91,32 +95,41 @@ class Turns:
             return await anyio.to_thread.run_sync(timed, limiter=self._limiter)
         finally:
             self._had[who] += took
-            self._next()
+            self._leave(who)
 
     async def _turn(self, who: str) -> None:
         # who comes back after a while has saved nothing up
         self._had[who] = max(self._now, self._had.get(who, 0.0))
-        if self._free and not self._waiting:
-            self._free -= 1
-            return
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(who, deque()).append(mine)
+        self._next()
         try:
             await mine
         except asyncio.CancelledError:
             if mine.done() and not mine.cancelled():
-                self._next()  # it had come up just now
+                self._leave(who)  # it had come up just now
             raise
 
+    def _leave(self, who: str) -> None:
+        self._free += 1
+        self._running[who] -= 1
+        if not self._running[who]:
+            del self._running[who]
+        self._next()
+
     def _next(self) -> None:
-        while self._waiting:
-            who = min(self._waiting, key=self._had.__getitem__)
-            self._now = max(self._now, self._had[who])
+        while self._free:
+            able = [w for w in self._waiting if self._running[w] < self._each]
+            if not able:
+                break
+            who = min(able, key=self._had.__getitem__)
             first = self._waiting[who].popleft()
             if not self._waiting[who]:
                 del self._waiting[who]
             if not first.done():
+                self._now = max(self._now, self._had[who])
+                self._free -= 1
+                self._running[who] += 1
                 first.set_result(None)
-                return
-        self._free += 1
-        self._had = {w: had for w, had in self._had.items() if had > self._now}
+        if not self._waiting:
+            self._had = {w: had for w, had in self._had.items() if had > self._now or w in self._running}
