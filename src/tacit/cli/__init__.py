@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -71,6 +72,17 @@ KeyFolder = Annotated[
     Path | None, typer.Option("--keys", help="Folder for the keys, which are never handed over; OUT-keys beside it.")
 ]
 Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitive attributes into this many classes.")]
+
+
+@app.callback()
+def every_command(
+    encoding: Annotated[
+        str | None, typer.Option(help="What CSV files are in, such as latin-1; UTF-8 without it.")
+    ] = None,
+) -> None:
+    """Private representation learning: keep what the task needs, withhold the rest, measure what leaks."""
+    if encoding is not None:
+        os.environ["TACIT_ENCODING"] = encoding  # so that it reaches processes that release beside this one
 
 
 @app.command()
