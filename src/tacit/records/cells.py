@@ -196,7 +196,7 @@ def words(name: str, column: Any, categories: Iterable[str]) -> tuple[np.ndarray
     values = as_array(column)
     if values.dtype.kind in "fiu":  # NaN is a gap
         said = "a number; pass text, or None for unknown"
-        wrong = [Problem(int(at), repr(name), f"a number {said}") for at in np.flatnonzero(values == values)]
+        wrong = [Problem(int(at), repr(name), said) for at in np.flatnonzero(values == values)]
         return np.full(len(values), MISSING_TEXT, dtype=object), wrong
     if values.dtype.kind not in "OUSb":
         raise InputError(f"column {name!r} has type {values.dtype}, but text is expected there")

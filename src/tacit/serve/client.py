@@ -96,7 +96,7 @@ class Client:
     def _rows_at_a_time(self, Z: np.ndarray) -> int:
         if self._step is None:
             about = self._ask("GET", "/v1/bundle")
-            most = [about.get(name) if isinstance(about, dict) else None for name in ("max_rows", "max_bytes")]
+            most: list[Any] = [about.get(n) if isinstance(about, dict) else None for n in ("max_rows", "max_bytes")]
             if any(type(n) is not int or not 0 < n < 2**40 for n in most):
                 raise ServiceError(f"{self.url} does not say how much it takes; is it a service of tacit serve?")
             size = 8 * int(np.prod(Z.shape[1:]))
