@@ -109,6 +109,8 @@ class Doors(uvicorn.Server):
         super().__init__(config)
         self.patience, self.counts = patience, counts
         self.visits: dict[str, set[Visit]] = {}
+        # by address, who has sent nothing yet, the first to come first: a socket and a time are all they cost
+        self.outside: dict[str, dict[socket.socket, float]] = {}
         self.opening: Counter[str] = Counter()
         self._accepting: list[asyncio.Task[None]] = []
 
@@ -121,6 +123,9 @@ class Doors(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for task in self._accepting:
             task.cancel()
+        for origin in list(self.outside):
+            while origin in self.outside:
+                self._send_away(origin, "shutdown")
         await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
@@ -128,6 +133,9 @@ class Doors(uvicorn.Server):
             now = time.monotonic()
             for visit in [v for some in self.visits.values() for v in some if v.too_slow(now, self.patience)]:
                 self._put_out(visit, "slow")
+            came = [(o, t) for o, queue in self.outside.items() for t in queue.values()]
+            for origin in [o for o, t in came if now - t > self.patience.head_seconds]:
+                self._send_away(origin, "slow")
         return await super().on_tick(counter)
 
     def forget(self, visit: Visit) -> None:
@@ -144,7 +152,7 @@ class Doors(uvicorn.Server):
             try:
                 came, peer = await loop.sock_accept(listening)
             except OSError:  # no more files may be open, or the visitor has gone
-                self._make_room(max(self.visits, key=lambda o: len(self.visits[o]), default=""))
+                self._make_room(self._largest())
                 await asyncio.sleep(0.05)
                 continue
             origin = origin_of(peer[0], self.patience.proxy)
@@ -152,11 +160,23 @@ class Doors(uvicorn.Server):
                 self.counts["refused"] += 1
                 came.close()
                 continue
-            came.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-            self.opening[origin] += 1
-            task = loop.create_task(self._open(came, origin))
-            self.server_state.tasks.add(task)
-            task.add_done_callback(self.server_state.tasks.discard)
+            self.outside.setdefault(origin, {})[came] = time.monotonic()
+            loop.add_reader(came, self._knock, came, origin)
+
+    def _knock(self, came: socket.socket, origin: str) -> None:
+        """Somebody who waited outside sends something, or has gone."""
+        self._take(came, origin)
+        came.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        self.opening[origin] += 1
+        task = asyncio.get_running_loop().create_task(self._open(came, origin))
+        self.server_state.tasks.add(task)
+        task.add_done_callback(self.server_state.tasks.discard)
+
+    def _take(self, came: socket.socket, origin: str) -> None:
+        asyncio.get_running_loop().remove_reader(came)
+        del self.outside[origin][came]
+        if not self.outside[origin]:
+            del self.outside[origin]
 
     async def _open(self, came: socket.socket, origin: str) -> None:
         """Greet a visitor; with TLS that takes a while."""
@@ -179,21 +199,36 @@ class Doors(uvicorn.Server):
             if not self.opening[origin]:
                 del self.opening[origin]
 
+    def count(self, origin: str) -> int:
+        """Connections from an address."""
+        return len(self.visits.get(origin, ())) + len(self.outside.get(origin, ())) + self.opening[origin]
+
+    def _largest(self) -> str:
+        return max({*self.visits, *self.outside}, key=self.count, default="")
+
     def _room(self, origin: str) -> bool:
         """Whether there is room for one more; somebody useless leaves for it."""
-        own = len(self.visits.get(origin, ())) + self.opening[origin]
-        if own >= self.patience.per_address and origin != PROXY:
+        if origin != PROXY and self.count(origin) >= self.patience.per_address:
             return self._make_room(origin)
-        if len(self.server_state.connections) + self.opening.total() >= self.patience.connections:
-            return self._make_room(max(self.visits, key=lambda o: len(self.visits[o]), default=""))
-        return True
+        total = len(self.server_state.connections) + self.opening.total() + sum(map(len, self.outside.values()))
+        return total < self.patience.connections or self._make_room(self._largest())
 
     def _make_room(self, origin: str) -> bool:
+        if origin in self.outside:
+            self._send_away(origin, "put out")
+            return True
         idle = [v for v in self.visits.get(origin, ()) if not v.admitted]
         if not idle:
             return False
         self._put_out(min(idle, key=lambda v: (v.proven, v.since)), "put out")
         return True
+
+    def _send_away(self, origin: str, why: str) -> None:
+        """The one who has waited longest outside."""
+        self.counts[why] += 1
+        first = next(iter(self.outside[origin]))
+        self._take(first, origin)
+        first.close()
 
     def _put_out(self, visit: Visit, why: str) -> None:
         self.counts[why] += 1
