@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Data sets that are not embedded: the folder beside this checkout, when it is there.
 export TACIT_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test test-all lint fuzz bench browser figures docs clean
+.PHONY: demo test test-all lint fuzz bench browser figures docs lock sbom clean
 
 .venv/demo: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -25,8 +25,8 @@ demo: .venv/demo
 	$(BIN)/tacit demo
 
 lint: .venv/dev
-	$(BIN)/ruff check src tests benchmarks papers
-	$(BIN)/ruff format --check src tests benchmarks papers
+	$(BIN)/ruff check src tests benchmarks papers tools
+	$(BIN)/ruff format --check src tests benchmarks papers tools
 	$(BIN)/mypy
 
 # What runs filters in the browser, from npm; without npm the tests of the page are skipped.
@@ -59,6 +59,7 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/siege.py
 	$(BIN)/python benchmarks/frontier.py
 	$(BIN)/python benchmarks/stack.py
 	$(BIN)/python -m papers.eigan.federated
@@ -72,6 +73,15 @@ figures: .venv/demo
 # The documentation, into site/; open site/index.html.
 docs: .venv/dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Versions and hashes of every package, from what constraints.txt allows now; and a list of what is installed.
+lock: .venv/dev
+	$(BIN)/pip install --quiet --dry-run --ignore-installed --report build-report.json -c constraints.txt '.[dev]'
+	$(BIN)/python tools/supply.py lock < build-report.json > requirements.lock.new
+	mv requirements.lock.new requirements.lock && rm build-report.json
+
+sbom: .venv/dev
+	$(BIN)/python tools/supply.py sbom > sbom.json
 
 clean:
 	rm -rf .venv build dist site *.egg-info src/*.egg-info tacit-demo

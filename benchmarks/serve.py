@@ -44,7 +44,10 @@ def main() -> None:
         key = add_key(keys, "load")
         command = [sys.executable, "-c", "from tacit.cli import main; main()", "serve", str(bundle), "--port", "0"]
         with subprocess.Popen(
-            [*command, "--keys", str(keys)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [*command, "--keys", str(keys), "--per-key", "256"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         ) as service:
             try:
                 assert service.stdout is not None

@@ -235,7 +235,7 @@ def test_the_first_bad_row_is_named_by_several_processes_too(text, tmp_path):
     X.to_csv(tmp_path / "in.csv", index=False)
     arrow = pa.table({"job": X["job"].tolist(), "pay": X["pay"].astype(str).tolist()})
     pq.write_table(arrow, tmp_path / "in.parquet")
-    with pytest.raises(tacit.TacitError, match=r"'pay', row 333: 'much' is not a number"):
+    with pytest.raises(tacit.TacitError, match=r"'pay', row 333: text of 4 characters is not a number"):
         apply(text, tmp_path / "in.parquet", tmp_path / "out.parquet", rows=100, n_jobs=2)
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "in.parquet"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -399,12 +400,13 @@ def test_fit_hands_the_table_over(tmp_path):
         assert said in " ".join(done.output.split())
     new = table[:20].drop(columns="name")
     new.to_csv(tmp_path / "new.csv", index=False)
+    (key,) = Path(f"{out}-keys").glob("*.noise.key")
     applied = CliRunner().invoke(app, ["release", "apply", str(out / "filter.tacit"), str(tmp_path / "new.csv"),
-                                       str(tmp_path / "more.csv"), "--key", str(out / "noise.key")])  # fmt: skip
+                                       str(tmp_path / "more.csv"), "--key", str(key)])  # fmt: skip
     assert applied.exit_code == 0, applied.output
     assert list(pd.read_csv(tmp_path / "more.csv").columns) == ["a", "b", "c", "y"]
     new.rename(columns={"s": "group"}).to_csv(tmp_path / "new.csv", index=False)
     asked = ["release", "apply", str(out / "filter.tacit"), str(tmp_path / "new.csv"), str(tmp_path / "again.csv")]
-    renamed = CliRunner().invoke(app, [*asked, "--key", str(out / "noise.key"), "--sensitive", "group"])
+    renamed = CliRunner().invoke(app, [*asked, "--key", str(key), "--sensitive", "group"])
     assert renamed.exit_code == 0, renamed.output
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "more.csv").read_text()

@@ -23,6 +23,7 @@ from tacit.ledger.decisions import decide, decisions
 from tacit.ledger.evidence import verify_evidence, write_evidence
 from tacit.ledger.statement import EvidenceError, read_statement
 from tacit.release.bundle import read_bundle
+from tacit.release.key_folder import key_folder, key_path
 from tacit.release.signing import new_signing_key
 from tacit.report.report import Report
 from tacit.report.results import Measure, Power, Resemblance
@@ -81,7 +82,8 @@ def home(tmp_path_factory):
 
 def body_of(folder, to="analyst"):
     """What a ledger's line says of the table that a fit released."""
-    key = bytes.fromhex((folder / "noise.key").read_text()) if (folder / "noise.key").exists() else None
+    path = key_path(key_folder(folder), read_bundle(folder / "filter.tacit"), "noise")
+    key = bytes.fromhex(path.read_text()) if path.exists() else None
     told = {"status": "audited", "audited": 0.6, "guessing": 0.5, "bound": None, "odds": None, "cells": None,
             "epsilon": None, "n_classes": 2, "delta": 0.05}  # fmt: skip
     manifest = read_bundle(folder / "filter.tacit").manifest
@@ -115,8 +117,9 @@ def test_no_value_of_the_table_is_in_any_file(home, filed):
         text = path.read_text()
         text += base64.b64decode(json.loads(text)["payload"]).decode() if path.name == "statement.json" else ""
         assert not [word for word in PLANTED if word in text], path.name
-        for secret in ("noise.key", "owner.key"):
-            assert (home / "out" / secret).read_text() not in text
+        secrets = [p.read_text() for p in key_folder(home / "out").iterdir()]
+        assert len(secrets) == 2
+        assert not [secret for secret in secrets if secret in text]
     page = (home / "out" / "report.html").read_text()  # the control: the owner's own report holds such values
     assert "Xylophonist" in page
     assert "41.8125" in page

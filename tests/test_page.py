@@ -64,7 +64,7 @@ def service(bundles, tmp_path_factory):
     """The table bundle behind a key: the address and the key."""
     keys = tmp_path_factory.mktemp("keys") / "keys.json"
     key = add_key(keys, "page")
-    with running(bundles("table")[0], "--keys", str(keys)) as (url, _):
+    with running(bundles("table")[0], "--keys", str(keys), "--public") as (url, _):
         yield url, key
 
 
@@ -193,6 +193,37 @@ def test_raw_values_never_leave_the_page(page, service, bundles):
         assert "nurse" not in told
         assert (key in told) == (request is sent[0])  # and the key goes nowhere else
     assert page.console == []
+
+
+def test_the_page_asks_for_a_key_where_the_owner_shows_nothing(page, bundles, tmp_path):
+    key = add_key(tmp_path / "keys.json", "page")
+    with running(bundles("table")[0], "--keys", str(tmp_path / "keys.json")) as (url, _):
+        for path in ("/v1/bundle", "/v1/bundle/model.onnx", "/openapi.json"):
+            assert httpx.get(f"{url}{path}").status_code == 401
+            assert httpx.get(f"{url}{path}", headers={"authorization": f"Bearer {key}"}).status_code == 200
+        assert httpx.get(f"{url}/health").json() == {"status": "ok"}
+        page.open("about:blank")
+        page.open(f"{url}/")
+        for value, then in (("tacit_wrong", "document.getElementById('first-key')?.value === ''"), (key, READY)):
+            page.evaluate(until("document.getElementById('first-key')?.value === ''"))
+            page.evaluate(f"document.getElementById('first-key').value = {value!r};"
+                          " document.querySelector('#enter button').click()")  # fmt: skip
+            page.evaluate(until(then))
+        press_send(page)  # with the key that was given once
+        assert page.evaluate("document.querySelector('#answers .big').textContent") in ("yes", "no")
+
+
+def test_the_page_cannot_be_framed_and_may_do_nothing_it_does_not_need(page, service):
+    url, _ = service
+    policy = httpx.get(url).headers["content-security-policy"]
+    allowed = dict(part.split(" ", 1) for part in policy.split("; "))
+    assert allowed == {"default-src": "'none'", "script-src": "'self' 'wasm-unsafe-eval'", "style-src": "'self'",
+                       "img-src": "data:", "connect-src": "'self'", "base-uri": "'none'", "form-action": "'none'",
+                       "frame-ancestors": "'none'"}  # fmt: skip
+    assert httpx.get(url).headers["x-frame-options"] == "DENY"
+    plain = httpx.get(f"{url}/v1/bundle").headers["content-security-policy"]
+    assert plain.startswith("default-src 'none'; base-uri")
+    assert "script-src" not in plain
 
 
 def test_the_page_can_reach_no_other_server(page, service):

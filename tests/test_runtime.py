@@ -102,15 +102,15 @@ def test_records_that_do_not_fit_are_named_by_row_and_column(plain, rows):
     release = load(plain)
     X = table(20, seed=1)[0].astype({"age": object, "pay": object, "job": object})
     for column, value, message in (
-        ("age", "old", r"'age', row 7: 'old' is not a number; pass a number, or NaN"),
+        ("age", "old", r"'age', row 7: text of 3 characters is not a number; pass a number, or NaN"),
         ("pay", np.inf, r"'pay', row 7: infinity"),
-        ("pay", [1], r"'pay', row 7: \[1\] is not a number"),
+        ("pay", [1], r"'pay', row 7: a list is not a number"),
     ):
         bad = X.copy()
         bad.at[7, column] = value
         with pytest.raises(tacit.TacitError, match=message):
             release.transform(bad)
-    with pytest.raises(tacit.TacitError, match=r"'job', row 0: 1.0 is a number; pass text.*19 more rows"):
+    with pytest.raises(tacit.TacitError, match=r"'job', row 0: a number; pass text.*19 more rows"):
         release.transform(X.assign(job=1.0))
     with pytest.raises(tacit.TacitError, match="column 'pay' is not there"):
         release.transform(X.drop(columns="pay"))
@@ -280,7 +280,7 @@ def test_bad_rows_of_files(plain, tmp_path):
     X = table(250, seed=2)[0].astype({"age": object, "owner": object})
     X.at[120, "age"], X.at[207, "owner"] = "old", "perhaps"
     source = written(X, tmp_path / "in.csv")
-    with pytest.raises(tacit.TacitError, match=r"'age', row 120: 'old' is not a number.*Nothing was released"):
+    with pytest.raises(tacit.TacitError, match=r"'age', row 120: text of 3 char.*Nothing was released"):
         apply(plain, source, tmp_path / "out.parquet")
     assert os.listdir(tmp_path) == ["in.csv"]
     done = apply(plain, source, tmp_path / "out.parquet", on_error="quarantine")
@@ -440,7 +440,8 @@ def test_fit_writes_a_bundle_and_audit_reads_it(tmp_path):
     assert "filter.tacit" in out.stdout
     # under the key of the fit the bundle draws as the filter did, so that no row is released twice with other noise
     whole = pd.read_parquet(tmp_path / "o" / "release.parquet").to_numpy()
-    again = load(tmp_path / "o" / "filter.tacit", noise_key=tmp_path / "o" / "noise.key").transform(X)
+    (key,) = (tmp_path / "o-keys").glob("*.noise.key")
+    again = load(tmp_path / "o" / "filter.tacit", noise_key=key).transform(X)
     assert (np.abs(whole - again) < 1e-6).all(axis=1).mean() > 0.4  # half of the rows were not in the fit
 
 

@@ -568,6 +568,76 @@ def test_the_client_gives_up_with_a_reason(saved, bundle, parts, monkeypatch):
         Client("service:8000", release)
 
 
+def reply(label="yes", rows=3, share=0.5, **more):
+    answer = {"label": [label] * 3, "probabilities": [[share, 1 - share]] * 3}
+    return {"rows": rows, "answers": {"rich": answer}, **more}
+
+
+NOT_OURS = {
+    "no JSON": b"<html>hello</html>",
+    "cut off": b'{"rows": 3, "ans',
+    "NaN": json.dumps(reply(share=float("nan"))).encode(),
+    "a list": b"[]",
+    "null": b"null",
+    "nothing": b"",
+    "too deep": b"[" * 50_000,
+    "rows": reply(rows=2),
+    "no answers": {"rows": 3},
+    "answers of text": {"rows": 3, "answers": "yes"},
+    "another target": {"rows": 3, "answers": {"poor": reply()["answers"]["rich"]}},
+    "a target of text": {"rows": 3, "answers": {"rich": "yes"}},
+    "fewer": {"rows": 3, "answers": {"rich": {"label": ["yes"], "probabilities": [[0.5, 0.5]]}}},
+    "a formula": reply("=HYPERLINK(1)"),
+    "a label of its own": reply("maybe"),
+    "a number for a label": reply(1),
+    "a list for a label": reply([1]),
+    "shares above one": reply(share=1.5),
+    "text for shares": reply() | {"answers": {"rich": {"label": ["yes"] * 3, "probabilities": [["a", "b"]] * 3}}},
+    "no shares": reply() | {"answers": {"rich": {"label": ["yes"] * 3, "probabilities": [[]] * 3}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*NOT_OURS, "about", "a bomb"])
+def test_an_answer_that_is_not_ours_is_said_to_be_so(name, saved, parts, monkeypatch):
+    told = {"max_rows": 10, "max_bytes": 1000} if name != "about" else {"max_rows": "many", "max_bytes": None}
+    bad = NOT_OURS.get(name, reply())
+
+    def spoil(n):
+        if n == 0:
+            return httpx.Response(200, json=told)
+        if name == "a bomb":
+            monkeypatch.setattr("tacit.serve.client.MOST", 1000)
+            return httpx.Response(200, content=b" " * 1001)
+        return httpx.Response(200, content=bad if isinstance(bad, bytes) else json.dumps(bad).encode())
+
+    transport, _ = served(None, spoil)
+    with (
+        Client("http://service", tacit.load(saved[0]), transport=transport) as client,
+        pytest.raises(ServiceError, match=r"http://service (answer|does not|answered)"),
+    ):
+        client.answer(parts[2].X.head(3))
+
+
+def test_a_good_answer_passes_and_escapes_do_not_reach_the_terminal(saved, parts):
+    transport, _ = served(None, lambda n: httpx.Response(200, json=reply() if n else {"max_rows": 9, "max_bytes": 999}))
+    with Client("http://service", tacit.load(saved[0]), transport=transport) as client:
+        assert client.answer(parts[2].X.head(3))["rich"]["label"] == ["yes"] * 3  # the control
+    for body in (b'{"detail": "\\u001b[2Jsigned"}', b"\x1b[2Jsigned"):
+        transport, _ = served(None, lambda n, body=body: httpx.Response(403, content=body))
+        with Client("http://service", tacit.load(saved[0]), transport=transport) as client:
+            with pytest.raises(ServiceError, match=r"\(403\): \?\[2Jsigned") as said:
+                client.answer(parts[2].X.head(3))
+            assert "\x1b" not in str(said.value)
+
+
+def test_a_key_file_that_is_none_is_said_to_be_so(saved, tmp_path):
+    (tmp_path / "binary").write_bytes(b"\xff\x00")
+    (tmp_path / "two").write_text("tacit_a\ntacit_b\n")
+    for name in ("none", "binary", "two"):
+        with pytest.raises(InputError, match="API key"):
+            Client("http://127.0.0.1", tacit.load(saved[0]), key_file=tmp_path / name)
+
+
 def test_the_client_command(saved, keys, tmp_path, parts):
     path, f, analyzer = saved
     X = parts[2].X

@@ -169,7 +169,7 @@ def test_rows_of_csv(text):
     assert sorted(errors) == [6, 7, 8]
     assert errors[6] == "1 cells, but the header names 2 columns"
     assert errors[7] == "'pay': the value does not fit the bundle's schema"
-    with pytest.raises(tacit.TacitError, match="line 1: the header names a column twice"):
+    with pytest.raises(tacit.TacitError, match="line 1: the header names the column 'a' twice"):
         list(release_lines(release, ["a,a", "1,2"], "csv"))
     with pytest.raises(tacit.TacitError, match="form must be"):
         list(release_lines(release, [], "xml"))

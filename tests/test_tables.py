@@ -90,7 +90,7 @@ def test_labels():
     labels = encode_labels(pd.DataFrame({"a": ["x", None, "y"], "b": [-1, 3, -1]}), "y", 3)
     assert labels.codes.tolist() == [[0, 0], [MISSING, 1], [1, 0]]
     assert labels.classes[1].tolist() == [-1, 3]
-    with pytest.raises(tacit.TacitError, match="row 1: 'z' is not among the known classes"):
+    with pytest.raises(tacit.TacitError, match="row 1: its value is not among the known classes"):
         encode_labels(np.array(["x", "z"]), "y", 2, classes=[np.array(["x", "y"], dtype=object)])
 
 

@@ -25,7 +25,7 @@ def replacing(path: str | Path, private: bool = False, folder: Path | None = Non
 
     Parameters
     ----------
-    private : readable by its owner alone, from the first byte on
+    private : readable by its owner alone, from the first byte on, and on the disk before it has its name
     folder : where it lies until then, on the same disk; beside `path` without it
 
     Examples
@@ -46,9 +46,33 @@ def replacing(path: str | Path, private: bool = False, folder: Path | None = Non
             partial.unlink(missing_ok=True)  # it may be another's, or readable by others
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield partial
+        if private:
+            with open(partial, "rb") as file:
+                os.fsync(file)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    """One at a time, of all processes and threads: others wait. The lock ends with the process, however that ends.
+
+    `path` is an empty file that stays; a file that is replaced cannot be its own lock.
+    """
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        if os.name == "posix":
+            import fcntl  # each system has its own
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        else:
+            import msvcrt  # each system has its own
+
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def parquet_files(folder: Path) -> list[Path]:

@@ -153,7 +153,7 @@ def encode_labels(
         if unknown.any():
             row = int(np.flatnonzero(unknown)[0])
             raise InputError(
-                f"{what} column {str(name)!r}, row {row}: {column.iloc[row]!r} is not among the known classes "
+                f"{what} column {str(name)!r}, row {row}: its value is not among the known classes "
                 f"{[str(v) for v in known[:8]]}; use one of these, or NaN for unknown"
             )
         columns.append(codes.astype(np.int64))

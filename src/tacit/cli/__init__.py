@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -70,7 +71,22 @@ Counts = Annotated[
 ]
 Unit = Annotated[str | None, typer.Option(help="Column that says which rows belong together.")]
 Dropped = Annotated[list[str] | None, typer.Option(help="Column that is not an input (repeat for several).")]
+Expires = Annotated[str, typer.Option(help="The bundle's last day of use: a date, days such as 90d, or never.")]
+KeyFolder = Annotated[
+    Path | None, typer.Option("--keys", help="Folder for the keys, which are never handed over; OUT-keys beside it.")
+]
 Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitive attributes into this many classes.")]
+
+
+@app.callback()
+def every_command(
+    encoding: Annotated[
+        str | None, typer.Option(help="What CSV files are in, such as latin-1; UTF-8 without it.")
+    ] = None,
+) -> None:
+    """Private representation learning: keep what the task needs, withhold the rest, measure what leaks."""
+    if encoding is not None:
+        os.environ["TACIT_ENCODING"] = encoding  # so that it reaches processes that release beside this one
 
 
 @app.command()
@@ -128,12 +144,11 @@ def fit(
             "--shuffle/--keep-order", help="Order of the rows; shuffled by default where it tells something sensitive."
         ),
     ] = None,
-    expires: Annotated[
-        str, typer.Option(help="The bundle's last day of use: a date, days such as 90d, or never.")
-    ] = "365d",
+    expires: Expires = "365d",
     out: Annotated[Path, typer.Option(help="Folder for the released table, report.html and audit.json.")] = Path(
         "tacit-out"
     ),
+    keys: KeyFolder = None,
     ledger: LedgerOption = None,
     to: ToOption = None,
     ledger_key: LedgerKey = None,
@@ -316,6 +331,7 @@ def frontier(
     ] = None,
     certified: Annotated[bool, typer.Option(help="With --choose: only certificates count.")] = False,
     save: Annotated[Path | None, typer.Option(help="With --choose: write the filter as NAME.tacit.")] = None,
+    keys: KeyFolder = None,
     ledger: LedgerOption = None,
     to: ToOption = None,
     ledger_key: LedgerKey = None,

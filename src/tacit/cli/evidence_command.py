@@ -17,6 +17,7 @@ def evidence(
     ledger: Annotated[Path | None, typer.Option(help="Take what it tells of this release; it is verified.")] = None,
     policy: Annotated[Path | None, typer.Option(help="The policy, tacit.toml.")] = None,
     key: Annotated[Path | None, typer.Option(help="Sign with this secret key (tacit release keys).")] = None,
+    keys: Annotated[Path | None, typer.Option(help="Folder of the release's keys, as of tacit fit --keys.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check a folder of evidence instead of making one.")] = False,
     trusted_key: Annotated[Path | None, typer.Option(help="With --verify: who must have signed it.")] = None,
     release: Annotated[
@@ -32,7 +33,7 @@ def evidence(
     if not verify:
         if trusted_key is not None or release is not None:
             raise InputError("--trusted-key and --release go with --verify")
-        made = write_evidence(folder, out, ledger, policy, key)
+        made = write_evidence(folder, out, ledger, policy, key, keys)
         print(f"Evidence: {made}/ (print summary.html: two pages)")
         if key is None:
             print("It is not signed: nobody can verify it. Make a key with: tacit release keys FILE")

@@ -20,11 +20,13 @@ from tacit.cli.large_table import large_table
 from tacit.cli.ledger_command import Book
 from tacit.cli.tables import print_comparison, print_table_release, progress, rows_as_people
 from tacit.errors import InputError
-from tacit.files import replacing, write_whole
+from tacit.files import replacing
 from tacit.filters.registry import make_filter
 from tacit.ledger.recording import record_rows
 from tacit.records.dataset import file_columns
+from tacit.release.bundle import read_bundle
 from tacit.release.expiry import expiry_date
+from tacit.release.key_folder import key_folder, key_path
 from tacit.release.record_files import write_parts
 from tacit.report import write_page
 from tacit.report.report import Report
@@ -49,12 +51,14 @@ def run(
     shuffle: bool | None,
     expires: str,
     out: Path,
+    keys: Path | None,
     book: Book | None,
     sample_rows: int,
     jobs: int,
     seed: int,
 ) -> None:
     last_day = expiry_date(expires)  # a wrong one is said before the work
+    secrets = _checked_places(table, out, keys)
     chosen = chosen_filter(filter_name, weight, seed)
     large = large_table(console, table, unit, sample_rows, seed, chosen, bins)
     if large is None:
@@ -67,17 +71,19 @@ def run(
     parts = data.split((0.5, 0.2, 0.3), random_state=seed)
     _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
     reports = _fit_and_attack(console, chosen, filter_name, parts, seed, [] if large is None else [large.note])
-    page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
-    reports[-1].to_json(out / "audit.json")
     released = None if large is not None else _release_every_row(chosen, data, parts[0])
     order, shuffle = _order(_told_by_order(parts[1], parts[2], seed), shuffle, table.name)
     answers = _analyzer(console, chosen, parts[1]) if analyzer else None
-    bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers, expires=last_day)
-    _write_keys(console, chosen, out)
+    for name in HANDED_OVER:  # wherever this run is stopped, no file of an earlier one is left among its own
+        (out / name).unlink(missing_ok=True)
+    page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
+    reports[-1].to_json(out / "audit.json")
+    bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers, expires=last_day, keys=secrets)
+    tell_keys(console, bundle, secrets)
     if large is not None:
         large.write_down(book, bundle, chosen)
-        place = _place(out, ".parquet")
-        n = large.release(console, chosen, parts[0], bundle, place, shuffle, jobs)
+        place = out / "release.parquet"
+        n = large.release(console, chosen, parts[0], bundle, place, shuffle, jobs, secrets)
     else:
         assert released is not None
         _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
@@ -186,23 +192,31 @@ def _shuffled(released: pd.DataFrame) -> pd.DataFrame:
     return released.iloc[np.random.default_rng().permutation(len(released))].reset_index(drop=True)
 
 
-def _write_keys(console: Console, chosen: Any, out: Path) -> None:
-    """Readable by their owner alone; an earlier run's keys are replaced, as its release and bundle are."""
-    write_whole(out / "owner.key", chosen.owner_key.hex(), private=True)
-    console.print(
-        f"Owner's key: [bold]{out / 'owner.key'}[/bold] (keep it: with it the bundle knows the rows it was fitted on; "
-        f"tacit audit --owner-key)",
-        highlight=False,
-    )
-    if chosen.noise_key is not None:
-        write_whole(out / "noise.key", chosen.noise_key.hex(), private=True)
-        console.print(
-            f"Noise key: [bold]{out / 'noise.key'}[/bold] (secret: whoever has it can take the noise off; with it the "
-            f"bundle draws as this release did)",
-            highlight=False,
-        )
+def tell_keys(console: Console, bundle: Path, folder: Path) -> None:
+    """Say where the keys are. Those of earlier runs stay: what they released may still be out there."""
+    told = {
+        "owner": "Owner's key: {} (keep it: with it the bundle knows the rows it was fitted on; tacit audit "
+        "--owner-key)",
+        "noise": "Noise key: {} (secret: whoever has it can take the noise off; with it the bundle draws as this "
+        "release did)",
+    }
+    for kind, text in told.items():
+        if (place := key_path(folder, read_bundle(bundle), kind)).exists():
+            console.print(text.format(f"[bold]{escape(str(place))}[/bold]"), highlight=False)
 
 
+def _checked_places(table: Path, out: Path, keys: Path | None) -> Path:
+    """The folder for keys, if nothing of the owner's lies where it would be overwritten or handed over."""
+    if table.parent.resolve() == out.resolve() and table.name in HANDED_OVER:
+        raise InputError(f"{table} would be overwritten by what is released of it; name another folder (--out)")
+    folder = key_folder(out, keys)
+    for name in ("noise.key", "owner.key"):
+        if (out / name).exists():
+            raise InputError(f"{out / name} lies in the folder that is handed over; move it away, such as to {folder}")
+    return folder
+
+
+HANDED_OVER = ("filter.tacit", "release.csv", "release.parquet", "report.html", "audit.json")
 ORDER_TELLS = 0.01  # above guessing, by the lower end: then the order of rows gives something away
 
 
@@ -231,7 +245,7 @@ def _write(released: pd.DataFrame, out: Path, table: Path) -> Path:
         suffix = ".csv" if ".csv" in table.suffixes else ".parquet"
     else:
         suffix = ".parquet"
-    place = _place(out, suffix)
+    place = out / f"release{suffix}"
     if suffix == ".parquet":
         write_parts(place, iter(pa.Table.from_pandas(released, preserve_index=False).to_batches()))
         return place
@@ -240,13 +254,6 @@ def _write(released: pd.DataFrame, out: Path, table: Path) -> Path:
     with replacing(place) as partial:
         released.astype(dict.fromkeys(whole, "Int64")).to_csv(partial, index=False)
     return place
-
-
-def _place(out: Path, suffix: str) -> Path:
-    """Where the release goes; that of an earlier run, under another filter, leaves."""
-    for old in {".csv", ".parquet"} - {suffix}:
-        (out / f"release{old}").unlink(missing_ok=True)
-    return out / f"release{suffix}"
 
 
 def _told_by_order(attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> list[str]:

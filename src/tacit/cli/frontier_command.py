@@ -10,12 +10,12 @@ from typing import Any
 from rich.markup import escape
 
 import tacit
-from tacit.cli.fit import chosen_filter
+from tacit.cli.fit import chosen_filter, tell_keys
 from tacit.cli.ledger_command import Book
 from tacit.cli.tables import progress, rows_as_people
 from tacit.errors import InputError
-from tacit.files import write_whole
 from tacit.ledger.recording import record_bundle
+from tacit.release.key_folder import key_folder
 from tacit.report.screen import Console
 
 
@@ -37,6 +37,7 @@ def run(
     choose: list[str] | None,
     certified: bool,
     save: Path | None,
+    keys: Path | None,
     book: Book | None,
     jobs: int | None,
     device: str,
@@ -44,6 +45,8 @@ def run(
 ) -> None:
     wishes = [wish(text) for text in choose or []]
     _check(wishes, certified, save, book)
+    if save is not None:
+        key_folder(save, keys)  # a wrong one is said before the work
     data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
     for name, sign, _ in wishes:
         known = sensitive if sign == "<=" else target
@@ -77,7 +80,7 @@ def run(
     if out is not None:
         console.print(f"Page: {front.to_html(out)}", highlight=False, markup=False, soft_wrap=True)
     if wishes:
-        _choose(console, front, wishes, certified, save, book)
+        _choose(console, front, wishes, certified, save, keys, book)
 
 
 def _say_left_out(console: Console, front: Any, minutes: float | None, checkpoint: Path | None) -> None:
@@ -105,6 +108,7 @@ def _choose(
     wishes: list[tuple[str, str, float]],
     certified: bool,
     save: Path | None,
+    keys: Path | None,
     book: Book | None,
 ) -> None:
     most, least = ({name: v for name, sign, v in wishes if sign == s} for s in ("<=", ">="))
@@ -116,7 +120,8 @@ def _choose(
     if save is None:
         return
     best = front.build(point)
-    bundle = tacit.save(best, save)
+    folder = key_folder(save, keys)
+    bundle = tacit.save(best, save, keys=folder)
     if book is not None:
         try:
             release = tacit.load(save, noise_key=best.noise_key)
@@ -125,10 +130,7 @@ def _choose(
             save.unlink()  # what may not leave is not left there to be taken
             raise
     console.print(f"Bundle: {bundle}", highlight=False, markup=False, soft_wrap=True)
-    if best.noise_key is not None:
-        key = save.with_suffix(".key")
-        write_whole(key, best.noise_key.hex(), private=True)
-        console.print(f"Noise key: {key} (secret: whoever has it can take the noise off)", highlight=False)
+    tell_keys(console, bundle, folder)
 
 
 def wish(text: str) -> tuple[str, str, float]:

@@ -15,6 +15,7 @@ import tacit
 from tacit.cli.ledger_command import Book
 from tacit.cli.tables import progress
 from tacit.errors import InputError
+from tacit.files import write_whole
 from tacit.ledger.recording import record_file
 from tacit.records.dataset import as_dataset
 from tacit.records.sampling import Sample, may_exceed, read_sample
@@ -49,9 +50,13 @@ class LargeTable:
         )
 
     def release(
-        self, console: Console, chosen: Any, train: tacit.Dataset, bundle: Path, place: Path, shuffle: bool, jobs: int
-    ) -> int:
-        """Rows of the fit by parts that did not see them, all others by the bundle, part by part; how many."""
+        self, console: Console, chosen: Any, train: tacit.Dataset, bundle: Path, place: Path, shuffle: bool, jobs: int,
+        aside: Path,
+    ) -> int:  # fmt: skip
+        """Rows of the fit by parts that did not see them, all others by the bundle, part by part; how many.
+
+        Raw rows that do not fit go to the folder `aside`: they are not handed over.
+        """
         opened = tacit.load(bundle)
         own = chosen.release_training_rows()
         cells = own.to_numpy(dtype=object) if isinstance(own, pd.DataFrame) else np.asarray(own)
@@ -68,7 +73,9 @@ class LargeTable:
             shuffle_parquet(made, place)
             made.unlink()
         if done.quarantine is not None:
-            told = f"{done.quarantined:,} rows do not fit what was learned and were set aside: {done.quarantine}"
+            kept = write_whole(aside / f"{place.name}.quarantine.jsonl", done.quarantine.read_bytes(), private=True)
+            done.quarantine.unlink()
+            told = f"{done.quarantined:,} rows do not fit what was learned and were set aside: {kept}"
             console.print(f"[yellow]note:[/yellow] {escape(told)}", highlight=False)
         return done.released
 

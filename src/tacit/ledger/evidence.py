@@ -35,6 +35,7 @@ from tacit.ledger.policy import Policy, read_policy
 from tacit.ledger.statement import EvidenceError, make_statement, read_statement
 from tacit.records.dataset import read_file
 from tacit.release.bundle import Bundle, read_bundle
+from tacit.release.key_folder import key_folder, key_path
 from tacit.release.runtime import read_key
 from tacit.release.signing import raw_bytes, read_secret_key
 from tacit.report.page import render, write_page
@@ -49,9 +50,10 @@ EMBEDDED = re.compile(rb'<script type="application/json" id="audit">(.*?)</scrip
 
 @dataclass(frozen=True)
 class Handover:
-    """The folder that `tacit fit --out` wrote, read once."""
+    """The folder that `tacit fit --out` wrote, read once, and that of its keys (`tacit fit --keys`)."""
 
     folder: Path
+    keys: Path | None = None
 
     @cached_property
     def report(self) -> Report:
@@ -85,7 +87,7 @@ class Handover:
         """By what a ledger's lines know this release."""
         if self.bundle is None:
             return set()
-        secret = self.folder / "noise.key"
+        secret = key_path(key_folder(self.folder, self.keys), self.bundle, "noise")
         keys = [None, read_key(secret)] if secret.exists() else [None]
         return {m for key in keys for m in mechanism_ids(self.bundle.manifest, key)}
 
@@ -101,6 +103,7 @@ def write_evidence(
     ledger: str | Path | None = None,
     policy: str | Path | None = None,
     key: str | Path | None = None,
+    keys: str | Path | None = None,
 ) -> Path:
     """Make the folder of evidence for a release.
 
@@ -111,8 +114,9 @@ def write_evidence(
     ledger : ledger.jsonl, whose lines about this release are taken; it is verified first
     policy : tacit.toml
     key : the secret key that signs (`tacit release keys`)
+    keys : the folder of the release's keys, where `tacit fit --keys` named one; nothing of it is filed
     """
-    handover, out = Handover(Path(folder)), Path(out)
+    handover, out = Handover(Path(folder), None if keys is None else Path(keys)), Path(out)
     if out.exists() and any(out.iterdir()):
         raise InputError(f"{out} is not empty; evidence is never written over. Name another folder")
     if handover.table is None and handover.bundle is None:

@@ -8,6 +8,7 @@ bundles, `apply`, `stream`, the client and engines call these; the page in a bro
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,21 +52,16 @@ def cell_value(text: str) -> str | None:
 
 
 def header_names(cells: Sequence[str]) -> list[str]:
-    """Names of columns: without leading spaces, each once, none empty (as pandas would name them).
+    """Names of columns: without leading spaces, each once; those without one are numbered (as pandas does).
 
     Examples
     --------
-    >>> header_names(["", " age", "age"])
-    ['Unnamed: 0', 'age', 'age.1']
+    >>> header_names(["", " age"])
+    ['Unnamed: 0', 'age']
     """
-    names: list[str] = []
-    for i, cell in enumerate(cells):
-        name = given = cell.lstrip(" ") or f"Unnamed: {i}"
-        n = 0
-        while name in names:
-            n += 1
-            name = f"{given}.{n}"
-        names.append(name)
+    names = [cell.lstrip(" ") or f"Unnamed: {i}" for i, cell in enumerate(cells)]
+    if twice := [name for name, n in Counter(names).items() if n > 1]:
+        raise InputError(f"the header names the column {twice[0]!r} twice; give every column a name of its own")
     return names
 
 
@@ -127,7 +123,7 @@ def numbers(name: str, column: Any, boolean: bool = False, gaps: bool = True) ->
             try:
                 out[row] = _number(value, boolean)
             except (TypeError, ValueError, OverflowError):
-                problems.append(Problem(row, repr(name), f"{_short(value)} is not a number{remedy}"))
+                problems.append(Problem(row, repr(name), f"{_kind(value)} is not a number{remedy}"))
                 out[row] = 0.0
     else:
         raise InputError(f"column {name!r} has type {values.dtype}, but numbers are expected there")
@@ -168,7 +164,7 @@ def times(name: str, column: Any, unit: str) -> tuple[np.ndarray, list[Problem]]
         try:
             out[row] = _seconds(value) / _SECONDS[unit]
         except (TypeError, ValueError, OverflowError):
-            problems.append(Problem(row, repr(name), f"{_short(value)} is not a time; pass one, or None for unknown"))
+            problems.append(Problem(row, repr(name), f"{_kind(value)} is not a time; pass one, or None for unknown"))
             out[row] = 0.0
     return out, problems
 
@@ -199,10 +195,8 @@ def words(name: str, column: Any, categories: Iterable[str]) -> tuple[np.ndarray
     """
     values = as_array(column)
     if values.dtype.kind in "fiu":  # NaN is a gap
-        said = "is a number; pass text, or None for unknown"
-        wrong = [
-            Problem(int(at), repr(name), f"{_short(values[at])} {said}") for at in np.flatnonzero(values == values)
-        ]
+        said = "a number; pass text, or None for unknown"
+        wrong = [Problem(int(at), repr(name), said) for at in np.flatnonzero(values == values)]
         return np.full(len(values), MISSING_TEXT, dtype=object), wrong
     if values.dtype.kind not in "OUSb":
         raise InputError(f"column {name!r} has type {values.dtype}, but text is expected there")
@@ -219,6 +213,8 @@ def words(name: str, column: Any, categories: Iterable[str]) -> tuple[np.ndarray
     return out, []
 
 
-def _short(value: Any) -> str:
-    text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _kind(value: Any) -> str:
+    """What a value is, never which: messages end up in logs."""
+    if isinstance(value, str):
+        return f"text of {len(value)} characters"
+    return f"a {type(value.item() if isinstance(value, np.generic) else value).__name__}"

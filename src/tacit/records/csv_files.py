@@ -5,8 +5,10 @@ Fits and releases read through it, so that a cell means the same to both; `strea
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,14 +24,22 @@ from tacit.errors import InputError
 from tacit.records.cells import GAPS, TRUTH, header_names, text_number
 
 BLOCK = 2**22  # bytes that are parsed at a time
+LONGEST = 2**24  # characters of a line
+ENCODING = "TACIT_ENCODING"  # environment variable: what CSV files are in, where it is not UTF-8
 ROWS = 2**14  # at a time, where Python's parser is needed
 
 
 class CsvFile:
-    """A CSV file, compressed or not: `names` of its columns, and `batches` of their cells."""
+    """A CSV file, compressed or not: `names` of its columns, and `batches` of their cells.
 
-    def __init__(self, path: Path, delimiter: str = ",") -> None:
+    It is in UTF-8, or in UTF-16 with its mark, or in what `encoding` or the variable TACIT_ENCODING says. No message
+    of what is wrong with it holds a cell.
+    """
+
+    def __init__(self, path: Path, delimiter: str = ",", encoding: str | None = None) -> None:
         self.path, self.delimiter = path, delimiter
+        with self._problems():
+            self.encoding = self._known(encoding or os.environ.get(ENCODING))
         with self._problems(), self._text() as file:
             self.names = header_names(next((row for row in self._rows(file) if row), []))
         if not self.names:
@@ -73,20 +83,47 @@ class CsvFile:
             yield _as_batch(rows, at)
 
     def _has_late_quotes(self) -> bool:
-        """Whether a quote may follow spaces, which Arrow's parser takes for a part of the cell."""
-        late, last = re.compile(rf'(^|[{self.delimiter}\r\n]) +"'.encode()), b""
+        """Whether a quote may follow spaces, which Arrow's parser takes for a part of the cell.
+
+        A line without an end, which that parser would hold whole, is refused on the way.
+        """
+        late, last, length = re.compile(rf'(^|[{self.delimiter}\r\n]) +"'.encode()), b"", 0
         with self._bytes() as file:
             while block := file.read(BLOCK):
+                ends = max(block.rfind(b"\n"), block.rfind(b"\r"))
+                length = length + len(block) if ends < 0 else len(block) - ends
+                if length > LONGEST:
+                    raise self._too_long()
                 if b' "' in last + block and late.search(last + block):
                     return True
                 last = block[-64:]
         return False
 
     def _rows(self, file: Any) -> Iterator[list[str]]:
-        return csv.reader(file, delimiter=self.delimiter, skipinitialspace=True)
+        return csv.reader(self._lines(file), delimiter=self.delimiter, skipinitialspace=True)
+
+    def _lines(self, file: Any) -> Iterator[str]:
+        while line := file.readline(LONGEST):
+            if len(line) == LONGEST:
+                raise self._too_long()
+            yield line
+
+    def _too_long(self) -> InputError:
+        return InputError(f"{self.path.name} has a line of more than {LONGEST:,} characters; is it a CSV file?")
+
+    def _known(self, encoding: str | None) -> str:
+        """The encoding of the file: what was said, or what its first bytes say."""
+        with pa.input_stream(str(self.path), compression="detect") as file:
+            start = bytes(file.read(2))
+        found = encoding or ("utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8")
+        try:
+            return codecs.lookup(found).name
+        except LookupError:
+            raise InputError(f"there is no encoding {found!r}; such as utf-8, latin-1 or cp1252") from None
 
     def _bytes(self) -> Any:
-        return pa.input_stream(str(self.path), compression="detect")
+        file = pa.input_stream(str(self.path), compression="detect")
+        return file if self.encoding == "utf-8" else pa.transcoding_input_stream(file, self.encoding, "utf-8")
 
     def _text(self) -> Any:
         return io.TextIOWrapper(self._bytes(), encoding="utf-8-sig", newline="")
@@ -95,8 +132,21 @@ class CsvFile:
     def _problems(self) -> Iterator[None]:
         try:
             yield
-        except (pa.ArrowInvalid, csv.Error, UnicodeDecodeError, OSError) as error:
-            raise InputError(f"{self.path.name} cannot be read as CSV: {error}") from None
+        except (pa.ArrowInvalid, csv.Error, UnicodeError, OSError) as error:
+            raise InputError(f"{self.path.name} cannot be read as CSV: {self._said(error)}") from None
+
+    def _said(self, error: Exception) -> str:
+        """What is wrong, without any cell: Arrow's own words hold the row."""
+        ragged = re.search(r"(Row #\d+: )?Expected (\d+) columns, got (\d+)", str(error))
+        if ragged:
+            where = (ragged[1] or "a row: ").replace("Row #", "row ").rstrip(": ")
+            return f"{where} has {ragged[3]} cells, but its header names {ragged[2]} columns (the header is row 1)"
+        if isinstance(error, UnicodeError) or "UTF8" in str(error):
+            return (
+                f"it is not in {self.encoding}; say what it is in, such as latin-1 or cp1252: tacit --encoding latin-1 "
+                f"..., or the variable {ENCODING}"
+            )
+        return "its quotes or its lines do not end" if isinstance(error, pa.ArrowInvalid) else str(error)
 
 
 def frame_columns(names: Sequence[str], parts: Sequence[pa.RecordBatch]) -> dict[str, Any]:

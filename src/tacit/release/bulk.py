@@ -252,6 +252,7 @@ def _finish(work: _Work, finish: Any, target: Path) -> _Done:
     ready: queue.SimpleQueue[int | None] = queue.SimpleQueue()
     if finish is None or finish == FOLDER or target.suffix == ".npz":  # an npz begins with the number of its rows
         done = work.parts(ready)
+        work.journal.forget_key()
         if finish is None:
             _finish_pictures(work.journal, target)
         elif finish == FOLDER:
@@ -263,6 +264,7 @@ def _finish(work: _Work, finish: Any, target: Path) -> _Done:
         written = writer.submit(finish, work.journal.parts(_until(ready)), 0, work.journal.folder)
         try:
             done = work.parts(ready)
+            work.journal.forget_key()
             ready.put(None)
         except BaseException:
             ready.put(STOPPED)

@@ -83,8 +83,12 @@ class Journal:
             return bytes.fromhex(path.read_text())
         warnings.warn(NO_KEY, TacitWarning, stacklevel=3)
         key = new_key()
-        write_whole(path, key.hex().encode())
+        write_whole(path, key.hex(), private=True)
         return key
+
+    def forget_key(self) -> None:
+        """Once every part is there no key is needed; it is gone before the output, which it would lie beside."""
+        (self.folder / "noise.key").unlink(missing_ok=True)
 
     def path(self, i: int) -> Path:
         return self.folder / f"{i:08d}{self.suffix}"
@@ -104,7 +108,7 @@ class Journal:
 
     def join_quarantine(self, n: int) -> Path:
         path = self.target.with_name(f"{self.target.name}.quarantine.jsonl")
-        with replacing(path, folder=self.folder) as partial, open(partial, "wb") as out:
+        with replacing(path, private=True, folder=self.folder) as partial, open(partial, "wb") as out:
             for i in range(n):
                 part = self.path(i).with_suffix(".jsonl")
                 if part.exists():

@@ -28,6 +28,7 @@ from tacit.release.answer import Answerer
 from tacit.release.bound_noise import binding, proof
 from tacit.release.bundle import digest, write_bundle
 from tacit.release.expiry import expiry_date
+from tacit.release.key_folder import key_folder, write_keys
 from tacit.release.manifest import ANALYZER
 from tacit.release.onnx import export, export_analyzer
 from tacit.release.runtime import Release, load
@@ -45,7 +46,13 @@ NO_AUDIT = (
 
 
 def save(
-    f: Filter, path: str | Path, report: Any = None, *, analyzer: Any = None, expires: str | date | None = None
+    f: Filter,
+    path: str | Path,
+    report: Any = None,
+    *,
+    analyzer: Any = None,
+    expires: str | date | None = None,
+    keys: str | Path | None = None,
 ) -> Path:
     """Write a fitted filter as a bundle that runs without training libraries.
 
@@ -61,6 +68,8 @@ def save(
         `tacit.serve.fit_analyzer` gives, or True for the filter's own cloud half (DPFE). None: no service
     expires : the last day of use, such as "2027-02-01", or days from now, such as "90d"; whoever runs the bundle later
         is warned, or refused where they ask for it. None: it never expires
+    keys : a folder for the owner's keys (and that of the noise), which are written before the bundle gets its name;
+        never one that is handed over. None: they stay in the filter
 
     Examples
     --------
@@ -99,6 +108,8 @@ def save(
         compare(f, release)
         if answers is not None:
             compare_analyzer(answers, release, made_records(f.mechanism_.schema, 200))
+        if keys is not None:
+            write_keys(key_folder(path, keys), made, owner=f.owner_key, noise=f.noise_key)
     return path
 
 

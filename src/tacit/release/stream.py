@@ -59,14 +59,11 @@ def records(lines: Iterable[str], form: str) -> Iterator[tuple[int, Any]]:
             if form == "json":
                 yield number, _json(line)
             elif header is None:
-                header = _cells(line)
-                if len(set(header)) != len(header):
-                    raise InputError("the header names a column twice")
-                header = header_names(header)
+                header = header_names(_cells(line))
             else:
                 yield number, _row(header, _cells(line))
         except TacitError as error:
-            if form == "csv" and (header is None or len(set(header)) != len(header)):
+            if form == "csv" and header is None:
                 raise InputError(f"line {number}: {error}; the first line must name the columns") from None
             yield number, error
 

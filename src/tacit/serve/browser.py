@@ -1,13 +1,14 @@
 """Fetch what runs a filter in the browser: onnxruntime-web, from npm, at build time: python -m tacit.serve.browser
 
-The package comes from the registry that npm is configured for. Its hash is pinned here, and what is unpacked
-are three files of it; they are not part of this repository.
+The package comes from the registry that npm is configured for. Its hash is pinned here, and so are those of the three
+files that are unpacked of it; they are not part of this repository.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import shutil
 import subprocess
 import sys
@@ -18,16 +19,36 @@ from pathlib import Path
 from tacit.errors import InputError
 from tacit.files import write_whole
 
+log = logging.getLogger("tacit.serve")
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
 SHA512 = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
-FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+# SHA-384 of each, of the package above: they are checked again whenever a service reads them
+FILES = {
+    "ort.wasm.min.mjs": "SfFfy/pvthiOsgaw3KX0bV5TfQ6Iq+oY9KutMe4SxIuHH4cl+DCSD4rTsYOoG1tJ",
+    "ort-wasm-simd-threaded.mjs": "XcXA/MtAf0WpB8e023xQH9CM7RIjiugakT7x99DIwpFf7k56BIFFcAPerIF7FDad",
+    "ort-wasm-simd-threaded.wasm": "vjBJ1z7qrhkTyYsNqKeF6c7N+nOJSU94czEo+tvZcu8G75JparGq9kB+kTnEUNVM",
+}
 FOLDER = Path(__file__).parent / "page" / "runtime"
 
 
 def present() -> bool:
-    """Whether the files are here, in this version."""
-    stamp = FOLDER / "VERSION"
-    return stamp.is_file() and stamp.read_text() == VERSION and all((FOLDER / name).is_file() for name in FILES)
+    """Whether the files are here, as they were pinned."""
+    return all(checked_file(name) is not None for name in FILES)
+
+
+def checked_file(name: str) -> bytes | None:
+    """A file as it was pinned, read once; None where it is not here, or is another."""
+    path = FOLDER / name
+    if name not in _checked and path.is_file():
+        data = path.read_bytes()
+        if base64.b64encode(hashlib.sha384(data).digest()).decode() == FILES[name]:
+            _checked[name] = data
+        else:
+            log.error("%s is not the file that was pinned, and is not used; run: python -m tacit.serve.browser", name)
+    return _checked.get(name)
+
+
+_checked: dict[str, bytes] = {}
 
 
 def fetch() -> Path:
@@ -59,7 +80,6 @@ def unpack(archive: Path, folder: Path = FOLDER) -> None:
             member = package.extractfile(f"package/dist/{name}")
             assert member is not None  # the hash says so
             write_whole(folder / name, member.read())
-    (folder / "VERSION").write_text(VERSION)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,14 @@ from fastapi.openapi.utils import get_openapi
 from tacit.release.answer import Answerer
 
 REFUSALS = {
-    "401": "No key, or one that is not known",
+    "401": "No key, or one that is not known or over",
+    "403": "A key that is for something else",
     "408": "The body took too long to arrive",
     "409": "The releases were made by another filter",
     "413": "Too many bytes or releases",
     "415": "Neither JSON nor doubles",
     "422": "Not releases of this bundle",
+    "429": "Too many requests of one key at a time; see Retry-After",
     "503": "Busy; see Retry-After",
 }
 

@@ -8,25 +8,40 @@ const MAX_TEXT = 100_000;
 const GAP = "\ue000gap"; // the choice "unknown"
 let about, filter, reader, body = null, version = 0, sample = 0;
 
-try {
-  about = await get("/v1/bundle").then(r => r.json());
-  introduce();
-  const model = await get("/v1/bundle/model.onnx").then(r => r.arrayBuffer());
-  const client = await import("./filter.js").catch(() => { throw new Error("This server lacks the browser’s runtime, so the filter cannot run here. Whoever runs the service can fetch it with: python -m tacit.serve.browser"); });
-  filter = await client.loadFilter(about, model);
-  reader = inputFor(about.input);
-  document.querySelector("main").hidden = false;
-  $("status").hidden = true;
-  reader.next();
-} catch (error) {
-  $("status").className = "bad";
-  $("status").textContent = error.message;
+await start();
+
+async function start(key = "") {
+  try {
+    const allowed = key ? { headers: { authorization: `Bearer ${key}` } } : {};
+    const told = await fetch("/v1/bundle", allowed);
+    if (told.status === 401 || told.status === 403) return askKey(key);
+    about = await answered(told).json();
+    introduce();
+    $("key").value = key;
+    const model = await answered(await fetch("/v1/bundle/model.onnx", allowed)).arrayBuffer();
+    const client = await import("./filter.js").catch(() => { throw new Error("This server lacks the browser’s runtime, so the filter cannot run here. Whoever runs the service can fetch it with: python -m tacit.serve.browser"); });
+    filter = await client.loadFilter(about, model);
+    reader = inputFor(about.input);
+    document.querySelector("main").hidden = false;
+    $("status").hidden = true;
+    reader.next();
+  } catch (error) {
+    $("status").className = "bad";
+    $("status").textContent = error.message;
+  }
 }
 
-async function get(url) {
-  const found = await fetch(url);
+function answered(found) {
   if (!found.ok) throw new Error(`The service does not answer (${found.status}).`);
   return found;
+}
+
+/** Where the owner shows the filter to those with a key only. */
+function askKey(wrong) {
+  const field = element("input", { id: "first-key", type: "password", autocomplete: "off", spellcheck: "false" });
+  const form = element("form", { id: "enter" }, element("label", {}, "API key ", field), element("button", { type: "submit" }, "Open"));
+  form.addEventListener("submit", event => { event.preventDefault(); start(field.value.trim()); });
+  $("status").replaceChildren(wrong ? "The service does not show its filter for this key. " : "The owner shows this filter to those with a key. ", form);
 }
 
 function introduce() {
