@@ -27,7 +27,9 @@ from tacit.federated.common_schema import LARGEST, make_common_encoder
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import Message, fault_of_arrays, fault_of_head, under
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker, agreed_preparation
+from tacit.federated.secure_rounds import Addend, Descriptions, SecureCoordinator, SecureWorker
 from tacit.federated.simulation import simulate
+from tacit.federated.summed_statistics import ROLES, SummedStatistics, readable_classes
 from tacit.filters.base import finish_fit
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
@@ -35,12 +37,17 @@ from tacit.labels import encode_labels
 from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.renamed import renamed
 
-ROLES = ("targets", "sensitive")
+ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "sums": SummedStatistics()}
 
 
 @renamed(fewest="min_count")
 def fit_closed_form(
-    estimator: Any, nodes: Sequence[Node], *, min_count: int = 5, categories: Mapping[str, Sequence[str]] | None = None
+    estimator: Any,
+    nodes: Sequence[Node],
+    *,
+    min_count: int = 5,
+    categories: Mapping[str, Sequence[str]] | None = None,
+    secure: bool = False,
 ) -> Any:
     """Fit `LinearARL` or `LinearEraser` from summed statistics of all nodes.
 
@@ -51,6 +58,7 @@ def fit_closed_form(
     nodes : `Node`s with the same label columns
     min_count : smallest class, in records at one node, whose mean may travel
     categories : words of text columns that were agreed on beforehand, as of `DistributedEIGAN`
+    secure : the server sees sums over all nodes alone (`tacit.federated.secure_sums`)
 
     Examples
     --------
@@ -63,7 +71,7 @@ def fit_closed_form(
     >>> bool(np.allclose(f.transform(data.X), pooled.transform(data.X), atol=1e-8))
     True
     """
-    return simulate(nodes, ClosedForm(estimator, min_count=min_count, categories=categories))
+    return simulate(nodes, ClosedForm(estimator, min_count=min_count, categories=categories, secure=secure))
 
 
 class ClosedForm(BaseEstimator):
@@ -72,33 +80,43 @@ class ClosedForm(BaseEstimator):
     leaves = False  # True where sums leave the machine: rare words are then hidden in them (`coarsened`)
 
     def __init__(
-        self, estimator: Any, *, min_count: int = 5, categories: Mapping[str, Sequence[str]] | None = None
+        self,
+        estimator: Any,
+        *,
+        min_count: int = 5,
+        categories: Mapping[str, Sequence[str]] | None = None,
+        secure: bool = False,
     ) -> None:
         self.estimator = estimator
         self.min_count = min_count
         self.categories = categories
+        self.secure = secure
 
-    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> SumsCoordinator:
+    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> Any:
         """The server's side."""
         self.check_parameters()
+        if self.secure:
+            return SecureCoordinator(SumsCoordinator(self, []), names, min_nodes, ADDENDS)
         return SumsCoordinator(self, names, min_nodes)
 
-    def worker(self, node: Node) -> SumsWorker:
+    def worker(self, node: Node) -> Any:
         """A node's side."""
         self.check_parameters()
-        return SumsWorker(self, node)
+        made = SumsWorker(self, node)
+        return SecureWorker(made, ADDENDS) if self.secure else made
 
-    def conclude(self, coordinator: SumsCoordinator, workers: Sequence[SumsWorker] = ()) -> Any:
+    def conclude(self, coordinator: Any, workers: Sequence[SumsWorker] = ()) -> Any:
         """The fitted filter. `workers` are those of this process: none between machines."""
         f = clone(self.estimator)
         f.rounds_ = copy.deepcopy(coordinator.log)
-        f.nodes_ = {node: told["facts"]["records"] for node, told in coordinator.sums.items()}
+        f.nodes_ = dict(coordinator.contributed)
         f.notes_ = []
         known = agreed_preparation(f, coordinator.agreed, workers)
         finish_fit(f, None, _solve(f, coordinator.sums, known.intake.scaling), known)
         for line in f.rounds_:
             for node, why in line["rejected"].items():
-                note(f, f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)
+                if node not in f.nodes_:
+                    note(f, f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)
         return f
 
     def check_parameters(self) -> None:
@@ -125,6 +143,11 @@ class SumsCoordinator(AgreeingCoordinator):
     def __init__(self, f: ClosedForm, names: Sequence[str], min_nodes: int = 1) -> None:
         super().__init__(f, names, min_nodes)
         self.sums: dict[str, dict[str, Any]] = {}  # by node: facts and arrays
+
+    @property
+    def contributed(self) -> dict[str, int]:
+        """The records of the nodes whose sums came."""
+        return {node: told["facts"]["records"] for node, told in self.sums.items()}
 
     def _open(self, nodes: Sequence[str]) -> list[Message]:
         return [Message("sum", n, self.round, *self._agreement()) for n in nodes]
@@ -259,7 +282,7 @@ def _fault(message: Message, width: int) -> str | None:
     classes = message.facts.get("classes")
     if fault := fault_of_head(message, "sums", 0):
         return fault
-    if not isinstance(classes, dict) or not all(_readable(key, known) for key, known in classes.items()):
+    if not isinstance(classes, dict) or not all(readable_classes(key, known) for key, known in classes.items()):
         return "sent classes that cannot be read"
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "common", "often"), (width,))
     shapes["scatter"] = (width * (width + 1) // 2,)
@@ -274,11 +297,6 @@ def _fault(message: Message, width: int) -> str | None:
         if (counts < 1).any() or int(counts.sum()) > message.facts["records"]:
             return f"{key!r} has classes of {counts.tolist()} of {message.facts['records']} records"
     return None
-
-
-def _readable(key: Any, known: Any) -> bool:
-    plain = isinstance(known, list) and all(isinstance(c, str | int | float | bool) for c in known)
-    return plain and str(key).split("/", 1)[0] in ROLES and "/" in key and len(set(known)) == len(known)
 
 
 def _solve(f: Any, sums: Mapping[str, Mapping[str, Any]], scaling: Any) -> Learned:

@@ -18,10 +18,11 @@ import numpy as np
 from sklearn.base import clone
 
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.federated.eigan_rounds import EiganCoordinator, EiganWorker, set_parameters
+from tacit.federated.eigan_rounds import EiganCoordinator, EiganWorker, Trained, set_parameters
 from tacit.federated.node import Node
 from tacit.federated.protocol import AGGREGATIONS
 from tacit.federated.rounds import agreed_preparation
+from tacit.federated.secure_rounds import Addend, Descriptions, SecureCoordinator, SecureWorker
 from tacit.federated.simulation import simulate
 from tacit.filters.base import Problem, check_units, finish_fit
 from tacit.filters.eigan import EIGAN, learned_encoder, warn_if_collapsed
@@ -30,6 +31,8 @@ from tacit.filters.out_of_fold import release_by_folds
 from tacit.labels import Labels, encode_labels, joint_codes
 from tacit.records.intake import Intake
 from tacit.renamed import renamed
+
+ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "trained": Trained()}
 
 
 @renamed(head_speed="head_lr_factor")
@@ -45,6 +48,8 @@ class DistributedEIGAN(EIGAN):
     aggregation : "unbiased" averages a parameter over the nodes that sent it; "paper" counts what was not sent as 0
     categories : words of text columns that were agreed on beforehand, by column; of other text columns each
         node tells those words that at least two of its records have
+    secure : the server sees sums of the nodes' encoders and statistics alone (`tacit.federated.secure_sums`), and all
+        nodes send the same share of the encoder
     checkpoint : file that is written as training continues, and read at the start if it is there
     n_components, alpha, noise, ... : as of `EIGAN`; weights per head by name, of which each node uses its own
 
@@ -73,6 +78,7 @@ class DistributedEIGAN(EIGAN):
     sync_unit: str = "epoch"
     aggregation: str = "unbiased"
     categories: Mapping[str, Sequence[str]] | None = None
+    secure: bool = False
     device: str = "cpu"
 
     def fit(self, nodes: Sequence[Node]) -> Self:  # type: ignore[override]
@@ -81,14 +87,17 @@ class DistributedEIGAN(EIGAN):
 
     # -- what an engine calls -------------------------------------------------------------------
 
-    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> EiganCoordinator:
+    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> Any:
         """The server's side."""
         self.check_parameters()
+        if self.secure:
+            return SecureCoordinator(EiganCoordinator(self, []), names, min_nodes, ADDENDS)
         return EiganCoordinator(self, names, min_nodes)
 
-    def worker(self, node: Node) -> EiganWorker:
+    def worker(self, node: Node) -> Any:
         """A node's side."""
-        return EiganWorker(self, node)
+        made = EiganWorker(self, node)
+        return SecureWorker(made, ADDENDS) if self.secure else made
 
     def conclude(self, coordinator: EiganCoordinator, workers: Sequence[EiganWorker] = ()) -> Self:
         """Become the filter that was learned. `workers` are those of this process: none between machines."""
@@ -153,6 +162,10 @@ class DistributedEIGAN(EIGAN):
         check_number("sync_every", self.sync_every, 1, whole=True)
         if self.sync_unit not in ("epoch", "step"):
             raise InputError(f"sync_unit must be 'epoch' or 'step'; found {self.sync_unit!r}")
+        if self.secure and self.sync_unit == "step":
+            raise InputError(
+                "sync_unit='step' needs each node's steps an epoch at the server; secure=True takes 'epoch'"
+            )
         if self.aggregation not in AGGREGATIONS:
             raise InputError(f"aggregation must be 'unbiased' or 'paper'; found {self.aggregation!r}")
         for name in ("target_weights", "sensitive_weights"):

@@ -17,8 +17,10 @@ from tacit.errors import InputError
 from tacit.federated.common_schema import make_common_encoder
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import (
+    VALUES,
     Arrays,
     Message,
+    ProtocolError,
     aggregate,
     choose_indices,
     fault_of_head,
@@ -28,6 +30,7 @@ from tacit.federated.protocol import (
     unpack,
 )
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker
+from tacit.federated.secure_rounds import ALL
 from tacit.federated.states import State, joined, parted
 from tacit.filters.base import Problem
 from tacit.filters.eigan import Game, one_hidden
@@ -134,7 +137,9 @@ class EiganWorker(AgreeingWorker):
         per_epoch = self.game.batches.per_epoch if message.facts["unit"] == "epoch" else 1
         self.game.advance(message.facts["count"] * per_epoch)  # lines 17-19
         mine = parameters_of(encoder)
-        rng = np.random.default_rng((self._seed, message.round, UP))
+        # of coordinates that one node alone sends, a sum would be its values
+        seed = int(self._told["seed"]) if self.f.secure else self._seed
+        rng = np.random.default_rng((seed, message.round, UP))
         packed = pack(mine, choose_indices(mine, self.f.share, rng))  # line 20
         return Message("trained", self.name, message.round, {"records": len(self.node)}, packed)
 
@@ -186,6 +191,32 @@ class EiganWorker(AgreeingWorker):
             self.f.notes_.append(f"{what} column {labels.names[i]!r} has only {only!s} here, so it trains no head")
         names, classes = tuple(labels.names[i] for i in kept), tuple(labels.classes[i] for i in kept)
         return Labels(names, classes, labels.codes[:, kept])
+
+
+class Trained:
+    """Encoders as addends of a secure sum: parameters times records. Nothing is told in the clear."""
+
+    def outline(self, answer: Message) -> dict[str, Any]:
+        return {}
+
+    def agree(self, outlines: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        return {}, {}
+
+    def numbers(self, answer: Message, agreed: Mapping[str, Any]) -> np.ndarray:
+        values = under(VALUES, answer.arrays)
+        flat = [values[name].reshape(-1).astype(np.float64) for name in sorted(values)]
+        return answer.facts["records"] * np.concatenate(flat)
+
+    def total(self, numbers: np.ndarray, agreed: Mapping[str, Any], records: int, within: EiganCoordinator) -> Message:
+        rng = np.random.default_rng((within.seed, within.round, UP))
+        packed = pack(within.current, choose_indices(within.current, within.f.share, rng))
+        names = sorted(name for name in packed if name.startswith(VALUES))
+        parts = np.split(numbers / records, np.cumsum([packed[name].size for name in names]))
+        if numbers.size != sum(packed[name].size for name in names):
+            raise ProtocolError(f"nodes summed {numbers.size} numbers, which is not what the encoder has")
+        for name, part in zip(names, parts, strict=False):
+            packed[name] = part.reshape(packed[name].shape).astype(packed[name].dtype)
+        return Message("trained", ALL, within.round, {"records": within.members[ALL]}, packed)
 
 
 def parameters_of(module: nn.Module) -> dict[str, np.ndarray]:

@@ -35,7 +35,7 @@ from tacit.errors import InputError
 from tacit.federated.protocol import ProtocolError
 
 PRIME = 2**521 - 1  # of the field that secrets of 32 bytes are shared in
-MIN_NODES = 3  # of two, each knows the other's numbers from the sum
+MIN_NODES = 2  # the server sees the sum of two; either of them knows the other's numbers from it
 POINT = 2.0**64
 LARGEST = 2.0**62  # of a sum
 SEAL, MASK = "seal", "mask"
