@@ -16,6 +16,7 @@ coordinator's ``log`` has a line about every exchange: round, nodes, rejected an
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,13 @@ class Message:
     def nbytes(self) -> int:
         """Bytes of the arrays and the facts; an engine's envelope (names, signatures, TLS) comes on top."""
         return sum(a.nbytes for a in self.arrays.values()) + len(json.dumps(dict(self.facts)))
+
+    def digest(self) -> str:
+        """To know a message that came before."""
+        told = hashlib.sha256(json.dumps([self.kind, self.round, dict(self.facts)], sort_keys=True).encode())
+        for name in sorted(self.arrays):
+            told.update(name.encode() + self.arrays[name].tobytes())
+        return told.hexdigest()
 
 
 # -- states: what may follow what -------------------------------------------------------------------

@@ -50,10 +50,10 @@ class SecureWorker:
     def __init__(self, within: Any, addends: Mapping[str, Addend]) -> None:
         self.within, self.addends = within, addends
         self.identity: Identity | None = None
-        self.check: Any = lambda answer: None  # raises where the answer within may not leave, not even in a sum
         self.closed = -2  # the last round of which a sum was unmasked
         self.sum: SumNode | None = None
-        self.answer: Message | None = None
+        self.answer: Message | None = None  # of the worker within, to this round
+        self.last: tuple[str, Message] | None = None  # the question before, and what was answered
 
     def __getattr__(self, name: str) -> Any:
         if name == "within":
@@ -68,6 +68,14 @@ class SecureWorker:
                 f"node {self.within.name!r} answers in secure sums alone; found {message.kind!r} in the clear: set "
                 f"secure = true at the server too"
             )
+        digest = message.digest()
+        if self.last is not None and self.last[0] == digest:  # it was lost on its way
+            return self.last[1]
+        told = self._answer(message, asked)
+        self.last = digest, told
+        return told
+
+    def _answer(self, message: Message, asked: Mapping[str, Any]) -> Message:
         if message.round <= self.closed:
             raise ProtocolError(
                 f"a sum of round {message.round} was unmasked with node {self.within.name!r}; of two sums one node's "
@@ -92,22 +100,22 @@ class SecureWorker:
         if self.answer is None or self.answer.round != message.round:
             within = {k: v for k, v in message.facts.items() if k != "secure"}
             answer = self.within.work(replace(message, facts=within))
-            self.check(answer)
             self.answer = replace(answer, round=message.round)
         self.sum = SumNode(self.within.name)
         told = {"kind": self.answer.kind, "outline": self.addends[self.answer.kind].outline(self.answer)}
         return {"keys": self.sum.advertise(self.identity), "records": self.answer.facts["records"], **told}
 
     def state(self) -> State:
-        answer = None if self.answer is None else _tree(self.answer)
-        sum_ = None if self.sum is None else dict(vars(self.sum))
-        within = dict(zip(("arrays", "facts"), self.within.state(), strict=True))
-        return parted({"within": within, "closed": self.closed, "sum": sum_, "answer": answer})
+        tree: dict[str, Any] = {"closed": self.closed, "answer": _tree(self.answer)}
+        tree["sum"] = None if self.sum is None else dict(vars(self.sum))
+        tree["last"] = None if self.last is None else {"asked": self.last[0], "answered": _tree(self.last[1])}
+        return parted(tree | {"within": dict(zip(("arrays", "facts"), self.within.state(), strict=True))})
 
     def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
         tree = joined(arrays, facts)
         self.within.restore(tree["within"]["arrays"], tree["within"]["facts"])
-        self.closed, self.answer = tree["closed"], None if tree["answer"] is None else Message(**tree["answer"])
+        self.closed, self.answer, last = tree["closed"], _message(tree["answer"]), tree["last"]
+        self.last = None if last is None else (last["asked"], Message(**last["answered"]))
         self.sum = None
         if tree["sum"] is not None:
             self.sum = SumNode(self.within.name)
@@ -268,15 +276,15 @@ class SecureCoordinator:
     kept = ("members", "contributed", "log", "retries", "step", "kind", "opened", "common", "sealed", "masked")
 
     def state(self) -> State:
-        request = None if self.request is None else _tree(self.request)
         within = dict(zip(("arrays", "facts"), self.within.state(), strict=True))
-        return parted({"within": within, "request": request, **{name: getattr(self, name) for name in self.kept}})
+        own = {name: getattr(self, name) for name in self.kept}
+        return parted({"within": within, "request": _tree(self.request), **own})
 
     def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
         tree = joined(arrays, facts)
         within, request = tree.pop("within"), tree.pop("request")
         self.within.restore(within["arrays"], within["facts"])
-        self.request = None if request is None else Message(**request)
+        self.request = _message(request)
         for name, value in tree.items():
             setattr(self, name, value)
 
@@ -329,6 +337,12 @@ def _hexadecimal(text: Any, length: int | None = None) -> bool:
     )  # fmt: skip
 
 
-def _tree(message: Message) -> dict[str, Any]:
+def _message(tree: Mapping[str, Any] | None) -> Message | None:
+    return None if tree is None else Message(**tree)
+
+
+def _tree(message: Message | None) -> dict[str, Any] | None:
+    if message is None:
+        return None
     told = {"kind": message.kind, "node": message.node, "round": message.round}
     return {**told, "facts": dict(message.facts), "arrays": dict(message.arrays)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import tempfile
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from flwr.supercore import log
 from tacit.errors import InputError, TacitError
 from tacit.federated.flower.carried import from_records, to_records
 from tacit.federated.flower.config import START, NodeConfig, name_of, read_node, unpack_algorithm
+from tacit.federated.flower.trust import NodeIdentity
 from tacit.federated.node import Node
 from tacit.federated.protocol import Message, ProtocolError
 from tacit.federated.states import read_state, write_state
@@ -33,7 +33,8 @@ def train(message: FlowerMessage, context: Context) -> FlowerMessage:
     """Answer the server's message."""
     name, round_ = "", -1
     try:
-        config = read_node(str(context.node_config["config"]), str(context.node_config["data"]))
+        told = context.node_config
+        config = read_node(str(told["config"]), str(told["data"]), str(told.get("secure", "")) == "yes")
         request = from_records(message.content)
         name, round_ = config.name, request.round
         answer = answer_request(config, request)
@@ -53,8 +54,10 @@ def answer_request(config: NodeConfig, request: Message) -> Message:
     if request.kind == "audit" and "bundle" in request.arrays:
         return _audit(config, request, _given_filter(request.arrays["bundle"]), attack, test)
     worker = algorithm.worker(Node(rows.X, rows.y, rows.sensitive, rows.units_of(), config.name))
+    if getattr(algorithm, "secure", False):
+        worker.identity = NodeIdentity(config.keys)
     path = _state_file(config, str(request.facts["federation"]))
-    asked = _digest(request)
+    asked = request.digest()
     if path.exists():
         parts = read_state(path, worker.digest())
         arrays, facts = parts["answer"]
@@ -65,8 +68,9 @@ def answer_request(config: NodeConfig, request: Message) -> Message:
         return _audit(config, request, worker.own_filter(), attack, test)
     arrays = {k: v for k, v in request.arrays.items() if not k.startswith(START)}
     answer = worker.work(replace(request, arrays=arrays))
-    if answer.kind == "description":
-        _check_means(config, answer)
+    summed = getattr(worker, "answer", None) or answer  # what a sum is made of
+    if summed.kind == "description":
+        _check_means(config, summed)
     own = worker.own_filter()
     if own is not None:
         from tacit.release.saving import save  # every message starts a new Python at a node
@@ -87,6 +91,11 @@ def _algorithm(config: NodeConfig, request: Message) -> Any:
         )
     arrays = _kept_start(config, request) if "start" in request.facts else request.arrays
     algorithm = unpack_algorithm(request.facts, arrays)
+    if config.secure and not getattr(algorithm, "secure", False):
+        raise ProtocolError(
+            f"this node answers in secure sums alone (secure = true in its file); the server asks {name} in the clear: "
+            f"start it there with --secure"
+        )
     if hasattr(algorithm, "min_count"):
         algorithm.min_count, algorithm.leaves = max(algorithm.min_count, config.min_count), True
     return algorithm
@@ -146,10 +155,3 @@ def _given_filter(bundle: np.ndarray) -> Any:
 def _state_file(config: NodeConfig, federation: str) -> Path:
     # a name that the server chose must not become a path of its choice
     return config.state / f"{hashlib.sha256(federation.encode()).hexdigest()[:16]}.safetensors"
-
-
-def _digest(request: Message) -> str:
-    told = hashlib.sha256(json.dumps([request.kind, request.round, dict(request.facts)], sort_keys=True).encode())
-    for name in sorted(request.arrays):
-        told.update(name.encode() + request.arrays[name].tobytes())
-    return told.hexdigest()

@@ -10,7 +10,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from tacit.federated.protocol import Arrays, over, under
 from tacit.records.dataset import Dataset, read_table
 
 # what may be set for all nodes: plain numbers and words, no code
-CLOSED = ("categories", "min_count")
+CLOSED = ("categories", "min_count", "secure")
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "DistributedEIGAN": (
         "n_components", "alpha", "share", "sync_every", "sync_unit", "aggregation", "categories", "target_weights",
         "sensitive_weights", "noise", "adversary_steps", "epochs", "batch_size", "learning_rate", "head_lr_factor",
-        "random_state",
+        "random_state", "secure",
     ),
     "LinearARL": ("n_components", "lam", *CLOSED),
     "LinearEraser": ("min_frequency", *CLOSED),
@@ -200,6 +200,7 @@ class NodeConfig(TableConfig):
     min_count : how many values a number column must have for its mean to travel; for the closed forms also the smallest
         class whose mean may, and how many records must have a word for it to count
     out : for PersonalMinimax, where this node's own filter goes, NAME.tacit
+    secure : answer in secure sums alone, of which the server sees nothing but the sum
     """
 
     name: str
@@ -210,6 +211,7 @@ class NodeConfig(TableConfig):
     algorithm: str = DEFAULT
     min_count: int = 5
     out: Path = Path("filter.tacit")
+    secure: bool = False
 
     def parts(self) -> tuple[Dataset, Dataset | None, Dataset | None]:
         """Rows to train on, rows attackers learn from, rows they are measured on."""
@@ -220,9 +222,10 @@ class NodeConfig(TableConfig):
         return train, attack, test
 
 
-def read_server(path: str | Path) -> ServerConfig:
-    """Read and check the server's file; paths in it are relative to it."""
+def read_server(path: str | Path, secure: bool = False) -> ServerConfig:
+    """Read and check the server's file; paths in it are relative to it. `secure` asks for secure sums besides."""
     config = _read(Path(path), ServerConfig)
+    config = replace(config, training={**config.training, "secure": True}) if secure else config
     check_number("min_nodes", config.min_nodes, 1, whole=True)
     for name in ("deadline", "wait"):
         check_number(name, getattr(config, name), 0)
@@ -239,9 +242,10 @@ def read_server(path: str | Path) -> ServerConfig:
     return config
 
 
-def read_node(path: str | Path, data: str | Path | None = None) -> NodeConfig:
+def read_node(path: str | Path, data: str | Path | None = None, secure: bool = False) -> NodeConfig:
     """Read and check a node's file."""
     config = _read(Path(path), NodeConfig, {} if data is None else {"data": str(Path(data).resolve())})
+    config = replace(config, secure=config.secure or secure)
     check_number("hold_out", config.hold_out, 0, 0.9)
     check_number("min_count", config.min_count, 1, whole=True)
     name_of({"algorithm": config.algorithm})

@@ -53,7 +53,7 @@ def run_node(config: NodeConfig, path: Path, say: Any = print) -> int:
     """Run a node until it is stopped."""
     config.parts()  # a table that cannot be read is found out now, not in the first round
     config.state.mkdir(parents=True, exist_ok=True)
-    settings = f'config="{path.resolve()}" data="{config.data}"'
+    settings = f'config="{path.resolve()}" data="{config.data}" secure="{"yes" if config.secure else "no"}"'
     command = [
         sys.executable, "-m", "tacit.federated.flower.guards", "node",
         "--superlink", config.server,
@@ -102,13 +102,13 @@ def submit(config: ServerConfig, path: Path) -> int:
     from tacit.federated.flower.carried import app_bundle  # every command starts quickly
 
     content = app_bundle()
+    told: dict[str, bool | float | int | str] = {
+        "config": str(path.resolve()),
+        "secure": "yes" if config.training.get("secure") else "no",
+    }
     fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
     with _control(config) as control:
-        answer = control.StartRun(
-            StartRunRequest(
-                fab=fab_to_proto(fab), override_config=user_config_to_proto({"config": str(path.resolve())})
-            )
-        )
+        answer = control.StartRun(StartRunRequest(fab=fab_to_proto(fab), override_config=user_config_to_proto(told)))
     if not answer.HasField("run_id"):
         raise FederationError("the server did not start the federation; see its log")
     return int(answer.run_id)

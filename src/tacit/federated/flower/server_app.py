@@ -34,7 +34,8 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    config = read_server(str(context.run_config["config"]))
+    told = context.run_config
+    config = read_server(str(told["config"]), str(told.get("secure", "")) == "yes")
     # Flower keeps an app's log in its database; who runs the server wants a file
     log_file = logging.FileHandler(config.state / "federation.log")
     log_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
