@@ -25,13 +25,15 @@ from tacit.federated.rounds import agreed_preparation
 from tacit.federated.secure_rounds import Addend, Descriptions, SecureCoordinator, SecureWorker
 from tacit.federated.simulation import simulate
 from tacit.filters.base import Problem, check_units, finish_fit
-from tacit.filters.eigan import EIGAN, learned_encoder, warn_if_collapsed
+from tacit.filters.eigan import EIGAN, PrivateGame, learned_encoder, warn_if_collapsed
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.public_intake import tell_spent
 from tacit.labels import Labels, encode_labels, joint_codes
 from tacit.records.intake import Intake
 from tacit.renamed import renamed
 
+TOLD = "columns, words, ranges, means and variances, which nodes agree on"
 ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "trained": Trained()}
 
 
@@ -48,6 +50,7 @@ class DistributedEIGAN(EIGAN):
     aggregation : "unbiased" averages a parameter over the nodes that sent it; "paper" counts what was not sent as 0
     categories : words of text columns that were agreed on beforehand, by column; of other text columns each
         node tells those words that at least two of its records have
+    dp : as of `EIGAN`: every node clips, samples and adds noise for its own people, so that it trusts nobody
     secure : the server sees sums of the nodes' encoders and statistics alone (`tacit.federated.secure_sums`), and all
         nodes send the same share of the encoder
     checkpoint : file that is written as training continues, and read at the start if it is there
@@ -101,6 +104,7 @@ class DistributedEIGAN(EIGAN):
 
     def conclude(self, coordinator: EiganCoordinator, workers: Sequence[EiganWorker] = ()) -> Self:
         """Become the filter that was learned. `workers` are those of this process: none between machines."""
+        self.__dict__.pop("dp_", None)  # of an earlier fit
         self.encoder_module_ = coordinator.new_encoder()
         set_parameters(self.encoder_module_, coordinator.current)
         self.encoder_module_ = self.encoder_module_.double().eval()
@@ -113,6 +117,9 @@ class DistributedEIGAN(EIGAN):
         self._nodes = [w.node for w in workers]
         self.notes_: list[str] = []
         self._tell_notes(workers)
+        games = [w.game for w in workers if isinstance(w.game, PrivateGame)]
+        if games:  # every node has paid for its own people; the most any of them did
+            tell_spent(self, max((g.private.spent((TOLD,)) for g in games), key=lambda spent: spent.epsilon))
         return self
 
     def _tell_notes(self, workers: Sequence[EiganWorker]) -> None:
@@ -153,9 +160,15 @@ class DistributedEIGAN(EIGAN):
         main = self.mechanism_.learned.code(problem.X)
         return np.clip(release_by_folds(replace(problem, X=rows), learn, like=main.__getitem__), -1, 1)
 
+    @property
+    def planned_epochs(self) -> int:
+        return -(-self.epochs // self.sync_every) * self.sync_every
+
     def check_parameters(self) -> None:
         """Raise where a parameter is not one that can be used."""
         self._check_parameters()
+        if self.dp is not None and self.sync_unit == "step":
+            raise InputError("dp is paid by epochs: nodes know beforehand how many there are; take sync_unit='epoch'")
         if self.n_bins is not None:
             raise InputError(f"n_bins={self.n_bins} needs all records in one place; leave it out")
         check_number("share", self.share, 1e-6, 1)

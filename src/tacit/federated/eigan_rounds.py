@@ -32,8 +32,8 @@ from tacit.federated.protocol import (
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker
 from tacit.federated.secure_rounds import ALL
 from tacit.federated.states import State, joined, parted
-from tacit.filters.base import Problem
-from tacit.filters.eigan import Game, one_hidden
+from tacit.filters.base import Problem, check_units
+from tacit.filters.eigan import Game, PrivateGame, new_game, one_hidden
 from tacit.filters.notes import note_copies, note_dependence
 from tacit.labels import Labels, encode_labels
 from tacit.training.device import choose_batch_size
@@ -173,8 +173,8 @@ class EiganWorker(AgreeingWorker):
             X = make_common_encoder(told["agreed"], told["scaling"]).transform(self._records)
             f.target_weights = _own(f.target_weights, targets.names)
             f.sensitive_weights = _own(f.sensitive_weights, sensitive.names)
-            self.problem = Problem(X, targets, sensitive, None, self._seed)
-            self.game = Game(f, self.problem, [f.alpha], [self._seed])
+            self.problem = Problem(X, targets, sensitive, check_units(node.units, len(node)), self._seed)
+            self.game = new_game(f, self.problem, [f.alpha], [self._seed])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             note_copies(f, self._records, sensitive)
@@ -235,9 +235,10 @@ def set_parameters(module: nn.Module, arrays: Arrays) -> None:
 def _game_state(game: Game) -> dict[str, Any]:
     """Everything a game needs to resume with the same bits: weights, optimisers, shuffles, noise, history."""
     learned = {k: v.detach().cpu().numpy().copy() for k, v in tensors_of(game.modules, game.optimisers).items()}
+    taken = {"taken": game.private.taken} if isinstance(game, PrivateGame) else {}  # of a privacy budget
     shuffle, noise = game.batches.generators[0].bit_generator.state, game.generators[0].get_state().numpy()
     return {"learned": learned, "left": game.batches.left.copy(), "noise": noise, "shuffle": shuffle,
-            "history": game.history[0]}  # fmt: skip
+            "history": game.history[0], **taken}  # fmt: skip
 
 
 def _restore_game(game: Game, kept: Mapping[str, Any]) -> None:
@@ -248,6 +249,8 @@ def _restore_game(game: Game, kept: Mapping[str, Any]) -> None:
     game.generators[0].set_state(torch.from_numpy(kept["noise"]))
     game.batches.generators[0].bit_generator.state = kept["shuffle"]
     game.history[0] = list(kept["history"])
+    if isinstance(game, PrivateGame):
+        game.private.taken = kept["taken"]
 
 
 def _own(weights: Any, names: Sequence[str]) -> dict[str, float] | None:
