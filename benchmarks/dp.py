@@ -5,7 +5,8 @@
 Writes benchmarks/dp.json. The trade-off: EIGAN on a sample of Adult without dp and at epsilon 1, 3 and 8 (delta 1e-5,
 public ranges and words), what a receiver's own model gets of the target and what attackers who are trained afresh get
 of sex, both on rows that no filter has seen. Membership: small fits that memorize, attacked with the whole bundle in
-hand, with dp at epsilon 1 and without; the advantage of an attack is 2 AUC - 1, its bound that of the accountant.
+hand, with dp at epsilon 1 and without; the advantage is that of the better of two attacks, 2 AUC - 1, and its bound
+that of the accountant.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 import tacit
 from tacit.audit.membership import whitebox_membership
@@ -80,7 +83,7 @@ def trade_off(rows: int, seeds: int, epochs: int) -> dict:
 # -- membership --------------------------------------------------------------------------------------
 
 
-def members(seed: int, n: int = 150, width: int = 20) -> tuple[tacit.Dataset, tacit.Dataset]:
+def members(seed: int, n: int = 200, width: int = 100) -> tuple[tacit.Dataset, tacit.Dataset]:
     """Records whose labels are coin flips: what a filter knows of them it has memorized."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(2 * n, width)).clip(-3, 3)
@@ -93,6 +96,16 @@ def memorizing(train: tacit.Dataset, dp: tacit.DP | None, seed: int) -> tacit.EI
     return f.fit(train.X, train.y, sensitive_features=train.sensitive)
 
 
+def by_margin(f: tacit.EIGAN, train: tacit.Dataset, other: tacit.Dataset) -> float:
+    """The advantage of who learns from half of the members how codes go with labels, and looks how well others fit."""
+    codes, labels = zip(*((f.transform(d.X), d.y.iloc[:, 0].to_numpy()) for d in (train, other)), strict=True)
+    half = len(train) // 2
+    model = LogisticRegression().fit(codes[0][:half], labels[0][:half])
+    scores = [model.predict_proba(z)[np.arange(len(y)), y] for z, y in zip(codes, labels, strict=True)]
+    known = np.repeat([1, 0], [len(train) - half, len(other)])
+    return 2 * roc_auc_score(known, np.concatenate([scores[0][half:], scores[1]])) - 1
+
+
 def membership(runs: int) -> dict:
     dp = tacit.DP(1.0, 1e-3, ranges=(-3.0, 3.0))
     out: dict = {"runs": runs, "epsilon": dp.epsilon, "delta": dp.delta, "with": [], "without": []}
@@ -100,7 +113,8 @@ def membership(runs: int) -> dict:
         train, other = members(seed)
         for word, asked in (("with", dp), ("without", None)):
             f = memorizing(train, asked, seed)
-            out[word].append(round(2 * whitebox_membership(f, train, other, random_state=seed).value - 1, 3))
+            white = 2 * whitebox_membership(f, train, other, random_state=seed).value - 1
+            out[word].append(round(max(white, by_margin(f, train, other)), 3))
             if asked is not None:
                 out["bound"] = round(f.dp_.advantage, 3)
         print(seed, out["with"][-1], out["without"][-1], out["bound"], flush=True)

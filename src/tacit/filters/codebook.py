@@ -21,9 +21,12 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codes import NetworkCode, PosteriorCode
 from tacit.filters.mechanism import Learned
 from tacit.filters.merged_cells import merge_cells
+from tacit.filters.noisy_counts import made_up
 from tacit.filters.notes import note
+from tacit.filters.public_intake import encode_in_public, refuse_second_fit, tell_spent
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels, joint_codes
+from tacit.noise.fit_privacy import DP
 from tacit.noise.support import Finite
 from tacit.records.encoding import ArrayEncoder
 from tacit.records.people import Crowd, supported
@@ -66,6 +69,8 @@ class CodebookFilter(Filter):
     network : for raw features, a factory (n_in, n_out) -> nn.Module
     n_folds, epochs, batch_size, learning_rate : training; epochs and batch_size are for raw features
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+    dp : a `tacit.DP`, for tables: the code is learned from records that are made up from noisy counts, so that the fit
+        is differentially private for its people (`dp_` says what was spent)
     checkpoint : for raw features, a file written after every epoch; a fit that finds it resumes where it stopped
 
     Attributes
@@ -107,6 +112,7 @@ class CodebookFilter(Filter):
         device: str = "auto",
         verbose: bool = False,
         checkpoint: str | Path | None = None,
+        dp: DP | None = None,
     ) -> None:
         self.n_codes = n_codes
         self.leakage_weight = leakage_weight
@@ -125,8 +131,17 @@ class CodebookFilter(Filter):
         self.device = device
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.dp = dp
 
     # -- learning -------------------------------------------------------------------------------
+
+    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+        problem = encode_in_public(self, self.dp, X, y, sensitive_features, units)
+        if self.dp is None:
+            return problem
+        made, spent = made_up(problem, self.dp, self.not_covered_)
+        tell_spent(self, spent)
+        return made
 
     @property
     def grouping(self) -> str:  # type: ignore[override]
@@ -254,6 +269,7 @@ class CodebookFilter(Filter):
         return code.released(code.cells_of.cells(self.mechanism_.schema.encode(X)))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        refuse_second_fit(self)
         code: Any = self.mechanism_.learned.code
         return code.shown(code.cells_of.out_of_fold())
 

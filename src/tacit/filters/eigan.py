@@ -22,7 +22,7 @@ from tacit.filters.base import Knob, Problem, TrainedFilter
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
-from tacit.filters.public_intake import encode_in_public, tell_spent
+from tacit.filters.public_intake import encode_in_public, refuse_second_fit, tell_spent
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
 from tacit.nets.forward import forward
@@ -107,11 +107,6 @@ class EIGAN(TrainedFilter):
     dp: DP | None = None
 
     def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
-        self.__dict__.pop("dp_", None)  # of an earlier fit
-        if self.dp is None:
-            return super()._prepare(X, y, sensitive_features, units)
-        if not isinstance(self.dp, DP):
-            raise InputError(f"dp is a tacit.DP, such as tacit.DP(epsilon=3.0); found {self.dp!r}")
         return encode_in_public(self, self.dp, X, y, sensitive_features, units)
 
     def _learn(self, problem: Problem) -> Learned:
@@ -156,11 +151,7 @@ class EIGAN(TrainedFilter):
         def learn(part: Problem) -> Encoder:
             return Encoder(play(self, part, [self.alpha], [part.seed]).encoders.module(0).double())
 
-        if self.dp is not None:
-            raise InputError(
-                "release_training_rows would fit the filter again on parts of the same rows, which dp has not paid "
-                "for; release rows that took no part in the fit"
-            )
+        refuse_second_fit(self)
         return np.clip(release_by_folds(problem, learn, like=self.mechanism_.learned.code), -1, 1)
 
     def _check_parameters(self) -> None:

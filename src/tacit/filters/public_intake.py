@@ -7,6 +7,7 @@ statement says that it is not covered.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,9 +27,14 @@ REST = (
 )
 
 
-def encode_in_public(f: Filter, dp: DP, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+def encode_in_public(f: Filter, dp: DP | None, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
     """The problem of `encode_problem`, with what `dp` states in the place of what the records show."""
+    f.__dict__.pop("dp_", None)  # of an earlier fit
     problem = encode_problem(f, X, y, sensitive_features, units)
+    if dp is None:
+        return problem
+    if not isinstance(dp, DP):
+        raise InputError(f"dp is a tacit.DP, such as tacit.DP(epsilon=3.0); found {dp!r}")
     before = f._prepared
     intake, learned = stated(before.intake, dp)
     f.not_covered_ = (*learned, *REST)
@@ -37,6 +43,15 @@ def encode_in_public(f: Filter, dp: DP, X: Any, y: Any, sensitive_features: Any,
     if not isinstance(checked, pd.DataFrame) and intake.ranges is not None:
         X = np.clip(X, -math.sqrt(3), math.sqrt(3))
     return prepared(f, replace(problem, X=X, scaling=intake.scaling), replace(before, intake=intake))
+
+
+def refuse_second_fit(f: Any) -> None:
+    """Training rows are released by fits on parts of them."""
+    if hasattr(f, "dp_"):
+        raise InputError(
+            "release_training_rows fits the filter again on parts of the same rows, which dp has not paid for; release "
+            "rows that took no part in the fit"
+        )
 
 
 def tell_spent(f: Any, spent: Spent) -> None:
@@ -50,7 +65,7 @@ def stated(intake: Intake, dp: DP) -> tuple[Intake, tuple[str, ...]]:
     if not isinstance(intake.scaling, TableEncoder):
         if dp.ranges is None:
             return intake, ("scaling, which was learned from the records (state ranges)",)
-        if isinstance(dp.ranges, dict) or len(dp.ranges) != 2:
+        if isinstance(dp.ranges, Mapping) or len(dp.ranges) != 2:
             raise InputError(f"dp.ranges of arrays is one pair (low, high); found {dp.ranges!r}")
         encoder = intake.scaling
         assert encoder is not None
@@ -60,6 +75,8 @@ def stated(intake: Intake, dp: DP) -> tuple[Intake, tuple[str, ...]]:
         scaling.scale = np.full_like(encoder.scale, (high - low) / 2 / math.sqrt(3))
         count = intake.shape[0]
         return replace(intake, scaling=scaling, ranges=((low, high),) * count), ()
+    if not isinstance(dp.ranges, Mapping | None):
+        raise InputError(f"dp.ranges of a table names its columns: {{'age': (0, 120)}}; found {dp.ranges!r}")
     ranges, words = dict(dp.ranges or {}), dict(dp.categories or {})
     unknown = sorted({*ranges, *words} - {c.name for c in intake.scaling.columns})
     if unknown:
@@ -68,8 +85,8 @@ def stated(intake: Intake, dp: DP) -> tuple[Intake, tuple[str, ...]]:
     for c in intake.scaling.columns:
         if c.kind == "number" and c.name in ranges:
             low, high = map(float, ranges[c.name])
-            scaled = {"mean": (low + high) / 2, "scale": max((high - low) / 2 / math.sqrt(3), 1e-12)}
-            columns.append(replace(c, low=low, high=high, has_missing=True, **scaled))
+            scale = max((high - low) / 2 / math.sqrt(3), 1e-12)
+            columns.append(replace(c, low=low, high=high, has_missing=True, mean=(low + high) / 2, scale=scale))
         elif c.kind == "category" and c.name in words:
             columns.append(replace(c, categories=tuple(words[c.name])))
         else:
