@@ -126,6 +126,8 @@ class ClosedForm(BaseEstimator):
             raise InputTypeError(
                 f"sums of statistics are enough for LinearARL and LinearEraser; found a {type(f).__name__}"
             )
+        if f.dp is not None:
+            raise InputError("dp is for one table: nodes that add noise of their own use DistributedEIGAN(dp=...)")
         check_number("min_count", self.min_count, 1, whole=True)
         if isinstance(f, LinearARL):
             check_number("lam", f.lam, 0, 1)

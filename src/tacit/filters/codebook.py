@@ -154,7 +154,7 @@ class CodebookFilter(Filter):
         for f, problem in zip(filters, problems, strict=True):
             f._check_parameters(problem)
             codes.append(f._make_code(problem))
-        secrets = filters[0]._secrets(problems[0])
+        secrets = _withheld(filters[0], problems[0])
         networks = [code for code in codes if isinstance(code, NetworkCode)]
         if networks:
             NetworkCode.fit_many(networks, problems, secrets)
@@ -170,9 +170,6 @@ class CodebookFilter(Filter):
 
     def _learn(self, problem: Problem) -> Learned:
         return self._learn_many([self], [problem])[0]
-
-    def _secrets(self, problem: Problem) -> Labels:
-        return _with_product(problem.sensitive) if self.joint else problem.sensitive
 
     def _make_code(self, problem: Problem) -> PosteriorCode | NetworkCode:
         kind = self.features if self.features != "auto" else ("posterior" if problem.X.ndim == 2 else "raw")
@@ -193,7 +190,7 @@ class CodebookFilter(Filter):
     def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
         code = self._make_code(problem)
         assert isinstance(code, NetworkCode)
-        code.problem = replace(problem, sensitive=self._secrets(problem))
+        code.problem = replace(problem, sensitive=_withheld(self, problem))
         code.net = code.make(problem.n_in, code.n_codes).double().eval()
         learned = {k: torch.as_tensor(v) for k, v in arrays.items() if k not in ("history", "merged")}
         code.net.load_state_dict(learned)
@@ -208,7 +205,7 @@ class CodebookFilter(Filter):
         self.start_, self.history_ = code.start, code.history
         cells = code.training_cells()
         if merged is None and self.max_odds is not None:
-            secrets, held_out = self._secrets(problem), code.held_out_cells()
+            secrets, held_out = _withheld(self, problem), code.held_out_cells()
             merged = merge_cells(held_out, code.n_codes, code.expected(), secrets, problem.crowd, float(self.max_odds))
         if merged is not None:
             self.n_codes_, cells = int(merged.max()) + 1, merged[cells]
@@ -326,6 +323,10 @@ class PrototypeOf:
             **merged,
             **{k: v.numpy() for k, v in self.cells_of.net.state_dict().items()},
         }
+
+
+def _withheld(f: CodebookFilter, problem: Problem) -> Labels:
+    return _with_product(problem.sensitive) if f.joint else problem.sensitive
 
 
 def _with_product(labels: Labels) -> Labels:
