@@ -18,6 +18,7 @@ import platform
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -46,13 +47,15 @@ def main() -> None:
     path = Path(__file__).with_suffix(".json")
     found = json.loads(path.read_text()) if path.exists() else {}
     found["machine"] = f"{platform.machine()}, one thread"
-    for name, count, part in (
-        ("adult", asked.seeds, lambda: trade_off(asked.rows, asked.seeds, asked.epochs)),
-        ("membership", asked.runs, lambda: membership(asked.runs)),
-    ):
-        if count:
-            found[name] = part()
-            path.write_text(json.dumps(found, indent=1) + "\n")
+
+    def keep(**parts: dict) -> None:
+        path.write_text(json.dumps(found | parts, indent=1) + "\n")
+        found.update(parts)
+
+    if asked.seeds:
+        trade_off(asked.rows, asked.seeds, asked.epochs, found.get("adult"), keep)
+    if asked.runs:
+        keep(membership=membership(asked.runs))
 
 
 def small(n_in: int, n_out: int) -> nn.Module:
@@ -63,33 +66,39 @@ def small(n_in: int, n_out: int) -> nn.Module:
 # -- the trade-off on Adult --------------------------------------------------------------------------
 
 
-def trade_off(rows: int, seeds: int, epochs: int) -> dict:
+def trade_off(rows: int, seeds: int, epochs: int, before: dict | None, keep: Any) -> None:
+    """One line for each epsilon, alpha and seed; those that are there already are not measured again."""
     data = tacit.load_dataset("adult")
     data = data.take(np.sort(np.random.default_rng(0).permutation(len(data))[:rows]))
     ranges = {c: RANGES[c] for c in data.X.columns if c in RANGES}
     # the words of the census form, known to everybody; here read from the whole table, which a real user may not do
     words = {c: tuple(sorted(map(str, set(data.X[c].dropna())))) for c in data.X.columns if c not in ranges}
-    lines = []
-    for epsilon, alpha in itertools.product((None, *EPSILONS), ALPHAS):
-        for seed in range(seeds):
-            train, attack, test = data.split((0.5, 0.25, 0.25), random_state=seed)
-            dp = None if epsilon is None else tacit.DP(epsilon, 1e-5, ranges=ranges, categories=words)
-            started = time.perf_counter()
-            f = tacit.EIGAN(4, alpha, noise=0.3, epochs=epochs, batch_size=512, learning_rate=5e-3, adversary_steps=1,
-                            encoder=small, target_head=small, sensitive_head=small, random_state=seed,
-                            dp=dp)  # fmt: skip
-            f.fit(train.X, train.y, sensitive_features=train.sensitive)
-            seconds = time.perf_counter() - started
-            report = tacit.audit(f, attack, test, attackers="quick", floor=False)
-            line = {"epsilon": epsilon, "alpha": alpha, "seed": seed, "fit_seconds": round(seconds, 1)}
-            for role, results in (("utility", report.utility), ("leakage", report.leakage)):
-                for name, r in results.items():
-                    line[f"{role} {name}"] = [round(v, 3) for v in (r.value, r.low, r.high, r.guessing)]
-            if dp is not None:
-                line["spent"] = round(f.dp_.epsilon, 3)
-            print(line, flush=True)
-            lines.append(line)
-    return {"rows": rows, "epochs": epochs, "figures": "value, low, high, guessing", "lines": lines}
+    told: dict = {"rows": rows, "epochs": epochs, "figures": "value, low, high, guessing", "lines": []}
+    if before is not None and (before["rows"], before["epochs"]) == (rows, epochs):
+        told["lines"] = before["lines"]
+    done = {(line["epsilon"], line["alpha"], line["seed"]) for line in told["lines"]}
+    for seed, epsilon, alpha in itertools.product(range(seeds), (None, *EPSILONS), ALPHAS):
+        if (epsilon, alpha, seed) in done:
+            continue
+        dp = None if epsilon is None else tacit.DP(epsilon, 1e-5, ranges=ranges, categories=words)
+        line = {"epsilon": epsilon, "alpha": alpha, "seed": seed, **measured(data, dp, alpha, seed, epochs)}
+        print(line, flush=True)
+        told["lines"].append(line)
+        keep(adult=told)
+
+
+def measured(data: tacit.Dataset, dp: tacit.DP | None, alpha: float, seed: int, epochs: int) -> dict:
+    train, attack, test = data.split((0.5, 0.25, 0.25), random_state=seed)
+    f = tacit.EIGAN(4, alpha, noise=0.3, epochs=epochs, batch_size=512, learning_rate=5e-3, adversary_steps=1,
+                    encoder=small, target_head=small, sensitive_head=small, random_state=seed, dp=dp)  # fmt: skip
+    started = time.perf_counter()
+    f.fit(train.X, train.y, sensitive_features=train.sensitive)
+    line: dict = {"fit_seconds": round(time.perf_counter() - started, 1)}
+    report = tacit.audit(f, attack, test, attackers="quick", floor=False)
+    for role, results in (("utility", report.utility), ("leakage", report.leakage)):
+        for name, r in results.items():
+            line[f"{role} {name}"] = [round(v, 3) for v in (r.value, r.low, r.high, r.guessing)]
+    return line if dp is None else {**line, "spent": round(f.dp_.epsilon, 3)}
 
 
 # -- membership --------------------------------------------------------------------------------------

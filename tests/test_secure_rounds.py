@@ -15,7 +15,7 @@ from tacit.federated import DistributedEIGAN, Node, ProtocolError, fit_closed_fo
 from tacit.federated.closed_form import ClosedForm
 from tacit.federated.eigan_rounds import Trained
 from tacit.federated.secure_rounds import Descriptions
-from tacit.federated.secure_sums import _key, add, expand, from_ring, join_shares, negative, threshold
+from tacit.federated.secure_sums import _key, add, expand, from_ring, join_shares, negative, threshold, unmasked
 from tacit.federated.summed_statistics import SummedStatistics
 
 
@@ -229,6 +229,45 @@ def test_a_node_takes_part_in_one_sum_of_a_round():
     plain = replace(asked[0], facts={k: v for k, v in asked[0].facts.items() if k != "secure"})
     with pytest.raises(ProtocolError, match="in secure sums alone; found 'describe' in the clear"):
         worker.work(plain)
+
+
+@pytest.mark.parametrize("lie", ["scaling", "agreed"])
+def test_a_server_cannot_have_all_but_one_send_nothing(lie):
+    """With a scaling under which the others' records are all zero, the sum would be the one node's statistics.
+
+    Pasquini et al. (2022) do the same with models. Masks are bound to what was asked, so that they do not go away.
+    """
+    engine = Engine(ClosedForm(LinearARL(), secure=True), NODES)
+    true = {}
+    while not engine.coordinator.finished:
+        asked = engine.coordinator.requests(sorted(engine.nodes))
+        answers = []
+        for m in asked:
+            step, arrays = m.facts["secure"]["step"], dict(m.arrays)
+            if m.round == 0 and m.node != "n0" and step == "open" and lie == "scaling":
+                arrays["scaling/variance"] = arrays["scaling/variance"] * 1e24
+            if m.round == -1 and m.node != "n0" and step == "mask" and lie == "agreed":
+                columns = [{**c, "range": [-1e30, 1e30]} if c["kind"] == "number" else c
+                           for c in m.facts["secure"]["agreed"]["columns"]]  # fmt: skip
+                m = replace(m, facts={"secure": {**m.facts["secure"], "agreed": {"columns": columns}}})
+            worker = engine.worker(m.node)
+            answers.append(worker.work(replace(m, arrays=arrays)))
+            engine.states[m.node] = worker.state()
+            if step == "mask" and m.node == "n0":
+                kind = {-1: Descriptions, 0: SummedStatistics}[m.round]
+                true[m.round] = kind().numbers(worker.answer, m.facts["secure"]["agreed"])
+        round_, step = asked[0].round, asked[0].facts["secure"]["step"]
+        if step == "mask" and round_ == {"scaling": 0, "agreed": -1}[lie]:
+            assert len({m.facts["about"] for m in answers}) == 2
+            answers = [replace(m, facts={"about": answers[0].facts["about"]}) for m in answers]  # it does not tell
+        if step == "unmask" and round_ == {"scaling": 0, "agreed": -1}[lie]:
+            shares = {m.node: m.facts["shares"] for m in answers}
+            c = engine.coordinator
+            found = unmasked(c.masked, c._keys, list(c.sealed), shares, c.about)
+            assert np.median(np.abs(found - true[round_])) > 1e12
+            return
+        engine.coordinator.receive(answers)
+    raise AssertionError("the lie was not tried")
 
 
 def test_before_a_sum_is_unmasked_the_same_numbers_are_given_again():

@@ -200,7 +200,7 @@ def test_the_view_is_simulated_from_the_sum_alone():
 
 
 def test_the_view_without_pairwise_masks_is_not(monkeypatch):
-    monkeypatch.setattr(secure_sums, "_pair_mask", lambda private, public, adds, n: np.zeros((2, n), np.uint64))
+    monkeypatch.setattr(secure_sums, "_pair_mask", lambda private, public, adds, n, about: np.zeros((2, n), np.uint64))
     rng = np.random.default_rng(1)
     seen = view(Run({n: rng.normal(0, 1, 4000) for n in "abc"}))
     assert kstest(seen[1][1].astype(np.float64) / 2.0**64, "uniform").pvalue < 1e-12

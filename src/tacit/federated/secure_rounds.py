@@ -10,6 +10,8 @@ was unmasked; then none. Two sums that differ by one node would tell of that nod
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -53,6 +55,7 @@ class SecureWorker:
         self.closed = -2  # the last round of which a sum was unmasked
         self.sum: SumNode | None = None
         self.answer: Message | None = None  # of the worker within, to this round
+        self.asked = ""  # what that is the answer to
         self.last: tuple[str, Message] | None = None  # the question before, and what was answered
 
     def __getattr__(self, name: str) -> Any:
@@ -90,7 +93,8 @@ class SecureWorker:
             facts, arrays = {"sealed": self.sum.share(asked["keys"], self.identity)}, {}
         elif step == "mask":
             numbers = self.addends[self.answer.kind].numbers(self.answer, asked["agreed"])
-            facts, arrays = {}, {"masked": self.sum.mask(numbers, asked["sealed"])}
+            about = hashlib.sha256(f"{self.asked}{json.dumps(asked['agreed'], sort_keys=True)}".encode()).hexdigest()
+            facts, arrays = {"about": about}, {"masked": self.sum.mask(numbers, asked["sealed"], about)}
         else:
             facts, arrays = {"shares": self.sum.unmask(asked["survivors"])}, {}
             self.closed, self.sum, self.answer = message.round, None, None
@@ -99,6 +103,8 @@ class SecureWorker:
     def _open(self, message: Message) -> dict[str, Any]:
         if self.answer is None or self.answer.round != message.round:
             within = {k: v for k, v in message.facts.items() if k != "secure"}
+            common = {k: v for k, v in within.items() if k != "position"}  # all nodes are asked the rest alike
+            self.asked = replace(message, facts=common).digest()
             answer = self.within.work(replace(message, facts=within))
             self.answer = replace(answer, round=message.round)
         self.sum = SumNode(self.within.name)
@@ -106,7 +112,7 @@ class SecureWorker:
         return {"keys": self.sum.advertise(self.identity), "records": self.answer.facts["records"], **told}
 
     def state(self) -> State:
-        tree: dict[str, Any] = {"closed": self.closed, "answer": _tree(self.answer)}
+        tree: dict[str, Any] = {"closed": self.closed, "answer": _tree(self.answer), "asked": self.asked}
         tree["sum"] = None if self.sum is None else dict(vars(self.sum))
         tree["last"] = None if self.last is None else {"asked": self.last[0], "answered": _tree(self.last[1])}
         return parted(tree | {"within": dict(zip(("arrays", "facts"), self.within.state(), strict=True))})
@@ -115,6 +121,7 @@ class SecureWorker:
         tree = joined(arrays, facts)
         self.within.restore(tree["within"]["arrays"], tree["within"]["facts"])
         self.closed, self.answer, last = tree["closed"], _message(tree["answer"]), tree["last"]
+        self.asked = tree["asked"]
         self.last = None if last is None else (last["asked"], Message(**last["answered"]))
         self.sum = None
         if tree["sum"] is not None:
@@ -139,7 +146,7 @@ class SecureCoordinator:
 
     def _renew(self) -> None:
         """Begin a sum."""
-        self.step, self.kind = "open", ""
+        self.step, self.kind, self.about = "open", "", ""
         self.opened: dict[str, dict[str, Any]] = {}
         self.common: dict[str, Any] = {}  # what was agreed of the outlines
         self.sealed: dict[str, dict[str, str]] = {}
@@ -190,10 +197,12 @@ class SecureCoordinator:
         usable, line["rejected"] = sift([m for m in answers if m.node in asked], self._fault)
         if self.step == "open":
             usable = self._agree(usable, line)
-        if self.step == "mask":  # numbers of another length fit into no sum
-            usual = Counter(m.arrays["masked"].shape for m in usable).most_common(1)
-            odd = [m.node for m in usable if m.arrays["masked"].shape != usual[0][0]]
-            line["rejected"] |= dict.fromkeys(odd, "sent masked numbers of another length than the others")
+        if self.step == "mask":  # these fit into no sum
+            forms = {m.node: (m.arrays["masked"].shape, str(m.facts.get("about"))) for m in usable}
+            usual = Counter(forms.values()).most_common(1)
+            odd = [node for node, form in forms.items() if form != usual[0][0]]
+            why = "sent masked numbers of another length than the others, or was asked something else"
+            line["rejected"] |= dict.fromkeys(odd, why)
             usable = [m for m in usable if m.node not in odd]
         line["nodes"] = sorted(m.node for m in usable)
         needed = self.min_nodes if self.step == "open" else threshold(len(self.opened))
@@ -222,9 +231,10 @@ class SecureCoordinator:
         elif self.step == "share":
             self.sealed = {m.node: m.facts["sealed"] for m in usable}
         elif self.step == "mask":
-            self.masked = {m.node: m.arrays["masked"] for m in usable}
+            self.masked, self.about = {m.node: m.arrays["masked"] for m in usable}, str(usable[0].facts.get("about"))
         else:
-            numbers = unmasked(self.masked, self._keys, list(self.sealed), {m.node: m.facts["shares"] for m in usable})
+            shares = {m.node: m.facts["shares"] for m in usable}
+            numbers = unmasked(self.masked, self._keys, list(self.sealed), shares, self.about)
             self.contributed = {n: self.opened[n]["records"] for n in self.masked}
             records = sum(self.contributed.values())
             self.within.receive([self.addends[self.kind].total(numbers, self.common, records, self.within)])
@@ -273,7 +283,7 @@ class SecureCoordinator:
         fits = isinstance(told, dict) and set(told) == others and all(_hexadecimal(t) for t in told.values())
         return None if fits else f"sent {word} that cannot be read, or of other nodes than it was asked"
 
-    kept = ("members", "contributed", "log", "retries", "step", "kind", "opened", "common", "sealed", "masked")
+    kept = ("members", "contributed", "log", "retries", "step", "kind", "about", "opened", "common", "sealed", "masked")
 
     def state(self) -> State:
         within = dict(zip(("arrays", "facts"), self.within.state(), strict=True))

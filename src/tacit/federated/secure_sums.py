@@ -150,8 +150,8 @@ def expand(key: bytes, n: int) -> np.ndarray:
     return np.frombuffer(stream, dtype=np.uint64).reshape(2, n)
 
 
-def _pair_mask(private: str, public: str, adds: bool, n: int) -> np.ndarray:
-    mask = expand(_pair_key(private, public, MASK), n)
+def _pair_mask(private: str, public: str, adds: bool, n: int, about: str) -> np.ndarray:
+    mask = expand(_pair_key(private, public, f"{MASK} {about}"), n)
     return mask if adds else negative(mask)
 
 
@@ -198,8 +198,12 @@ class SumNode:
                 sealed[name] = box.encrypt(bytes(12), json.dumps(both).encode(), context).hex()
         return sealed
 
-    def mask(self, numbers: np.ndarray, sealed: Mapping[str, str]) -> np.ndarray:
-        """The masked numbers, once `sealed` (by node) has what the others gave this one to keep."""
+    def mask(self, numbers: np.ndarray, sealed: Mapping[str, str], about: str = "") -> np.ndarray:
+        """The masked numbers, once `sealed` (by node) has what the others gave this one to keep.
+
+        `about` says what was asked. Masks of nodes that were asked different things do not go away: else a server could
+        have all but one send nothing of note.
+        """
         self._at("mask", "unmask")
         for name, closed in sealed.items():
             if name not in self.keys or name == self.name:
@@ -215,7 +219,7 @@ class SumNode:
         for name in self.held:
             if name != self.name:
                 adds = self.name < name
-                masked = add(masked, _pair_mask(self.private[MASK], self.keys[name][MASK], adds, numbers.size))
+                masked = add(masked, _pair_mask(self.private[MASK], self.keys[name][MASK], adds, numbers.size, about))
         return masked
 
     def unmask(self, survivors: Sequence[str]) -> dict[str, str]:
@@ -250,7 +254,7 @@ class SumNode:
 
 
 def unmasked(
-    masked: Mapping[str, np.ndarray], keys: Keys, shared: Sequence[str], told: Mapping[str, Any]
+    masked: Mapping[str, np.ndarray], keys: Keys, shared: Sequence[str], told: Mapping[str, Any], about: str = ""
 ) -> np.ndarray:
     """The sum of the survivors' numbers.
 
@@ -260,6 +264,7 @@ def unmasked(
     keys : what all nodes advertised
     shared : the nodes whose shares were given out: those of them that are not in `masked` dropped out since
     told : by node that answered to the end, its shares by node
+    about : what all of them were asked
     """
     names, needed = sorted(keys), threshold(len(keys))
     if len(told) < needed:
@@ -277,7 +282,7 @@ def unmasked(
         if _public(secret.hex()) != keys[node][MASK]:
             raise ProtocolError(f"the shares of {node!r}, which dropped out, do not give its key; the sum is lost")
         for other in masked:  # what these added for the one that is gone
-            total = add(total, _pair_mask(secret.hex(), keys[other][MASK], node < other, n))
+            total = add(total, _pair_mask(secret.hex(), keys[other][MASK], node < other, n, about))
     return from_ring(total)
 
 
