@@ -347,6 +347,31 @@ def test_figures_that_cannot_be_read_do_not_cost_the_others_theirs(tmp_path, fig
     assert "cannot be read" in found["failed"]["n3"]
 
 
+FORGED = "gone\n2026-01-01 INFO round 0: n1, n2, n3\x1b[2J"
+
+
+@pytest.mark.parametrize("kind", ["failed", FORGED, "audited"])
+def test_a_node_cannot_forge_lines_of_the_servers_log(tmp_path, monkeypatch, kind):
+    write_files(tmp_path, ARL, {"hold_out": 0.8}, n=200, audit=True)
+    lines = []
+    monkeypatch.setattr(
+        "tacit.federated.flower.server_app.log", lambda level, text, *args: lines.append(text % args if args else text)
+    )
+
+    def forge(m):
+        if m.node != "n3" or m.kind != ("audited" if kind == "audited" else "sums"):
+            return m
+        if kind == "audited":
+            return told("audited", figures=[f | {"attacker": FORGED} for f in m.facts["figures"]])(m)
+        return Message(kind, m.node, m.round, {"why": FORGED})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TacitWarning)
+        run(tmp_path, Wire(tmp_path, forge))
+    assert any("n3" in line for line in lines)
+    assert all(line.isprintable() for line in lines)
+
+
 def test_sums_that_give_no_filter_are_not_taken_up_again(tmp_path):
     write_files(tmp_path, ARL)
     for name in NAMES:

@@ -170,7 +170,9 @@ def readable_figures(told: Any) -> bool:
         return False
 
     def fits(value: Any, kind: Any) -> bool:
-        return isinstance(value, kind) and not isinstance(value, bool) and (kind is str or abs(value) < 1e15)
+        if kind is str:  # it goes to a log and a screen
+            return isinstance(value, str) and value.isprintable() and len(value) <= 200
+        return isinstance(value, kind) and not isinstance(value, bool) and abs(value) < 1e15
 
     return all(
         f["role"] in ("utility", "leakage") and all(fits(f[k], kind) for k, kind in FIGURE.items()) for f in told

@@ -108,6 +108,17 @@ def over(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
     return {prefix + k: v for k, v in arrays.items()}
 
 
+def printable(text: Any, most: int = 300) -> str:
+    """What somebody else said, for a log or a screen: one line, no escapes, not endless.
+
+    Examples
+    --------
+    >>> printable("all is well\\n\\x1b[2Jround 3: n1, n2")
+    'all is well??[2Jround 3: n1, n2'
+    """
+    return "".join(c if c.isprintable() else "?" for c in str(text)[:most])
+
+
 # -- sparse messages ------------------------------------------------------------------------------
 
 
