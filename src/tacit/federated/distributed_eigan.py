@@ -12,13 +12,14 @@ import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
 
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.federated.eigan_rounds import EiganCoordinator, EiganWorker, set_parameters
+from tacit.federated.grants import Grants
 from tacit.federated.node import Node
 from tacit.federated.protocol import AGGREGATIONS
 from tacit.federated.rounds import agreed_preparation
@@ -74,6 +75,7 @@ class DistributedEIGAN(EIGAN):
     aggregation: str = "unbiased"
     categories: Mapping[str, Sequence[str]] | None = None
     device: str = "cpu"
+    grants: ClassVar[Grants | None] = None  # a node's, where answers leave the machine
 
     def fit(self, nodes: Sequence[Node]) -> Self:  # type: ignore[override]
         """Learn from all nodes, in this process (`tacit.federated.simulate` shows how)."""

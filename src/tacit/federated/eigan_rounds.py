@@ -15,10 +15,12 @@ from torch import nn
 
 from tacit.errors import InputError
 from tacit.federated.common_schema import make_common_encoder
+from tacit.federated.grants import crowd_of
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import (
     Arrays,
     Message,
+    ProtocolError,
     aggregate,
     choose_indices,
     fault_of_head,
@@ -116,6 +118,7 @@ class EiganWorker(AgreeingWorker):
         self.problem: Problem | None = None
         self.game: Game | None = None
         self.notes: list[str] = []
+        self.grants = f.grants
         self._told: dict[str, Any] = {}  # what was agreed, the seed, this node's place
 
     @property
@@ -131,12 +134,30 @@ class EiganWorker(AgreeingWorker):
         encoder = self.game.encoders.alone
         assert encoder is not None
         set_parameters(encoder, unpack(message.arrays, parameters_of(encoder)))  # line 16
-        per_epoch = self.game.batches.per_epoch if message.facts["unit"] == "epoch" else 1
-        self.game.advance(message.facts["count"] * per_epoch)  # lines 17-19
+        steps = self._steps(message)
+        self.game.advance(steps)  # lines 17-19
         mine = parameters_of(encoder)
+        if self.grants is not None:
+            mine = _blurred(mine, self.grants.blur * self.f.learning_rate * math.sqrt(steps))
         rng = np.random.default_rng((self._seed, message.round, UP))
         packed = pack(mine, choose_indices(mine, self.f.share, rng))  # line 20
         return Message("trained", self.name, message.round, {"records": len(self.node)}, packed)
+
+    def _steps(self, message: Message) -> int:
+        """How many steps are asked for."""
+        assert self.game is not None
+        count, unit, batches = message.facts["count"], message.facts["unit"], self.game.batches
+        if (count, unit) != (self.f.sync_every, self.f.sync_unit):
+            raise ProtocolError(
+                f"asked for {count!r} {unit!r} in a round, agreed were {self.f.sync_every} {self.f.sync_unit!r}"
+            )
+        steps = int(count * (batches.per_epoch if unit == "epoch" else 1))
+        if self.grants is not None and steps < self.grants.min_steps:
+            raise ProtocolError(
+                f"a round of {steps} steps; this node takes at least {self.grants.min_steps}: raise sync_every on the "
+                f"server, or lower min_steps here"
+            )
+        return steps
 
     def state(self) -> State:
         game = {} if self.game is None else _game_state(self.game)
@@ -170,6 +191,9 @@ class EiganWorker(AgreeingWorker):
             f.sensitive_weights = _own(f.sensitive_weights, sensitive.names)
             self.problem = Problem(X, targets, sensitive, None, self._seed)
             self.game = Game(f, self.problem, [f.alpha], [self._seed])
+        if self.grants is not None:
+            step = self.game.batches.batch_size
+            self.grants.check_rows(crowd_of(node), step, "a step", "raise batch_size on the server")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             note_copies(f, self._records, sensitive)
@@ -199,6 +223,12 @@ def set_parameters(module: nn.Module, arrays: Arrays) -> None:
     state = module.state_dict()
     for name, array in arrays.items():
         state[name].copy_(torch.from_numpy(array))
+
+
+def _blurred(mine: Arrays, spread: float) -> dict[str, np.ndarray]:
+    """With noise that nobody else can draw again: what one record moves is less than it (Adam bounds every step)."""
+    rng = np.random.default_rng()
+    return {k: a + (spread * rng.standard_normal(a.shape)).astype(a.dtype) for k, a in mine.items()}
 
 
 def _game_state(game: Game) -> dict[str, Any]:

@@ -155,13 +155,16 @@ def audit_here(
     *,
     min_rows: int = MIN_ROWS,
     random_state: int = 0,
+    confidence_level: float = 0.95,
 ) -> list[dict[str, Any]]:
     """What one node finds and tells."""
     if len(test) < min_rows:
         raise InputError(f"{len(test)} rows to measure on; at least {min_rows} are needed to say anything")
-    return shared_figures(
-        audit(release, attack, test, attackers, floor=False, limit=False, pooled=(), random_state=random_state)
-    )
+    report = audit(
+        release, attack, test, attackers, floor=False, limit=False, pooled=(), confidence_level=confidence_level,
+        random_state=random_state,
+    )  # fmt: skip
+    return shared_figures(report)
 
 
 def readable_figures(told: Any) -> bool:

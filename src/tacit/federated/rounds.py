@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tacit.federated.common_schema import SchemaMismatch, agree, agree_among, describe, make_common_encoder
+from tacit.federated.grants import Grants, crowd_of
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import MAX_RECORDS, NODE, SERVER, Arrays, Message, ProtocolError, follow, over, sift
 from tacit.federated.states import Kept
@@ -160,6 +162,7 @@ class AgreeingWorker(Kept):
     """A node that describes its columns, then does its task; `f` is a filter of its own that checks the records."""
 
     kept = ("phase",)
+    grants: Grants | None = None  # where answers leave the machine
     task: str  # what it is asked in a round
 
     def __init__(self, f: Any, node: Node) -> None:
@@ -188,7 +191,8 @@ class AgreeingWorker(Kept):
         """Answer the server."""
         if message.kind == "describe":
             self.phase = follow(NODE, self.phase, "describe")
-            told = describe(self._records, self.name, message.facts.get("categories"))
+            crowd = None if self.grants is None else replace(crowd_of(self.node), min_people=self.grants.min_count)
+            told = describe(self._records, self.name, message.facts.get("categories"), crowd)
             facts = {**told.facts, "named": hasattr(self.f, "feature_names_in_")}
             return Message("description", self.name, message.round, facts, told.arrays)
         if message.kind != self.task:
