@@ -372,6 +372,27 @@ def test_a_node_cannot_forge_lines_of_the_servers_log(tmp_path, monkeypatch, kin
     assert all(line.isprintable() for line in lines)
 
 
+@pytest.mark.parametrize("by, words", [(100.0, "doubtful: n3: its update has norm"), (np.nan, "left out n3: .*NaN")])
+def test_the_servers_log_names_a_liar(tmp_path, monkeypatch, by, words):
+    training = {"algorithm": "DistributedEIGAN", "n_components": 1, "epochs": 2, "adversary_steps": 1,
+                "robust": "median", "max_norm": 5.0}  # fmt: skip
+    write_files(tmp_path, training | {"batch_size": 20})
+    lines = []
+    monkeypatch.setattr("tacit.federated.flower.server_app.log", lambda level, text, *args: lines.append(text % args))
+
+    def change(m):
+        return Message(m.kind, m.node, m.round, m.facts, {k: v * np.float32(by) for k, v in m.arrays.items()}) if (
+            m.node, m.kind) == ("n3", "trained") else m  # fmt: skip
+
+    wire = Wire(tmp_path, change)
+    if np.isnan(by):  # two cannot outvote each other: the federation ends, and says why
+        with pytest.raises(ProtocolError, match=r"2 of at least 3 nodes .*n3: .*NaN"):
+            run(tmp_path, wire)
+    else:
+        run(tmp_path, wire)
+    assert re.search(words, "\n".join(lines))
+
+
 def test_sums_that_give_no_filter_are_not_taken_up_again(tmp_path):
     write_files(tmp_path, ARL)
     for name in NAMES:

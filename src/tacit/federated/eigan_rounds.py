@@ -29,6 +29,7 @@ from tacit.federated.protocol import (
     under,
     unpack,
 )
+from tacit.federated.robust import ROBUST_NODES, capped, clip, clip_answer, doubts, vote
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker
 from tacit.federated.states import State, joined, parted
 from tacit.filters.base import Problem
@@ -45,11 +46,13 @@ UP, DOWN = 21, 22  # the streams of random numbers of uplinks and downlinks, apa
 class EiganCoordinator(AgreeingCoordinator):
     """The server of D-EIGAN: agrees on columns and scaling, then opens rounds and merges what comes back."""
 
-    kept = (*AgreeingCoordinator.kept, "current", "seed", "in_step")
+    kept = (*AgreeingCoordinator.kept, "current", "seed", "in_step", "along")
 
     def __init__(self, f: Any, names: Sequence[str], min_nodes: int = 1) -> None:
         super().__init__(f, names, min_nodes)
         self.seed = int(check_random_state(f.random_state).randint(2**31 - 1))
+        self.min_nodes = max(self.min_nodes, 1 if f.robust is None else ROBUST_NODES)
+        self.along: dict[str, list[float]] = {}  # by node: how its updates lay to the others', in the last rounds
         self.in_step: list[str] = []  # nodes that hold what the last round left
         self.current: dict[str, np.ndarray] = {}
 
@@ -90,15 +93,31 @@ class EiganCoordinator(AgreeingCoordinator):
         if why := self._too_few(usable):
             self.in_step = [n for n in self.in_step if n not in {*line["rejected"], *line["failed"]}]
             return why
-        self.current = aggregate(self.current, usable, self.f.aggregation)
-        self.members |= {m.node: int(m.facts["records"]) for m in usable}
+        self.current = self._combine(usable, line)
         self.in_step = sorted(m.node for m in usable)
         self._admit([m for m, late in zip(answers, new, strict=True) if late], line)
         self.round += 1
         return None
 
+    def _combine(self, usable: Sequence[Message], line: dict[str, Any]) -> dict[str, np.ndarray]:
+        """The one place where answers become a common encoder; robust rules need each answer by itself."""
+        f = self.f
+        told = [m if f.max_norm is None else clip_answer(self.current, m, f.max_norm) for m in usable]
+        records = {m.node: self.members[m.node] for m in usable}
+        weights = records if self.names else capped(records)  # strangers state their numbers themselves
+        if f.robust is None:
+            merged = aggregate(self.current, told, f.aggregation, weights)
+        else:
+            merged = vote(self.current, told, f.robust)
+        line["doubtful"] = doubts(self.current, usable, self.along)
+        return merged
+
     def _fault(self, message: Message) -> str | None:
-        return fault_of_head(message, "trained", self.round) or fault_of_parameters(message, self.current)
+        fault = fault_of_head(message, "trained", self.round) or fault_of_parameters(message, self.current)
+        records, before = message.facts["records"] if fault is None else 0, self.members.get(message.node)
+        if fault is None and records != before:
+            return f"says it has {records} records, and said {before} at the start"
+        return fault
 
     def new_encoder(self) -> nn.Module:
         """An encoder of the agreed width with the common start."""
@@ -133,10 +152,13 @@ class EiganWorker(AgreeingWorker):
         assert self.game is not None
         encoder = self.game.encoders.alone
         assert encoder is not None
-        set_parameters(encoder, unpack(message.arrays, parameters_of(encoder)))  # line 16
+        begun = unpack(message.arrays, parameters_of(encoder))
+        set_parameters(encoder, begun)  # line 16
         steps = self._steps(message)
         self.game.advance(steps)  # lines 17-19
         mine = parameters_of(encoder)
+        if self.f.max_norm is not None:
+            mine = clip(begun, mine, self.f.max_norm)
         if self.grants is not None:
             mine = _blurred(mine, self.grants.blur * self.f.learning_rate * math.sqrt(steps))
         rng = np.random.default_rng((self._seed, message.round, UP))

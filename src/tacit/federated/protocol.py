@@ -28,7 +28,7 @@ from tacit.errors import InputError, TacitError
 Arrays = Mapping[str, np.ndarray]
 AGGREGATIONS = ("unbiased", "paper")
 INDICES, VALUES = "indices/", "values/"
-MAX_RECORDS = 10**12  # of a node
+MAX_RECORDS = 10**9  # of a node
 LARGEST = 1e6  # of a parameter: inputs are scaled, so that training comes nowhere near; averaged in, more ends in NaN
 
 
@@ -169,7 +169,12 @@ def unpack(packed: Arrays, onto: Arrays) -> dict[str, np.ndarray]:
 # -- what the server does with them ---------------------------------------------------------------
 
 
-def aggregate(current: Arrays, answers: Sequence[Message], aggregation: str = "unbiased") -> dict[str, np.ndarray]:
+def aggregate(
+    current: Arrays,
+    answers: Sequence[Message],
+    aggregation: str = "unbiased",
+    weights: Mapping[str, float] | None = None,
+) -> dict[str, np.ndarray]:
     """The new global parameters: averages weighted by each node's number of records, N_k / N.
 
     "unbiased": over the nodes that sent the coordinate; what nobody sent keeps its value. "paper" (line 11, to the
@@ -181,7 +186,7 @@ def aggregate(current: Arrays, answers: Sequence[Message], aggregation: str = "u
     if not answers:
         raise ProtocolError("there is no answer to aggregate; keep the current parameters and ask again")
     answers = sorted(answers, key=lambda m: m.node)
-    records = [int(m.facts["records"]) for m in answers]
+    records = [int(m.facts["records"]) if weights is None else weights[m.node] for m in answers]
     out = {}
     for name, array in current.items():
         total, weight = np.zeros(array.size), np.zeros(array.size)

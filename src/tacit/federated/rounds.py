@@ -12,10 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from tacit.federated.common_schema import SchemaMismatch, agree, agree_among, describe, make_common_encoder
+from tacit.federated.common_schema import STATISTICS, SchemaMismatch, agree, agree_among, describe, make_common_encoder
 from tacit.federated.grants import Grants, crowd_of
 from tacit.federated.node import Node, naming
-from tacit.federated.protocol import MAX_RECORDS, NODE, SERVER, Arrays, Message, ProtocolError, follow, over, sift
+from tacit.federated.protocol import (
+    MAX_RECORDS,
+    NODE,
+    SERVER,
+    Arrays,
+    Message,
+    ProtocolError,
+    follow,
+    over,
+    sift,
+)
+from tacit.federated.robust import middle
 from tacit.federated.states import Kept
 from tacit.filters.base import Filter, Preparation
 from tacit.labels import encode_labels
@@ -141,6 +152,9 @@ class AgreeingCoordinator(Rounds):
             return why
         if "columns" in facts:
             facts["named"] = all(m.facts.get("named") for m in answers)
+        if robust := getattr(self.f, "robust", None):  # one node's numbers must not shift the scaling of all
+            told = {word: np.array([m.arrays[word] for m in answers], dtype=float) for word in STATISTICS}
+            scaling = {word: middle(votes, robust) for word, votes in told.items()} | {"count": scaling["count"]}
         self.columns, self.scaling = facts, scaling
         records = {m.node: int(m.facts["records"]) for m in answers}
         self.members = {n: records[n] for n in self.names or sorted(records) if n in records}

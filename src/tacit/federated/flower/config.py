@@ -25,9 +25,9 @@ from tacit.records.dataset import Dataset, read_table
 CLOSED = ("categories", "min_count")
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "DistributedEIGAN": (
-        "n_components", "alpha", "share", "sync_every", "sync_unit", "aggregation", "categories", "target_weights",
-        "sensitive_weights", "noise", "adversary_steps", "epochs", "batch_size", "learning_rate", "head_lr_factor",
-        "random_state",
+        "n_components", "alpha", "share", "sync_every", "sync_unit", "aggregation", "robust", "max_norm", "categories",
+        "target_weights", "sensitive_weights", "noise", "adversary_steps", "epochs", "batch_size", "learning_rate",
+        "head_lr_factor", "random_state",
     ),
     "LinearARL": ("n_components", "lam", *CLOSED),
     "LinearEraser": ("min_frequency", *CLOSED),

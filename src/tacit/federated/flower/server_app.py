@@ -85,6 +85,8 @@ class Server:
             log(logging.INFO, "round %s: %s; %s bytes up", *told)
             for node, why in (line["rejected"] | line["failed"]).items():
                 log(logging.WARNING, "round %s: left out %s: %s", line["round"], node, printable(why, 1000))
+            for node, why in line.get("doubtful", {}).items():
+                log(logging.WARNING, "round %s: doubtful: %s: %s", line["round"], node, why)
             self._keep()
         common = self._finish()
         if self.config.audit:
