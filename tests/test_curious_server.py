@@ -266,6 +266,26 @@ def test_sums_are_given_once_and_words_of_few_people_do_not_leave(tmp_path):
         curious.ask("sum", 1, "f", facts, over("scaling/", scaling))
 
 
+def test_two_tables_that_differ_in_one_person_are_not_both_told_of(tmp_path):
+    """Sums are exact: the difference of two would be that person's record."""
+    make_node(tmp_path / "now", hold_out=0, algorithm="LinearARL", max_federations=9)
+    path = tmp_path / "now" / "node.csv"
+    table = pd.read_csv(path)
+    curious = Curious(tmp_path / "now")
+    curious.settings = {"algorithm": "LinearARL"}
+    curious.ask("describe", -1, "f")
+    other_label = table.assign(sex=["m" if table["sex"][0] == "f" else "f", *table["sex"][1:]])
+    one_more = pd.concat([table, table[:1].assign(a=0.5)])
+    changed = {"gone": table[1:], "other label": other_label, "new": one_more}
+    for name, other in changed.items():
+        other.to_csv(path, index=False)
+        with pytest.raises(ProtocolError, match="this table differs in 1 people from one that took part before"):
+            curious.ask("describe", -1, name)
+    for name, other in {"the same, in another order": table[::-1], "21 fewer": table[21:]}.items():
+        other.to_csv(path, index=False)
+        curious.ask("describe", -1, name)
+
+
 # -- audits ---------------------------------------------------------------------------------------------
 
 

@@ -67,7 +67,8 @@ def write_files(folder: Path, n_nodes: int = 3, n: int = 60, **settings) -> int:
     (folder / "server.toml").write_text("\n".join(lines))
     for i, path in enumerate(tables(folder, n_nodes, n)):
         node = {"name": f"n{i + 1}", "server": f"127.0.0.1:{port}", "keys": f"keys/nodes/n{i + 1}", "data": path.name,
-                "target": "colour", "sensitive": "shape", "hold_out": 0, "state": f"state-n{i + 1}", "blur": 0}  # fmt: skip
+                "target": "colour", "sensitive": "shape", "hold_out": 0, "blur": 0,
+                "state": f"state-n{i + 1}"}  # fmt: skip
         (folder / f"n{i + 1}.toml").write_text("\n".join(f"{k} = {json.dumps(v)}" for k, v in node.items()))
     return port
 

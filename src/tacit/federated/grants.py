@@ -18,16 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tacit.errors import InputError, check_number
 from tacit.federated.node import Node
 from tacit.federated.protocol import ProtocolError
-from tacit.files import write_whole
-from tacit.labels import MISSING, encode_labels
+from tacit.files import read_state, write_state, write_whole
+from tacit.labels import MISSING, encode_labels, label_frame
 from tacit.records.dataset import Dataset
 from tacit.records.people import Crowd
 
 DAY = 24 * 3600.0
+TABLES = "tacit-tables-1"
 SURE = 0.025  # how often the noise of an audit may lie outside its share of the interval
 
 
@@ -150,6 +152,27 @@ def grant_audit(kept: dict[str, Any], grants: Grants) -> None:
             f"out, or raise audit_budget"
         )
     kept["epsilon"] = spent
+
+
+def grant_table(folder: Path, grants: Grants, node: Node) -> None:
+    """Refuse a table that is one of before but for a few people: what both tell would differ by these."""
+    table = pd.concat([label_frame(v, "*") for v in (node.X, node.y, node.sensitive_features) if v is not None], axis=1)
+    rows = pd.util.hash_pandas_object(table, index=False).to_numpy()
+    crowd = crowd_of(node)
+    mine = np.zeros(crowd.n_people, dtype=np.uint64)
+    np.add.at(mine, np.arange(len(rows)) if crowd.units is None else crowd.units, rows)
+    path = folder / "tables.safetensors"
+    before = list(read_state(path, TABLES, "a node")[0].values()) if path.exists() else []
+    for other in before:
+        few = max(len(np.setdiff1d(mine, other)), len(np.setdiff1d(other, mine)))
+        if 0 < few < grants.min_people:
+            raise ProtocolError(
+                f"this table differs in {few} people from one that took part before, and so would what both tell; "
+                f"take part with the former one, or when at least {grants.min_people} differ (min_people)"
+            )
+    if not any(np.array_equal(np.sort(mine), other) for other in before):
+        kept = [*before, np.sort(mine)]
+        write_state(path, {str(i): a for i, a in enumerate(kept)}, None, TABLES, private=True)
 
 
 # -- audits: figures of which nobody's share can be told ------------------------------------------------

@@ -19,7 +19,7 @@ from flwr.supercore import log
 from tacit.errors import TacitError
 from tacit.federated.flower.carried import from_records, to_records
 from tacit.federated.flower.config import START, NodeConfig, name_of, read_node, unpack_algorithm
-from tacit.federated.grants import SURE, blur_figures, grant_audit, grant_federation, spending
+from tacit.federated.grants import SURE, blur_figures, grant_audit, grant_federation, grant_table, spending
 from tacit.federated.node import Node
 from tacit.federated.protocol import Arrays, Message, ProtocolError
 from tacit.federated.states import State, read_state, write_state
@@ -68,6 +68,7 @@ def _answer_once(config: NodeConfig, request: Message, granted: dict[str, Any]) 
     settings = {"settings": request.facts["settings"]}
     if not kept:
         grant_federation(granted, config, federation)
+        grant_table(config.state, config, node)
     elif kept["settings"][1] != settings:
         raise ProtocolError("the server asks with other settings than this federation began with; begin another")
     else:
