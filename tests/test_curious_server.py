@@ -226,6 +226,12 @@ def test_a_round_is_what_was_agreed(tmp_path):
         curious.ask("train", 1, "g", {"count": 1, "unit": "step"}, over("values/", typed(all_alive())))
 
 
+def test_settings_that_would_take_all_memory_are_refused_at_once(tmp_path):
+    make_node(tmp_path / "now")
+    with pytest.raises(InputError, match="n_components must be a whole number between 1 and 10000"):
+        Curious(tmp_path / "now", n_components=10**9).ask("describe", -1, "f")
+
+
 def test_floors_count_people(tmp_path):
     assert fewest_people(Crowd(600, np.arange(600) // 10), 32) == 4
     assert fewest_people(Crowd(600), 32) == 32

@@ -16,7 +16,7 @@ from flwr.app import Message as FlowerMessage
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
-from tacit.errors import TacitError
+from tacit.errors import TacitError, check_number
 from tacit.federated.flower.carried import from_records, to_records
 from tacit.federated.flower.config import START, NodeConfig, name_of, read_node, unpack_algorithm
 from tacit.federated.grants import SURE, blur_figures, grant_audit, grant_federation, grant_table, spending
@@ -26,6 +26,7 @@ from tacit.federated.states import State, read_state, write_state
 from tacit.records.dataset import Dataset
 from tacit.records.people import Crowd
 
+MAX_CODE = 10_000  # columns of a release: more would take this node's memory
 FIRST = ("describe", "begin")  # what a node tells before the first round, and again to a server that forgot it
 
 app = ClientApp()
@@ -116,6 +117,7 @@ def _algorithm(config: NodeConfig, request: Message) -> Any:
         )
     arrays = _kept_start(config, request) if "start" in request.facts else request.arrays
     algorithm = unpack_algorithm(request.facts, arrays)
+    check_number("n_components", getattr(algorithm, "n_components", None), 1, MAX_CODE, whole=True, optional=True)
     algorithm.grants = config
     return algorithm
 
