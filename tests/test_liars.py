@@ -183,6 +183,14 @@ def test_a_number_of_records_is_stated_once(silos):
     assert "says it has 1000000000000 records" in f.rounds_[0]["rejected"]["n4"]
     assert f.rounds_[-1]["nodes"] == ["n0", "n1", "n2", "n3"]
 
+    def most(asked, answer):
+        return replace(answer, facts={**answer.facts, "records": 10**9})
+
+    f = federate(silos[0], most, epochs=1)
+    assert f.rounds_[-1]["doubtful"]["n4"] == (
+        f"claims 1000000000 records, more than all others together: counts as {4 * n}"
+    )
+
 
 @pytest.mark.parametrize("robust", [None, *ROBUST])
 def test_a_false_description_moves_the_scaling_of_the_average_alone(silos, robust):

@@ -110,6 +110,8 @@ class EiganCoordinator(AgreeingCoordinator):
         else:
             merged = vote(self.current, told, f.robust)
         line["doubtful"] = doubts(self.current, usable, self.along)
+        line["doubtful"] |= {node: f"claims {n} records, more than all others together: counts as {weights[node]}"
+                             for node, n in records.items() if weights[node] < n}  # fmt: skip
         return merged
 
     def _fault(self, message: Message) -> str | None:
