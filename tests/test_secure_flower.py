@@ -60,7 +60,7 @@ def test_a_closed_form_by_secure_sums(tmp_path):
 
 
 def test_d_eigan_by_secure_sums_and_a_node_drops_out(tmp_path):
-    write_files(tmp_path, {**EIGAN, "secure": True})
+    write_files(tmp_path, {**EIGAN, "secure": True}, {"blur": 0.0})
     server = run(tmp_path)
     expected = simulate(nodes_of(tmp_path), DistributedEIGAN(n_components=2, epochs=2, random_state=0))
     found, X = server.algorithm.conclude(server.coordinator), records(tmp_path)

@@ -24,8 +24,9 @@ from tacit.baselines.linear_eraser import LinearEraser
 from tacit.baselines.moments import ClassMeans, Moments, moments_of
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
 from tacit.federated.common_schema import LARGEST, make_common_encoder
+from tacit.federated.grants import Grants, crowd_of
 from tacit.federated.node import Node, naming
-from tacit.federated.protocol import Message, fault_of_arrays, fault_of_head, under
+from tacit.federated.protocol import Message, ProtocolError, fault_of_arrays, fault_of_head, under
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker, agreed_preparation
 from tacit.federated.secure_rounds import Addend, Descriptions, SecureCoordinator, SecureWorker
 from tacit.federated.simulation import simulate
@@ -35,6 +36,7 @@ from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.labels import encode_labels
 from tacit.records.encoding import ArrayEncoder, TableEncoder
+from tacit.records.people import Crowd
 from tacit.renamed import renamed
 
 ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "sums": SummedStatistics()}
@@ -77,7 +79,7 @@ def fit_closed_form(
 class ClosedForm(BaseEstimator):
     """The algorithm behind `fit_closed_form`, for `simulate` and for Flower; parameters as there."""
 
-    leaves = False  # True where sums leave the machine: rare words are then hidden in them (`coarsened`)
+    grants: Grants | None = None  # a node's, where sums leave the machine: rare words are then hidden (`coarsened`)
 
     def __init__(
         self,
@@ -183,12 +185,18 @@ class SumsWorker(AgreeingWorker):
 
     def __init__(self, f: ClosedForm, node: Node) -> None:
         super().__init__(clone(f.estimator), node)
-        self.min_count, self.leaves = f.min_count, f.leaves
+        self.min_count, self.grants = f.min_count, f.grants
+        if f.grants is not None:
+            self.min_count = max(f.min_count, f.grants.min_count)
 
     def _answer(self, message: Message) -> Message:
         encoder = make_common_encoder(message.facts["agreed"], under(SCALING, message.arrays))
         X = encoder.transform(self._records)
-        return sums(self.node, coarsened(X, encoder, self.min_count) if self.leaves else X, self.min_count)
+        if self.grants is None:
+            return sums(self.node, X, self.min_count)
+        if message.round != 0:
+            raise ProtocolError(f"node {self.name!r} gives its sums once, in round 0; asked in round {message.round}")
+        return sums(self.node, coarsened(X, encoder, self.min_count, crowd_of(self.node)), self.min_count)
 
 
 # -- what a node tells of its records ---------------------------------------------------------------
@@ -224,8 +232,10 @@ def sums(node: Node, X: np.ndarray, min_count: int = 5) -> Message:
     return Message("sums", str(node.name), 0, {"records": len(X), "classes": known}, arrays)
 
 
-def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: int) -> np.ndarray:
-    """Encoded records without what fewer than `min_count` of them have: covariances with it would be these records.
+def coarsened(
+    X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: int, crowd: Crowd | None = None
+) -> np.ndarray:
+    """Encoded records without what fewer than `min_count` people have: covariances with it would be their records.
 
     Records with a rare word (or with one of few gaps) count as having the commonest; a number that all but a few
     records have in common counts as common to all.
@@ -238,6 +248,7 @@ def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: in
     >>> coarsened(encoder.transform(table), encoder, 5).sum(axis=0).astype(int).tolist()  # cook, nurse, other, missing
     [5, 7, 0, 0]
     """
+    crowd = crowd or Crowd(len(X))
     out = X.reshape(len(X), -1).copy()
     at, numbers = 0, []
     for column in encoder.columns if isinstance(encoder, TableEncoder) else ():
@@ -247,12 +258,14 @@ def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: in
             numbers += slots.tolist()
             continue
         counts = out[:, slots].sum(axis=0)
-        rare = out[:, slots[counts < min_count]].any(axis=1)
+        few = np.array([crowd.count(out[:, j] > 0) < min_count for j in slots])
+        rare = out[:, slots[few]].any(axis=1)
         out[np.ix_(rare, slots)] = np.eye(len(slots))[counts.argmax()]
     for j in numbers if isinstance(encoder, TableEncoder) else range(out.shape[1]):
         values, counts = np.unique(out[:, j], return_counts=True)
-        if len(out) - counts.max() < min_count:
-            out[:, j] = values[counts.argmax()]
+        usual = values[counts.argmax()]
+        if crowd.count(out[:, j] != usual) < min_count:
+            out[:, j] = usual
     return out.reshape(X.shape)
 
 

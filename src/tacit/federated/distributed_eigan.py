@@ -12,15 +12,17 @@ import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
 
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.federated.eigan_rounds import EiganCoordinator, EiganWorker, Trained, set_parameters
+from tacit.federated.grants import Grants
 from tacit.federated.node import Node
 from tacit.federated.protocol import AGGREGATIONS
+from tacit.federated.robust import ROBUST
 from tacit.federated.rounds import agreed_preparation
 from tacit.federated.secure_rounds import Addend, Descriptions, SecureCoordinator, SecureWorker
 from tacit.federated.simulation import simulate
@@ -48,6 +50,9 @@ class DistributedEIGAN(EIGAN):
     sync_every : delta, how many epochs (or steps) a node trains between two syncs
     sync_unit : "epoch" or "step" (of the encoder)
     aggregation : "unbiased" averages a parameter over the nodes that sent it; "paper" counts what was not sent as 0
+    robust : None averages by records. "median" or "trimmed" (without the largest and the smallest fifth) give every
+        node one vote on each parameter and on the scaling, so that few liars move little; it takes three nodes
+    max_norm : the longest update of a node, agreed beforehand; longer ones are cut to it, at the node and at the server
     categories : words of text columns that were agreed on beforehand, by column; of other text columns each
         node tells those words that at least two of its records have
     dp : as of `EIGAN`: every node clips, samples and adds noise for its own people, so that it trusts nobody
@@ -60,7 +65,7 @@ class DistributedEIGAN(EIGAN):
     ----------
     nodes_ : by name, the number of records
     rounds_ : list of dicts: round (-1: columns and scaling), nodes that took part, rejected and failed ones with the
-        reason, bytes up and down
+        reason, doubtful ones (whose update is odd beside the others'), bytes up and down
     node_history_ : by node, the losses of its game (these stay at the node in a real federation)
     history_ : their mean over nodes, weighted by records
 
@@ -80,9 +85,12 @@ class DistributedEIGAN(EIGAN):
     sync_every: int = 1
     sync_unit: str = "epoch"
     aggregation: str = "unbiased"
+    robust: str | None = None
+    max_norm: float | None = None
     categories: Mapping[str, Sequence[str]] | None = None
     secure: bool = False
     device: str = "cpu"
+    grants: ClassVar[Grants | None] = None  # a node's, where answers leave the machine
 
     def fit(self, nodes: Sequence[Node]) -> Self:  # type: ignore[override]
         """Learn from all nodes, in this process (`tacit.federated.simulate` shows how)."""
@@ -181,6 +189,14 @@ class DistributedEIGAN(EIGAN):
             )
         if self.aggregation not in AGGREGATIONS:
             raise InputError(f"aggregation must be 'unbiased' or 'paper'; found {self.aggregation!r}")
+        if self.robust not in (None, *ROBUST):
+            raise InputError(f"robust must be 'median', 'trimmed' or None; found {self.robust!r}")
+        if self.robust is not None and (self.aggregation != "unbiased" or getattr(self, "secure", False)):
+            raise InputError(
+                "robust rules look at each node's answer by itself, and leave what was not sent as it is: use them "
+                "without secure sums and without aggregation='paper'; with secure sums there is max_norm"
+            )
+        check_number("max_norm", self.max_norm, 1e-9, optional=True)
         for name in ("target_weights", "sensitive_weights"):
             if not isinstance(getattr(self, name), Mapping | None):
                 raise InputError(

@@ -29,7 +29,7 @@ from tacit.errors import InputError, TacitError
 Arrays = Mapping[str, np.ndarray]
 AGGREGATIONS = ("unbiased", "paper")
 INDICES, VALUES = "indices/", "values/"
-MAX_RECORDS = 10**12  # of a node
+MAX_RECORDS = 10**9  # of a node
 LARGEST = 1e6  # of a parameter: inputs are scaled, so that training comes nowhere near; averaged in, more ends in NaN
 
 
@@ -116,6 +116,17 @@ def over(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
     return {prefix + k: v for k, v in arrays.items()}
 
 
+def printable(text: Any, most: int = 300) -> str:
+    """What somebody else said, for a log or a screen: one line, no escapes, not endless.
+
+    Examples
+    --------
+    >>> printable("all is well\\n\\x1b[2Jround 3: n1, n2")
+    'all is well??[2Jround 3: n1, n2'
+    """
+    return "".join(c if c.isprintable() else "?" for c in str(text)[:most])
+
+
 # -- sparse messages ------------------------------------------------------------------------------
 
 
@@ -166,7 +177,12 @@ def unpack(packed: Arrays, onto: Arrays) -> dict[str, np.ndarray]:
 # -- what the server does with them ---------------------------------------------------------------
 
 
-def aggregate(current: Arrays, answers: Sequence[Message], aggregation: str = "unbiased") -> dict[str, np.ndarray]:
+def aggregate(
+    current: Arrays,
+    answers: Sequence[Message],
+    aggregation: str = "unbiased",
+    weights: Mapping[str, float] | None = None,
+) -> dict[str, np.ndarray]:
     """The new global parameters: averages weighted by each node's number of records, N_k / N.
 
     "unbiased": over the nodes that sent the coordinate; what nobody sent keeps its value. "paper" (line 11, to the
@@ -178,7 +194,7 @@ def aggregate(current: Arrays, answers: Sequence[Message], aggregation: str = "u
     if not answers:
         raise ProtocolError("there is no answer to aggregate; keep the current parameters and ask again")
     answers = sorted(answers, key=lambda m: m.node)
-    records = [int(m.facts["records"]) for m in answers]
+    records = [int(m.facts["records"]) if weights is None else weights[m.node] for m in answers]
     out = {}
     for name, array in current.items():
         total, weight = np.zeros(array.size), np.zeros(array.size)
