@@ -6,6 +6,7 @@ Messages, answers and the equality with `simulate` are tested in one process; de
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -35,7 +36,7 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from tacit.federated.flower.carried import app_bundle, from_records, to_records
 from tacit.federated.flower.client_app import answer_request
 from tacit.federated.flower.config import algorithm_of, read_node, read_server
-from tacit.federated.flower.guards import ForeignApp, allowed, only
+from tacit.federated.flower.guards import FOR_NODES, HEADER, TOKEN, ForeignApp, OnlyOurs, make_private, only
 from tacit.federated.flower.launch import free_port
 from tacit.federated.flower.server_app import registered_names
 from tacit.federated.flower.trust import make_keys
@@ -66,7 +67,8 @@ def write_files(folder: Path, n_nodes: int = 3, n: int = 60, **settings) -> int:
     (folder / "server.toml").write_text("\n".join(lines))
     for i, path in enumerate(tables(folder, n_nodes, n)):
         node = {"name": f"n{i + 1}", "server": f"127.0.0.1:{port}", "keys": f"keys/nodes/n{i + 1}", "data": path.name,
-                "target": "colour", "sensitive": "shape", "hold_out": 0, "state": f"state-n{i + 1}"}  # fmt: skip
+                "target": "colour", "sensitive": "shape", "hold_out": 0, "blur": 0,
+                "state": f"state-n{i + 1}"}  # fmt: skip
         (folder / f"n{i + 1}.toml").write_text("\n".join(f"{k} = {json.dumps(v)}" for k, v in node.items()))
     return port
 
@@ -204,20 +206,78 @@ def test_keys_are_readable_by_their_owner_alone_and_kept_when_nodes_are_added(tm
         registered_names(allowed_keys)
 
 
-def test_only_the_nodes_interface_answers_other_machines():
+def test_only_who_shows_the_token_reaches_more_than_the_nodes_interface(tmp_path, monkeypatch):
+    for name, value in make_private(tmp_path / "state").items():
+        monkeypatch.setenv(name, value)
+    token = Path(os.environ[TOKEN]).read_bytes()
+    assert stat.S_IMODE(Path(os.environ[TOKEN]).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+    before = make_private(tmp_path / "state")  # started twice: the first goes on
+    assert Path(before[TOKEN]).read_bytes() == token
+
+    def answered(path, client, shown=None, for_all=FOR_NODES) -> bool:
+        reached, headers = [], [] if shown is None else [(HEADER.encode(), shown)]
+
+        async def app(scope, receive, send):
+            reached.append(True)
+
+        async def send(message):
+            assert message.get("status", 403) == 403
+
+        scope = {"type": "http", "path": path, "client": client, "headers": headers}
+        asyncio.run(OnlyOurs(app, for_all)(scope, None, send))
+        return bool(reached)
+
     outside, here = ("10.1.2.3", 5000), ("127.0.0.1", 5000)
-    assert allowed("/v1/fleet/pull-messages", outside)
+    assert answered("/v1/fleet/pull-messages", outside)
+    assert not answered("/v1/fleet/pull-messages", here, for_all=None)  # a node's own interface has none for others
     for path in (
         "/v1/control/start-run",
-        "/v1/control/register-node",
-        "/v1/runtime/x",
+        "/v1/runtime/acquire-task",
         "/docs",
         "/v1/fleet/../control/x",
+        "//v1/fleet/x",
     ):
-        assert not allowed(path, outside)
-        assert allowed(path, here)
-    assert not allowed("/v1/control/start-run", None)
-    assert not allowed("/v1/control/start-run", ("testclient", 1))
+        assert answered(path, here, token)
+        for client, shown in ((here, None), (here, b""), (here, token[:-1]), (outside, token), (None, token)):
+            assert not answered(path, client, shown)
+
+
+ASK = """
+import http.client, ssl, sys
+link = http.client.HTTPSConnection("127.0.0.1", int(sys.argv[1]), context=ssl._create_unverified_context(), timeout=60)
+link.request("POST", sys.argv[2], sys.stdin.buffer.read(), {"content-type": "application/protobuf"})
+print(link.getresponse().status)
+"""
+
+
+def test_another_user_of_the_servers_machine_starts_nothing(federation, tmp_path):
+    """Before, one request as nobody ran an app of their own as the server's user."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    from flwr.common.serde import fab_to_proto
+    from flwr.proto.control_pb2 import StartRunRequest
+    from flwr.supercore.fab import Fab
+
+    port = write_files(tmp_path)
+    federation.start("server", "server.toml", log="server.log")
+    federation.until(lambda: federation.said("server.log", "listening on"))
+    fab = Fab(hashlib.sha256(app_bundle()).hexdigest(), app_bundle(), {})
+    start = StartRunRequest(fab=fab_to_proto(fab)).SerializeToString()
+
+    def ask(path: str) -> int:
+        command = ["/usr/bin/env", "python3", "-c", ASK, str(port), path]
+        nobody = {"user": 65534, "group": 65534, "cwd": "/"}
+        ran = subprocess.run(command, input=start, capture_output=True, timeout=240, check=False, **nobody)
+        if ran.returncode:
+            pytest.skip(f"nobody cannot run Python here: {ran.stderr.decode()[-200:]}")
+        return int(ran.stdout)
+
+    assert ask("/v1/control/start-run") == 403
+    assert ask("/v1/runtime/acquire-task") == 403  # which would hand out the server's own work
+    assert ask("/v1/fleet/pull-messages") in (400, 401)  # the control: this one is reached, and asks for a key
+    for name, mode in (("", 0o700), ("token", 0o600), ("flower.db", 0o600)):
+        assert stat.S_IMODE((tmp_path / "state" / name).stat().st_mode) == mode
 
 
 def test_a_node_runs_tacits_app_and_no_other():
@@ -228,7 +288,7 @@ def test_a_node_runs_tacits_app_and_no_other():
     assert app_bundle() == app_bundle()
     expected = hashlib.sha256(app_bundle()).hexdigest()
     assert only(expected, lambda h, r: App(app_bundle()))("x", 1).content == app_bundle()
-    with pytest.raises(ForeignApp, match="the server sent an app with hash"):
+    with pytest.raises(ForeignApp, match="an app with hash"):
         only(expected, lambda h, r: App(app_bundle() + b" "))("x", 1)
 
 

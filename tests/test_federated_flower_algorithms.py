@@ -145,7 +145,8 @@ def log_of(folder: Path) -> list[dict]:
 
 
 def state_of(folder: Path, name: str) -> Path:
-    (path,) = (p for p in (folder / f"state-{name}").glob("*.safetensors") if p.name != "start.safetensors")
+    others = ("start", "tables")  # what does not belong to one federation
+    (path,) = (p for p in (folder / f"state-{name}").glob("*.safetensors") if p.stem not in others)
     return path
 
 
@@ -347,6 +348,52 @@ def test_figures_that_cannot_be_read_do_not_cost_the_others_theirs(tmp_path, fig
     assert "cannot be read" in found["failed"]["n3"]
 
 
+FORGED = "gone\n2026-01-01 INFO round 0: n1, n2, n3\x1b[2J"
+
+
+@pytest.mark.parametrize("kind", ["failed", FORGED, "audited"])
+def test_a_node_cannot_forge_lines_of_the_servers_log(tmp_path, monkeypatch, kind):
+    write_files(tmp_path, ARL, {"hold_out": 0.8}, n=200, audit=True)
+    lines = []
+    monkeypatch.setattr(
+        "tacit.federated.flower.server_app.log", lambda level, text, *args: lines.append(text % args if args else text)
+    )
+
+    def forge(m):
+        if m.node != "n3" or m.kind != ("audited" if kind == "audited" else "sums"):
+            return m
+        if kind == "audited":
+            return told("audited", figures=[f | {"attacker": FORGED} for f in m.facts["figures"]])(m)
+        return Message(kind, m.node, m.round, {"why": FORGED})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TacitWarning)
+        run(tmp_path, Wire(tmp_path, forge))
+    assert any("n3" in line for line in lines)
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("by, words", [(100.0, "doubtful: n3: its update has norm"), (np.nan, "left out n3: .*NaN")])
+def test_the_servers_log_names_a_liar(tmp_path, monkeypatch, by, words):
+    training = {"algorithm": "DistributedEIGAN", "n_components": 1, "epochs": 2, "adversary_steps": 1,
+                "robust": "median", "max_norm": 5.0}  # fmt: skip
+    write_files(tmp_path, training | {"batch_size": 20})
+    lines = []
+    monkeypatch.setattr("tacit.federated.flower.server_app.log", lambda level, text, *args: lines.append(text % args))
+
+    def change(m):
+        return Message(m.kind, m.node, m.round, m.facts, {k: v * np.float32(by) for k, v in m.arrays.items()}) if (
+            m.node, m.kind) == ("n3", "trained") else m  # fmt: skip
+
+    wire = Wire(tmp_path, change)
+    if np.isnan(by):  # two cannot outvote each other: the federation ends, and says why
+        with pytest.raises(ProtocolError, match=r"2 of at least 3 nodes .*n3: .*NaN"):
+            run(tmp_path, wire)
+    else:
+        run(tmp_path, wire)
+    assert re.search(words, "\n".join(lines))
+
+
 def test_sums_that_give_no_filter_are_not_taken_up_again(tmp_path):
     write_files(tmp_path, ARL)
     for name in NAMES:
@@ -389,9 +436,9 @@ def test_a_node_takes_part_in_what_its_own_file_names_and_keeps_its_own_limit(tm
     path.write_text(path.read_text().replace("LinearARL", "DistributedEIGAN"))
     alter(tmp_path, "n3", lambda t: t.assign(sex=["x"] + ["m", "f"] * 39 + ["m"]))
     wire = Wire(tmp_path)
-    with pytest.raises(ProtocolError, match=r"round 0: 1 of at least 2 .*n3: InputError"):
+    with pytest.raises(ProtocolError, match=r"the beginning: 1 of at least 2 .*n3: InputError"):
         run(tmp_path, wire)  # the server asks for classes of 1; n3 gives none below 5
-    assert [m.kind for n, m in wire.answered if n == "n1"][:2] == ["description", "sums"]
+    assert {m.kind for n, m in wire.answered if n == "n1"} == {"description"}
     assert {m.kind for n, m in wire.answered if n == "n2"} == {"failed"}
     assert not any(m.arrays for n, m in wire.answered if n == "n2")
 
@@ -620,7 +667,7 @@ def test_the_documentations_files_are_right():
         assert set(block) <= {f.name for f in fields(ServerConfig)}
         assert set(block.get("public", {})) <= {f.name for f in fields(PublicConfig)}
     nodes = [b for b in found if "training" not in b]
-    assert len(nodes) == 3
+    assert len(nodes) == 4
     assert all(set(b) <= {f.name for f in fields(NodeConfig)} for b in nodes)
 
 

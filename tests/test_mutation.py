@@ -52,7 +52,7 @@ OTHER: dict[str, list] = {
     "adversarial": [False], "adversary": ["softmax", "exact"], "adversary_steps": [2], "alpha": [0.9],
     "always": [(0, 0, 2, 2)], "augment": [np.negative], "backbone_epochs": [3], "batch_size": [16], "beta": [0.5],
     "beta_activity": [1.0], "beta_distortion": [0.5], "beta_identity": [3.0], "budget": [0.5], "checkpoint": ["other"],
-    "class_maps": [False], "classifier": [nn.Identity()], "clip": [0.01], "codes": [None, 4],
+    "class_maps": [False], "classifier": [nn.Identity()], "clip": [0.01], "codes": [None, 4], "dp": [tacit.DP()],
     "complement": ["paper"], "components": [1, (2, 3)], "cut": [0.5], "decode": [False, True], "device": ["cpu"],
     "embedding": [12], "encoder": [_layer], "epochs": [3], "epsilon": [0.01, 9.0], "features": ["raw", "posterior"],
     "fidelity": [0.9], "fill": [0.25], "from_rate": [100.0], "head_lr_factor": [1.0], "hidden": [(5,)],

@@ -17,6 +17,7 @@ _HOME = {
     "read_table": "tacit.records.dataset",
     "read_windows": "tacit.records.windows",
     "load_dataset": "tacit.datasets",
+    "DP": "tacit.noise.fit_privacy",
     "EIGAN": "tacit.filters.eigan",
     "MinimaxFilter": "tacit.filters.minimax",
     "AnonymizingAutoencoder": "tacit.filters.aae",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.filters.mask import TaskMask as TaskMask
     from tacit.filters.minimax import MinimaxFilter as MinimaxFilter
     from tacit.frontier.trace import frontier as frontier
+    from tacit.noise.fit_privacy import DP as DP
     from tacit.records.dataset import Dataset as Dataset
     from tacit.records.dataset import read_table as read_table
     from tacit.records.images import read_images as read_images

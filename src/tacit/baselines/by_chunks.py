@@ -9,15 +9,22 @@ import numpy as np
 
 from tacit.baselines.moments import ClassMeans, Moments
 from tacit.errors import InputError
-from tacit.filters.base import Filter, check_units, encode_problem, finish_fit
+from tacit.filters.base import Filter, Problem, check_units, encode_problem, finish_fit
 from tacit.filters.mechanism import Learned
+from tacit.filters.public_intake import encode_in_public
 from tacit.labels import encode_labels
+from tacit.noise.fit_privacy import DP
 
 ROLES = (("y", "target"), ("sensitive_features", "sensitive"))
 
 
 class ByChunks(Filter):
     """A filter whose `_from_moments` needs no more than counts, means and covariances."""
+
+    dp: DP | None = None
+
+    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+        return encode_in_public(self, self.dp, X, y, sensitive_features, units)
 
     def partial_fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, units: Any = None) -> Self:
         """Learn from one more chunk of records; rows are not kept, so `release_training_rows` needs `fit`.
@@ -26,6 +33,8 @@ class ByChunks(Filter):
         let it be a large one. `LinearARL` and `LinearEraser` do not depend on the scaling: all chunks together give
         what `fit` gives (but for the sign of a column). A chunk may lack classes.
         """
+        if self.dp is not None:
+            raise InputError("dp adds its noise once, to the sums of all records; use fit")
         if not hasattr(self, "_moments"):
             problem = encode_problem(self, X, None, None, units, chunk=True)
             width = int(np.prod(problem.X.shape[1:]))

@@ -19,12 +19,15 @@ import numpy as np
 
 from tacit.baselines.by_chunks import ByChunks
 from tacit.baselines.moments import CHUNK, ClassMeans, Moments, moments_of, whitening
+from tacit.baselines.noisy_moments import noisy_moments
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
+from tacit.filters.public_intake import refuse_second_fit
 from tacit.filters.registry import register_filter
+from tacit.noise.fit_privacy import DP
 
 # Eigenvalues are squared canonical correlations, 0..1; nearer to zero than this they are rounding.
 ZERO = 1e-10
@@ -42,6 +45,8 @@ class LinearARL(ByChunks):
         carry nothing for linear models, and plenty for attackers who are not linear
     lam : the knob, 0..1: the weight of the sensitive attributes; the targets weigh 1 - lam
     random_state : decides the folds of `release_training_rows`; the solution itself draws nothing
+    dp : a `tacit.DP`: the statistics it is solved from carry noise, so that the fit is differentially private for its
+        people (`dp_` says what was spent)
 
     Attributes
     ----------
@@ -60,13 +65,19 @@ class LinearARL(ByChunks):
 
     knob = Knob("lam", utility_rises=False, values=(0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99))
 
-    def __init__(self, n_components: int | None = None, lam: float = 0.5, *, random_state: Any = None) -> None:
+    def __init__(
+        self, n_components: int | None = None, lam: float = 0.5, *, random_state: Any = None, dp: DP | None = None
+    ) -> None:
         self.n_components = n_components
         self.lam = lam
         self.random_state = random_state
+        self.dp = dp
 
     def _learn(self, problem: Problem) -> Learned:
         self._check()
+        if self.dp is not None:
+            moments, (targets, sensitive) = noisy_moments(self, problem, self.dp)
+            return self.take(*solve_moments(moments, targets, sensitive, self.lam))
         return self.take(*self._solve(problem))
 
     def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
@@ -113,6 +124,7 @@ class LinearARL(ByChunks):
         return solve(problem, self.lam)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        refuse_second_fit(self)
         width = self.mechanism_.learned.width
 
         def learn(part: Problem) -> Release:

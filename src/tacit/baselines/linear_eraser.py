@@ -18,12 +18,15 @@ import numpy as np
 
 from tacit.baselines.by_chunks import ByChunks
 from tacit.baselines.moments import ClassMeans, Moments, moments_of, whitening
+from tacit.baselines.noisy_moments import noisy_moments
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.public_intake import refuse_second_fit
 from tacit.filters.registry import register_filter
+from tacit.noise.fit_privacy import DP
 from tacit.records.encoding import TableEncoder
 from tacit.renamed import renamed
 
@@ -46,6 +49,8 @@ class LinearEraser(ByChunks):
         rows: .85 at min_frequency=0, which is LEACE to the letter, .52 at .005)
     n_folds : how often it is refitted to release the training rows (each by an eraser that has not seen it)
     random_state : decides the folds; erasing itself draws nothing
+    dp : a `tacit.DP`: the statistics carry noise, so that the fit is differentially private for its people. What is
+        erased is then what the noisy statistics show, and columns that hardly vary are not known
 
     Attributes
     ----------
@@ -65,10 +70,13 @@ class LinearEraser(ByChunks):
     needs_target = False
 
     @renamed(rare="min_frequency")
-    def __init__(self, *, min_frequency: float = 5e-3, n_folds: int = 5, random_state: Any = None) -> None:
+    def __init__(
+        self, *, min_frequency: float = 5e-3, n_folds: int = 5, random_state: Any = None, dp: DP | None = None
+    ) -> None:
         self.min_frequency = min_frequency
         self.n_folds = n_folds
         self.random_state = random_state
+        self.dp = dp
 
     def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
         self._check()
@@ -80,7 +88,10 @@ class LinearEraser(ByChunks):
 
     def _learn(self, problem: Problem) -> Learned:
         self._check()
-        moments, (means,) = moments_of(problem.X, problem.sensitive)
+        if self.dp is None:
+            moments, (means,) = moments_of(problem.X, problem.sensitive)
+        else:
+            moments, (_, means) = noisy_moments(self, problem, self.dp)
         learned = self.finish(problem.scaling, moments, means)
         if len(problem.sensitive) == 0:
             note(self, "there is nothing to erase: pass sensitive_features, or records are released as they are",
@@ -101,6 +112,7 @@ class LinearEraser(ByChunks):
         return Learned(Erased(self.eraser_, *_units_of(scaling), means.fewest_classes()), len(moments.mean))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        refuse_second_fit(self)
         code: Any = self.mechanism_.learned.code
 
         def learn(part: Problem) -> Any:

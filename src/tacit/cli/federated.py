@@ -41,23 +41,27 @@ def server(config: Annotated[Path, typer.Argument(help="The server's TOML file."
 def node(
     config: Annotated[Path, typer.Argument(help="The node's TOML file.")],
     data: Annotated[Path | None, typer.Option(help="CSV or Parquet file, in place of the one in the file.")] = None,
+    secure: Annotated[bool, typer.Option("--secure", help="Answer in secure sums alone.")] = False,
 ) -> None:
     """Run a node beside its data."""
     _check_flower()
     from tacit.federated.flower.config import read_node  # every command starts quickly
     from tacit.federated.flower.launch import run_node
 
-    raise typer.Exit(run_node(read_node(config, data), config, typer.echo))
+    raise typer.Exit(run_node(read_node(config, data, secure), config, typer.echo))
 
 
 @federated_app.command()
-def submit(config: Annotated[Path, typer.Argument(help="The server's TOML file.")]) -> None:
+def submit(
+    config: Annotated[Path, typer.Argument(help="The server's TOML file.")],
+    secure: Annotated[bool, typer.Option("--secure", help="The server sees sums over all nodes alone.")] = False,
+) -> None:
     """Start a federation on the running server, or resume one that was stopped. Run it on the server's machine."""
     _check_flower()
     from tacit.federated.flower.config import read_server  # every command starts quickly
     from tacit.federated.flower.launch import submit as start
 
-    told = read_server(config)
+    told = read_server(config, secure)
     number = start(told, config)
     where = f"the filter will be in {told.out}" if told.public is None else "every node will have its own filter"
     typer.echo(f"started (Flower's run {number}); {where}")

@@ -13,6 +13,7 @@ _HOME = {
     "ProtocolError": "tacit.federated.protocol",
     "FederatedReport": "tacit.federated.node_audit",
     "audit_nodes": "tacit.federated.node_audit",
+    "certify_nodes": "tacit.federated.summed_counts",
     "fit_closed_form": "tacit.federated.closed_form",
     "simulate": "tacit.federated.simulation",
 }
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.federated.personal import PersonalMinimax as PersonalMinimax
     from tacit.federated.protocol import ProtocolError as ProtocolError
     from tacit.federated.simulation import simulate as simulate
+    from tacit.federated.summed_counts import certify_nodes as certify_nodes
 else:
 
     def __getattr__(name: str) -> Any:

@@ -24,23 +24,32 @@ from tacit.baselines.linear_eraser import LinearEraser
 from tacit.baselines.moments import ClassMeans, Moments, moments_of
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
 from tacit.federated.common_schema import LARGEST, make_common_encoder
+from tacit.federated.grants import Grants, crowd_of
 from tacit.federated.node import Node, naming
-from tacit.federated.protocol import Message, fault_of_arrays, fault_of_head, under
+from tacit.federated.protocol import Message, ProtocolError, fault_of_arrays, fault_of_head, under
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker, agreed_preparation
+from tacit.federated.secure_rounds import Addend, Descriptions, SecureCoordinator, SecureWorker
 from tacit.federated.simulation import simulate
+from tacit.federated.summed_statistics import ROLES, SummedStatistics, readable_classes
 from tacit.filters.base import finish_fit
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.labels import encode_labels
 from tacit.records.encoding import ArrayEncoder, TableEncoder
+from tacit.records.people import Crowd
 from tacit.renamed import renamed
 
-ROLES = ("targets", "sensitive")
+ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "sums": SummedStatistics()}
 
 
 @renamed(fewest="min_count")
 def fit_closed_form(
-    estimator: Any, nodes: Sequence[Node], *, min_count: int = 5, categories: Mapping[str, Sequence[str]] | None = None
+    estimator: Any,
+    nodes: Sequence[Node],
+    *,
+    min_count: int = 5,
+    categories: Mapping[str, Sequence[str]] | None = None,
+    secure: bool = False,
 ) -> Any:
     """Fit `LinearARL` or `LinearEraser` from summed statistics of all nodes.
 
@@ -51,6 +60,7 @@ def fit_closed_form(
     nodes : `Node`s with the same label columns
     min_count : smallest class, in records at one node, whose mean may travel
     categories : words of text columns that were agreed on beforehand, as of `DistributedEIGAN`
+    secure : the server sees sums over all nodes alone (`tacit.federated.secure_sums`)
 
     Examples
     --------
@@ -63,42 +73,52 @@ def fit_closed_form(
     >>> bool(np.allclose(f.transform(data.X), pooled.transform(data.X), atol=1e-8))
     True
     """
-    return simulate(nodes, ClosedForm(estimator, min_count=min_count, categories=categories))
+    return simulate(nodes, ClosedForm(estimator, min_count=min_count, categories=categories, secure=secure))
 
 
 class ClosedForm(BaseEstimator):
     """The algorithm behind `fit_closed_form`, for `simulate` and for Flower; parameters as there."""
 
-    leaves = False  # True where sums leave the machine: rare words are then hidden in them (`coarsened`)
+    grants: Grants | None = None  # a node's, where sums leave the machine: rare words are then hidden (`coarsened`)
 
     def __init__(
-        self, estimator: Any, *, min_count: int = 5, categories: Mapping[str, Sequence[str]] | None = None
+        self,
+        estimator: Any,
+        *,
+        min_count: int = 5,
+        categories: Mapping[str, Sequence[str]] | None = None,
+        secure: bool = False,
     ) -> None:
         self.estimator = estimator
         self.min_count = min_count
         self.categories = categories
+        self.secure = secure
 
-    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> SumsCoordinator:
+    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> Any:
         """The server's side."""
         self.check_parameters()
+        if self.secure:
+            return SecureCoordinator(SumsCoordinator(self, []), names, min_nodes, ADDENDS)
         return SumsCoordinator(self, names, min_nodes)
 
-    def worker(self, node: Node) -> SumsWorker:
+    def worker(self, node: Node) -> Any:
         """A node's side."""
         self.check_parameters()
-        return SumsWorker(self, node)
+        made = SumsWorker(self, node)
+        return SecureWorker(made, ADDENDS) if self.secure else made
 
-    def conclude(self, coordinator: SumsCoordinator, workers: Sequence[SumsWorker] = ()) -> Any:
+    def conclude(self, coordinator: Any, workers: Sequence[SumsWorker] = ()) -> Any:
         """The fitted filter. `workers` are those of this process: none between machines."""
         f = clone(self.estimator)
         f.rounds_ = copy.deepcopy(coordinator.log)
-        f.nodes_ = {node: told["facts"]["records"] for node, told in coordinator.sums.items()}
+        f.nodes_ = dict(coordinator.contributed)
         f.notes_ = []
         known = agreed_preparation(f, coordinator.agreed, workers)
         finish_fit(f, None, _solve(f, coordinator.sums, known.intake.scaling), known)
         for line in f.rounds_:
             for node, why in line["rejected"].items():
-                note(f, f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)
+                if node not in f.nodes_:
+                    note(f, f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)
         return f
 
     def check_parameters(self) -> None:
@@ -108,6 +128,8 @@ class ClosedForm(BaseEstimator):
             raise InputTypeError(
                 f"sums of statistics are enough for LinearARL and LinearEraser; found a {type(f).__name__}"
             )
+        if f.dp is not None:
+            raise InputError("dp is for one table: nodes that add noise of their own use DistributedEIGAN(dp=...)")
         check_number("min_count", self.min_count, 1, whole=True)
         if isinstance(f, LinearARL):
             check_number("lam", f.lam, 0, 1)
@@ -125,6 +147,11 @@ class SumsCoordinator(AgreeingCoordinator):
     def __init__(self, f: ClosedForm, names: Sequence[str], min_nodes: int = 1) -> None:
         super().__init__(f, names, min_nodes)
         self.sums: dict[str, dict[str, Any]] = {}  # by node: facts and arrays
+
+    @property
+    def contributed(self) -> dict[str, int]:
+        """The records of the nodes whose sums came."""
+        return {node: told["facts"]["records"] for node, told in self.sums.items()}
 
     def _open(self, nodes: Sequence[str]) -> list[Message]:
         return [Message("sum", n, self.round, *self._agreement()) for n in nodes]
@@ -158,12 +185,18 @@ class SumsWorker(AgreeingWorker):
 
     def __init__(self, f: ClosedForm, node: Node) -> None:
         super().__init__(clone(f.estimator), node)
-        self.min_count, self.leaves = f.min_count, f.leaves
+        self.min_count, self.grants = f.min_count, f.grants
+        if f.grants is not None:
+            self.min_count = max(f.min_count, f.grants.min_count)
 
     def _answer(self, message: Message) -> Message:
         encoder = make_common_encoder(message.facts["agreed"], under(SCALING, message.arrays))
         X = encoder.transform(self._records)
-        return sums(self.node, coarsened(X, encoder, self.min_count) if self.leaves else X, self.min_count)
+        if self.grants is None:
+            return sums(self.node, X, self.min_count)
+        if message.round != 0:
+            raise ProtocolError(f"node {self.name!r} gives its sums once, in round 0; asked in round {message.round}")
+        return sums(self.node, coarsened(X, encoder, self.min_count, crowd_of(self.node)), self.min_count)
 
 
 # -- what a node tells of its records ---------------------------------------------------------------
@@ -199,8 +232,10 @@ def sums(node: Node, X: np.ndarray, min_count: int = 5) -> Message:
     return Message("sums", str(node.name), 0, {"records": len(X), "classes": known}, arrays)
 
 
-def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: int) -> np.ndarray:
-    """Encoded records without what fewer than `min_count` of them have: covariances with it would be these records.
+def coarsened(
+    X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: int, crowd: Crowd | None = None
+) -> np.ndarray:
+    """Encoded records without what fewer than `min_count` people have: covariances with it would be their records.
 
     Records with a rare word (or with one of few gaps) count as having the commonest; a number that all but a few
     records have in common counts as common to all.
@@ -213,6 +248,7 @@ def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: in
     >>> coarsened(encoder.transform(table), encoder, 5).sum(axis=0).astype(int).tolist()  # cook, nurse, other, missing
     [5, 7, 0, 0]
     """
+    crowd = crowd or Crowd(len(X))
     out = X.reshape(len(X), -1).copy()
     at, numbers = 0, []
     for column in encoder.columns if isinstance(encoder, TableEncoder) else ():
@@ -222,12 +258,14 @@ def coarsened(X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: in
             numbers += slots.tolist()
             continue
         counts = out[:, slots].sum(axis=0)
-        rare = out[:, slots[counts < min_count]].any(axis=1)
+        few = np.array([crowd.count(out[:, j] > 0) < min_count for j in slots])
+        rare = out[:, slots[few]].any(axis=1)
         out[np.ix_(rare, slots)] = np.eye(len(slots))[counts.argmax()]
     for j in numbers if isinstance(encoder, TableEncoder) else range(out.shape[1]):
         values, counts = np.unique(out[:, j], return_counts=True)
-        if len(out) - counts.max() < min_count:
-            out[:, j] = values[counts.argmax()]
+        usual = values[counts.argmax()]
+        if crowd.count(out[:, j] != usual) < min_count:
+            out[:, j] = usual
     return out.reshape(X.shape)
 
 
@@ -259,7 +297,7 @@ def _fault(message: Message, width: int) -> str | None:
     classes = message.facts.get("classes")
     if fault := fault_of_head(message, "sums", 0):
         return fault
-    if not isinstance(classes, dict) or not all(_readable(key, known) for key, known in classes.items()):
+    if not isinstance(classes, dict) or not all(readable_classes(key, known) for key, known in classes.items()):
         return "sent classes that cannot be read"
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "common", "often"), (width,))
     shapes["scatter"] = (width * (width + 1) // 2,)
@@ -274,11 +312,6 @@ def _fault(message: Message, width: int) -> str | None:
         if (counts < 1).any() or int(counts.sum()) > message.facts["records"]:
             return f"{key!r} has classes of {counts.tolist()} of {message.facts['records']} records"
     return None
-
-
-def _readable(key: Any, known: Any) -> bool:
-    plain = isinstance(known, list) and all(isinstance(c, str | int | float | bool) for c in known)
-    return plain and str(key).split("/", 1)[0] in ROLES and "/" in key and len(set(known)) == len(known)
 
 
 def _solve(f: Any, sums: Mapping[str, Mapping[str, Any]], scaling: Any) -> Learned:

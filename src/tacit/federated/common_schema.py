@@ -21,6 +21,7 @@ from tacit.errors import InputError
 from tacit.federated.node import naming
 from tacit.federated.protocol import Arrays, Message, fault_of_arrays, fault_of_head
 from tacit.records.encoding import ArrayEncoder, TableEncoder
+from tacit.records.people import Crowd
 from tacit.records.schema import Column
 
 STATISTICS = ("count", "mean", "variance")
@@ -39,9 +40,15 @@ class SchemaMismatch(InputError):
 
 
 def describe(
-    records: pd.DataFrame | np.ndarray, node: str, categories: Mapping[str, Sequence[str]] | None = None
+    records: pd.DataFrame | np.ndarray,
+    node: str,
+    categories: Mapping[str, Sequence[str]] | None = None,
+    crowd: Crowd | None = None,
 ) -> Message:
-    """What a node tells of its (checked) records; of columns whose categories were fixed beforehand, not even these."""
+    """What a node tells of its (checked) records; of columns whose categories were fixed beforehand, not even these.
+
+    With a crowd, words that too few people have are not told, nor a mean of too few people's values.
+    """
     facts: dict[str, Any] = {"records": len(records)}
     if not isinstance(records, pd.DataFrame):
         axes, n = (0, *range(2, records.ndim)), records.shape[1]
@@ -49,6 +56,9 @@ def describe(
         return Message("description", node, facts={**facts, "shape": list(records.shape[1:])}, arrays=arrays)
     with naming(f"node {node!r}"):
         columns = TableEncoder().fit(records).columns
+        if crowd is not None:
+            common = TableEncoder().fit(records, crowd).columns
+            columns = tuple(b if b.kind == "category" else a for a, b in zip(columns, common, strict=True))
     told, found = list[dict[str, Any]](), []
     for i, c in enumerate(columns):
         if c.kind == "category":
@@ -61,7 +71,14 @@ def describe(
             told.append((c if fixed is None else replace(c, categories=tuple(fixed))).to_dict())
             continue
         number, _ = c.read(records.iloc[:, i])
-        present = number[~np.isnan(number)]
+        here = ~np.isnan(number)
+        if crowd is not None and (few := crowd.count(here)) < crowd.min_people:
+            raise InputError(
+                f"column {c.name!r} has values of {few} people here, whose mean and variance would tell too much of "
+                f"each; at least {crowd.min_people} are needed: leave the column out at all nodes (drop), or lower "
+                f"min_count"
+            )
+        present = number[here]
         found.append((len(present), present.mean(), present.var()))
         told.append(c.to_dict())
     count, mean, variance = np.array(found, dtype=np.float64).reshape(-1, 3).T

@@ -12,24 +12,31 @@ import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
 
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.federated.eigan_rounds import EiganCoordinator, EiganWorker, set_parameters
+from tacit.federated.eigan_rounds import EiganCoordinator, EiganWorker, Trained, set_parameters
+from tacit.federated.grants import Grants
 from tacit.federated.node import Node
 from tacit.federated.protocol import AGGREGATIONS
+from tacit.federated.robust import ROBUST
 from tacit.federated.rounds import agreed_preparation
+from tacit.federated.secure_rounds import Addend, Descriptions, SecureCoordinator, SecureWorker
 from tacit.federated.simulation import simulate
 from tacit.filters.base import Problem, check_units, finish_fit
-from tacit.filters.eigan import EIGAN, learned_encoder, warn_if_collapsed
+from tacit.filters.eigan import EIGAN, PrivateGame, learned_encoder, warn_if_collapsed
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.public_intake import tell_spent
 from tacit.labels import Labels, encode_labels, joint_codes
 from tacit.records.intake import Intake
 from tacit.renamed import renamed
+
+TOLD = "columns, words, ranges, means and variances, which nodes agree on"
+ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "trained": Trained()}
 
 
 @renamed(head_speed="head_lr_factor")
@@ -43,8 +50,14 @@ class DistributedEIGAN(EIGAN):
     sync_every : delta, how many epochs (or steps) a node trains between two syncs
     sync_unit : "epoch" or "step" (of the encoder)
     aggregation : "unbiased" averages a parameter over the nodes that sent it; "paper" counts what was not sent as 0
+    robust : None averages by records. "median" or "trimmed" (without the largest and the smallest fifth) give every
+        node one vote on each parameter and on the scaling, so that few liars move little; it takes three nodes
+    max_norm : the longest update of a node, agreed beforehand; longer ones are cut to it, at the node and at the server
     categories : words of text columns that were agreed on beforehand, by column; of other text columns each
         node tells those words that at least two of its records have
+    dp : as of `EIGAN`: every node clips, samples and adds noise for its own people, so that it trusts nobody
+    secure : the server sees sums of the nodes' encoders and statistics alone (`tacit.federated.secure_sums`), and all
+        nodes send the same share of the encoder
     checkpoint : file that is written as training continues, and read at the start if it is there
     n_components, alpha, noise, ... : as of `EIGAN`; weights per head by name, of which each node uses its own
 
@@ -52,7 +65,7 @@ class DistributedEIGAN(EIGAN):
     ----------
     nodes_ : by name, the number of records
     rounds_ : list of dicts: round (-1: columns and scaling), nodes that took part, rejected and failed ones with the
-        reason, bytes up and down
+        reason, doubtful ones (whose update is odd beside the others'), bytes up and down
     node_history_ : by node, the losses of its game (these stay at the node in a real federation)
     history_ : their mean over nodes, weighted by records
 
@@ -72,8 +85,12 @@ class DistributedEIGAN(EIGAN):
     sync_every: int = 1
     sync_unit: str = "epoch"
     aggregation: str = "unbiased"
+    robust: str | None = None
+    max_norm: float | None = None
     categories: Mapping[str, Sequence[str]] | None = None
+    secure: bool = False
     device: str = "cpu"
+    grants: ClassVar[Grants | None] = None  # a node's, where answers leave the machine
 
     def fit(self, nodes: Sequence[Node]) -> Self:  # type: ignore[override]
         """Learn from all nodes, in this process (`tacit.federated.simulate` shows how)."""
@@ -81,17 +98,21 @@ class DistributedEIGAN(EIGAN):
 
     # -- what an engine calls -------------------------------------------------------------------
 
-    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> EiganCoordinator:
+    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> Any:
         """The server's side."""
         self.check_parameters()
+        if self.secure:
+            return SecureCoordinator(EiganCoordinator(self, []), names, min_nodes, ADDENDS)
         return EiganCoordinator(self, names, min_nodes)
 
-    def worker(self, node: Node) -> EiganWorker:
+    def worker(self, node: Node) -> Any:
         """A node's side."""
-        return EiganWorker(self, node)
+        made = EiganWorker(self, node)
+        return SecureWorker(made, ADDENDS) if self.secure else made
 
     def conclude(self, coordinator: EiganCoordinator, workers: Sequence[EiganWorker] = ()) -> Self:
         """Become the filter that was learned. `workers` are those of this process: none between machines."""
+        self.__dict__.pop("dp_", None)  # of an earlier fit
         self.encoder_module_ = coordinator.new_encoder()
         set_parameters(self.encoder_module_, coordinator.current)
         self.encoder_module_ = self.encoder_module_.double().eval()
@@ -104,6 +125,9 @@ class DistributedEIGAN(EIGAN):
         self._nodes = [w.node for w in workers]
         self.notes_: list[str] = []
         self._tell_notes(workers)
+        games = [w.game for w in workers if isinstance(w.game, PrivateGame)]
+        if games:  # every node has paid for its own people; the most any of them did
+            tell_spent(self, max((g.private.spent((TOLD,)) for g in games), key=lambda spent: spent.epsilon))
         return self
 
     def _tell_notes(self, workers: Sequence[EiganWorker]) -> None:
@@ -144,17 +168,35 @@ class DistributedEIGAN(EIGAN):
         main = self.mechanism_.learned.code(problem.X)
         return np.clip(release_by_folds(replace(problem, X=rows), learn, like=main.__getitem__), -1, 1)
 
+    @property
+    def planned_epochs(self) -> int:
+        return -(-self.epochs // self.sync_every) * self.sync_every
+
     def check_parameters(self) -> None:
         """Raise where a parameter is not one that can be used."""
         self._check_parameters()
+        if self.dp is not None and self.sync_unit == "step":
+            raise InputError("dp is paid by epochs: nodes know beforehand how many there are; take sync_unit='epoch'")
         if self.n_bins is not None:
             raise InputError(f"n_bins={self.n_bins} needs all records in one place; leave it out")
         check_number("share", self.share, 1e-6, 1)
         check_number("sync_every", self.sync_every, 1, whole=True)
         if self.sync_unit not in ("epoch", "step"):
             raise InputError(f"sync_unit must be 'epoch' or 'step'; found {self.sync_unit!r}")
+        if self.secure and self.sync_unit == "step":
+            raise InputError(
+                "sync_unit='step' needs each node's steps an epoch at the server; secure=True takes 'epoch'"
+            )
         if self.aggregation not in AGGREGATIONS:
             raise InputError(f"aggregation must be 'unbiased' or 'paper'; found {self.aggregation!r}")
+        if self.robust not in (None, *ROBUST):
+            raise InputError(f"robust must be 'median', 'trimmed' or None; found {self.robust!r}")
+        if self.robust is not None and (self.aggregation != "unbiased" or getattr(self, "secure", False)):
+            raise InputError(
+                "robust rules look at each node's answer by itself, and leave what was not sent as it is: use them "
+                "without secure sums and without aggregation='paper'; with secure sums there is max_norm"
+            )
+        check_number("max_norm", self.max_norm, 1e-9, optional=True)
         for name in ("target_weights", "sensitive_weights"):
             if not isinstance(getattr(self, name), Mapping | None):
                 raise InputError(

@@ -15,10 +15,13 @@ from torch import nn
 
 from tacit.errors import InputError
 from tacit.federated.common_schema import make_common_encoder
+from tacit.federated.grants import crowd_of
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import (
+    VALUES,
     Arrays,
     Message,
+    ProtocolError,
     aggregate,
     choose_indices,
     fault_of_head,
@@ -27,10 +30,12 @@ from tacit.federated.protocol import (
     under,
     unpack,
 )
+from tacit.federated.robust import ROBUST_NODES, capped, clip, clip_answer, doubts, vote
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker
+from tacit.federated.secure_rounds import ALL
 from tacit.federated.states import State, joined, parted
-from tacit.filters.base import Problem
-from tacit.filters.eigan import Game, one_hidden
+from tacit.filters.base import Problem, check_units
+from tacit.filters.eigan import Game, PrivateGame, new_game, one_hidden
 from tacit.filters.notes import note_copies, note_dependence
 from tacit.labels import Labels, encode_labels
 from tacit.training.device import choose_batch_size
@@ -43,11 +48,13 @@ UP, DOWN = 21, 22  # the streams of random numbers of uplinks and downlinks, apa
 class EiganCoordinator(AgreeingCoordinator):
     """The server of D-EIGAN: agrees on columns and scaling, then opens rounds and merges what comes back."""
 
-    kept = (*AgreeingCoordinator.kept, "current", "seed", "in_step")
+    kept = (*AgreeingCoordinator.kept, "current", "seed", "in_step", "along")
 
     def __init__(self, f: Any, names: Sequence[str], min_nodes: int = 1) -> None:
         super().__init__(f, names, min_nodes)
         self.seed = int(check_random_state(f.random_state).randint(2**31 - 1))
+        self.min_nodes = max(self.min_nodes, 1 if f.robust is None else ROBUST_NODES)
+        self.along: dict[str, list[float]] = {}  # by node: how its updates lay to the others', in the last rounds
         self.in_step: list[str] = []  # nodes that hold what the last round left
         self.current: dict[str, np.ndarray] = {}
 
@@ -88,15 +95,33 @@ class EiganCoordinator(AgreeingCoordinator):
         if why := self._too_few(usable):
             self.in_step = [n for n in self.in_step if n not in {*line["rejected"], *line["failed"]}]
             return why
-        self.current = aggregate(self.current, usable, self.f.aggregation)
-        self.members |= {m.node: int(m.facts["records"]) for m in usable}
+        self.current = self._combine(usable, line)
         self.in_step = sorted(m.node for m in usable)
         self._admit([m for m, late in zip(answers, new, strict=True) if late], line)
         self.round += 1
         return None
 
+    def _combine(self, usable: Sequence[Message], line: dict[str, Any]) -> dict[str, np.ndarray]:
+        """The one place where answers become a common encoder; robust rules need each answer by itself."""
+        f = self.f
+        told = [m if f.max_norm is None else clip_answer(self.current, m, f.max_norm) for m in usable]
+        records = {m.node: self.members[m.node] for m in usable}
+        weights = records if self.names else capped(records)  # strangers state their numbers themselves
+        if f.robust is None:
+            merged = aggregate(self.current, told, f.aggregation, weights)
+        else:
+            merged = vote(self.current, told, f.robust)
+        line["doubtful"] = doubts(self.current, usable, self.along)
+        line["doubtful"] |= {node: f"claims {n} records, more than all others together: counts as {weights[node]}"
+                             for node, n in records.items() if weights[node] < n}  # fmt: skip
+        return merged
+
     def _fault(self, message: Message) -> str | None:
-        return fault_of_head(message, "trained", self.round) or fault_of_parameters(message, self.current)
+        fault = fault_of_head(message, "trained", self.round) or fault_of_parameters(message, self.current)
+        records, before = message.facts["records"] if fault is None else 0, self.members.get(message.node)
+        if fault is None and records != before:
+            return f"says it has {records} records, and said {before} at the start"
+        return fault
 
     def new_encoder(self) -> nn.Module:
         """An encoder of the agreed width with the common start."""
@@ -116,6 +141,7 @@ class EiganWorker(AgreeingWorker):
         self.problem: Problem | None = None
         self.game: Game | None = None
         self.notes: list[str] = []
+        self.grants = f.grants
         self._told: dict[str, Any] = {}  # what was agreed, the seed, this node's place
 
     @property
@@ -130,13 +156,36 @@ class EiganWorker(AgreeingWorker):
         assert self.game is not None
         encoder = self.game.encoders.alone
         assert encoder is not None
-        set_parameters(encoder, unpack(message.arrays, parameters_of(encoder)))  # line 16
-        per_epoch = self.game.batches.per_epoch if message.facts["unit"] == "epoch" else 1
-        self.game.advance(message.facts["count"] * per_epoch)  # lines 17-19
+        begun = unpack(message.arrays, parameters_of(encoder))
+        set_parameters(encoder, begun)  # line 16
+        steps = self._steps(message)
+        self.game.advance(steps)  # lines 17-19
         mine = parameters_of(encoder)
-        rng = np.random.default_rng((self._seed, message.round, UP))
+        if self.f.max_norm is not None:
+            mine = clip(begun, mine, self.f.max_norm)
+        if self.grants is not None:
+            mine = _blurred(mine, self.grants.blur * self.f.learning_rate * math.sqrt(steps))
+        # of coordinates that one node alone sends, a sum would be its values
+        seed = int(self._told["seed"]) if self.f.secure else self._seed
+        rng = np.random.default_rng((seed, message.round, UP))
         packed = pack(mine, choose_indices(mine, self.f.share, rng))  # line 20
         return Message("trained", self.name, message.round, {"records": len(self.node)}, packed)
+
+    def _steps(self, message: Message) -> int:
+        """How many steps are asked for."""
+        assert self.game is not None
+        count, unit, batches = message.facts["count"], message.facts["unit"], self.game.batches
+        if (count, unit) != (self.f.sync_every, self.f.sync_unit):
+            raise ProtocolError(
+                f"asked for {count!r} {unit!r} in a round, agreed were {self.f.sync_every} {self.f.sync_unit!r}"
+            )
+        steps = int(count * (batches.per_epoch if unit == "epoch" else 1))
+        if self.grants is not None and steps < self.grants.min_steps:
+            raise ProtocolError(
+                f"a round of {steps} steps; this node takes at least {self.grants.min_steps}: raise sync_every on the "
+                f"server, or lower min_steps here"
+            )
+        return steps
 
     def state(self) -> State:
         game = {} if self.game is None else _game_state(self.game)
@@ -168,8 +217,11 @@ class EiganWorker(AgreeingWorker):
             X = make_common_encoder(told["agreed"], told["scaling"]).transform(self._records)
             f.target_weights = _own(f.target_weights, targets.names)
             f.sensitive_weights = _own(f.sensitive_weights, sensitive.names)
-            self.problem = Problem(X, targets, sensitive, None, self._seed)
-            self.game = Game(f, self.problem, [f.alpha], [self._seed])
+            self.problem = Problem(X, targets, sensitive, check_units(node.units, len(node)), self._seed)
+            self.game = new_game(f, self.problem, [f.alpha], [self._seed])
+        if self.grants is not None:
+            step = self.game.batches.batch_size
+            self.grants.check_rows(crowd_of(node), step, "a step", "raise batch_size on the server")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             note_copies(f, self._records, sensitive)
@@ -188,6 +240,32 @@ class EiganWorker(AgreeingWorker):
         return Labels(names, classes, labels.codes[:, kept])
 
 
+class Trained:
+    """Encoders as addends of a secure sum: parameters times records. Nothing is told in the clear."""
+
+    def outline(self, answer: Message) -> dict[str, Any]:
+        return {}
+
+    def agree(self, outlines: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        return {}, {}
+
+    def numbers(self, answer: Message, agreed: Mapping[str, Any]) -> np.ndarray:
+        values = under(VALUES, answer.arrays)
+        flat = [values[name].reshape(-1).astype(np.float64) for name in sorted(values)]
+        return answer.facts["records"] * np.concatenate(flat)
+
+    def total(self, numbers: np.ndarray, agreed: Mapping[str, Any], records: int, within: EiganCoordinator) -> Message:
+        rng = np.random.default_rng((within.seed, within.round, UP))
+        packed = pack(within.current, choose_indices(within.current, within.f.share, rng))
+        names = sorted(name for name in packed if name.startswith(VALUES))
+        parts = np.split(numbers / records, np.cumsum([packed[name].size for name in names]))
+        if numbers.size != sum(packed[name].size for name in names):
+            raise ProtocolError(f"nodes summed {numbers.size} numbers, which is not what the encoder has")
+        for name, part in zip(names, parts, strict=False):
+            packed[name] = part.reshape(packed[name].shape).astype(packed[name].dtype)
+        return Message("trained", ALL, within.round, {"records": within.members[ALL]}, packed)
+
+
 def parameters_of(module: nn.Module) -> dict[str, np.ndarray]:
     """All floating-point weights and buffers by name, as arrays of their own."""
     state = module.state_dict()
@@ -201,12 +279,19 @@ def set_parameters(module: nn.Module, arrays: Arrays) -> None:
         state[name].copy_(torch.from_numpy(array))
 
 
+def _blurred(mine: Arrays, spread: float) -> dict[str, np.ndarray]:
+    """With noise that nobody else can draw again: what one record moves is less than it (Adam bounds every step)."""
+    rng = np.random.default_rng()
+    return {k: a + (spread * rng.standard_normal(a.shape)).astype(a.dtype) for k, a in mine.items()}
+
+
 def _game_state(game: Game) -> dict[str, Any]:
     """Everything a game needs to resume with the same bits: weights, optimisers, shuffles, noise, history."""
     learned = {k: v.detach().cpu().numpy().copy() for k, v in tensors_of(game.modules, game.optimisers).items()}
+    taken = {"taken": game.private.taken} if isinstance(game, PrivateGame) else {}  # of a privacy budget
     shuffle, noise = game.batches.generators[0].bit_generator.state, game.generators[0].get_state().numpy()
     return {"learned": learned, "left": game.batches.left.copy(), "noise": noise, "shuffle": shuffle,
-            "history": game.history[0]}  # fmt: skip
+            "history": game.history[0], **taken}  # fmt: skip
 
 
 def _restore_game(game: Game, kept: Mapping[str, Any]) -> None:
@@ -217,6 +302,8 @@ def _restore_game(game: Game, kept: Mapping[str, Any]) -> None:
     game.generators[0].set_state(torch.from_numpy(kept["noise"]))
     game.batches.generators[0].bit_generator.state = kept["shuffle"]
     game.history[0] = list(kept["history"])
+    if isinstance(game, PrivateGame):
+        game.private.taken = kept["taken"]
 
 
 def _own(weights: Any, names: Sequence[str]) -> dict[str, float] | None:

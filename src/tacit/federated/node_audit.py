@@ -155,13 +155,16 @@ def audit_here(
     *,
     min_rows: int = MIN_ROWS,
     random_state: int = 0,
+    confidence_level: float = 0.95,
 ) -> list[dict[str, Any]]:
     """What one node finds and tells."""
     if len(test) < min_rows:
         raise InputError(f"{len(test)} rows to measure on; at least {min_rows} are needed to say anything")
-    return shared_figures(
-        audit(release, attack, test, attackers, floor=False, limit=False, pooled=(), random_state=random_state)
-    )
+    report = audit(
+        release, attack, test, attackers, floor=False, limit=False, pooled=(), confidence_level=confidence_level,
+        random_state=random_state,
+    )  # fmt: skip
+    return shared_figures(report)
 
 
 def readable_figures(told: Any) -> bool:
@@ -170,7 +173,9 @@ def readable_figures(told: Any) -> bool:
         return False
 
     def fits(value: Any, kind: Any) -> bool:
-        return isinstance(value, kind) and not isinstance(value, bool) and (kind is str or abs(value) < 1e15)
+        if kind is str:  # it goes to a log and a screen
+            return isinstance(value, str) and value.isprintable() and len(value) <= 200
+        return isinstance(value, kind) and not isinstance(value, bool) and abs(value) < 1e15
 
     return all(
         f["role"] in ("utility", "leakage") and all(fits(f[k], kind) for k, kind in FIGURE.items()) for f in told

@@ -16,6 +16,7 @@ coordinator's ``log`` has a line about every exchange: round, nodes, rejected an
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from tacit.errors import InputError, TacitError
 Arrays = Mapping[str, np.ndarray]
 AGGREGATIONS = ("unbiased", "paper")
 INDICES, VALUES = "indices/", "values/"
-MAX_RECORDS = 10**12  # of a node
+MAX_RECORDS = 10**9  # of a node
 LARGEST = 1e6  # of a parameter: inputs are scaled, so that training comes nowhere near; averaged in, more ends in NaN
 
 
@@ -59,6 +60,13 @@ class Message:
     def nbytes(self) -> int:
         """Bytes of the arrays and the facts; an engine's envelope (names, signatures, TLS) comes on top."""
         return sum(a.nbytes for a in self.arrays.values()) + len(json.dumps(dict(self.facts)))
+
+    def digest(self) -> str:
+        """To know a message that came before."""
+        told = hashlib.sha256(json.dumps([self.kind, self.round, dict(self.facts)], sort_keys=True).encode())
+        for name in sorted(self.arrays):
+            told.update(name.encode() + self.arrays[name].tobytes())
+        return told.hexdigest()
 
 
 # -- states: what may follow what -------------------------------------------------------------------
@@ -106,6 +114,17 @@ def under(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
 def over(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
     """The arrays, with this before their names."""
     return {prefix + k: v for k, v in arrays.items()}
+
+
+def printable(text: Any, most: int = 300) -> str:
+    """What somebody else said, for a log or a screen: one line, no escapes, not endless.
+
+    Examples
+    --------
+    >>> printable("all is well\\n\\x1b[2Jround 3: n1, n2")
+    'all is well??[2Jround 3: n1, n2'
+    """
+    return "".join(c if c.isprintable() else "?" for c in str(text)[:most])
 
 
 # -- sparse messages ------------------------------------------------------------------------------
@@ -158,7 +177,12 @@ def unpack(packed: Arrays, onto: Arrays) -> dict[str, np.ndarray]:
 # -- what the server does with them ---------------------------------------------------------------
 
 
-def aggregate(current: Arrays, answers: Sequence[Message], aggregation: str = "unbiased") -> dict[str, np.ndarray]:
+def aggregate(
+    current: Arrays,
+    answers: Sequence[Message],
+    aggregation: str = "unbiased",
+    weights: Mapping[str, float] | None = None,
+) -> dict[str, np.ndarray]:
     """The new global parameters: averages weighted by each node's number of records, N_k / N.
 
     "unbiased": over the nodes that sent the coordinate; what nobody sent keeps its value. "paper" (line 11, to the
@@ -170,7 +194,7 @@ def aggregate(current: Arrays, answers: Sequence[Message], aggregation: str = "u
     if not answers:
         raise ProtocolError("there is no answer to aggregate; keep the current parameters and ask again")
     answers = sorted(answers, key=lambda m: m.node)
-    records = [int(m.facts["records"]) for m in answers]
+    records = [int(m.facts["records"]) if weights is None else weights[m.node] for m in answers]
     out = {}
     for name, array in current.items():
         total, weight = np.zeros(array.size), np.zeros(array.size)

@@ -7,13 +7,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tacit.federated.common_schema import SchemaMismatch, agree, agree_among, describe, make_common_encoder
+from tacit.federated.common_schema import STATISTICS, SchemaMismatch, agree, agree_among, describe, make_common_encoder
+from tacit.federated.grants import Grants, crowd_of
 from tacit.federated.node import Node, naming
-from tacit.federated.protocol import MAX_RECORDS, NODE, SERVER, Arrays, Message, ProtocolError, follow, over, sift
+from tacit.federated.protocol import (
+    MAX_RECORDS,
+    NODE,
+    SERVER,
+    Arrays,
+    Message,
+    ProtocolError,
+    follow,
+    over,
+    sift,
+)
+from tacit.federated.robust import middle
 from tacit.federated.states import Kept
 from tacit.filters.base import Filter, Preparation
 from tacit.labels import encode_labels
@@ -139,6 +152,9 @@ class AgreeingCoordinator(Rounds):
             return why
         if "columns" in facts:
             facts["named"] = all(m.facts.get("named") for m in answers)
+        if robust := getattr(self.f, "robust", None):  # one node's numbers must not shift the scaling of all
+            told = {word: np.array([m.arrays[word] for m in answers], dtype=float) for word in STATISTICS}
+            scaling = {word: middle(votes, robust) for word, votes in told.items()} | {"count": scaling["count"]}
         self.columns, self.scaling = facts, scaling
         records = {m.node: int(m.facts["records"]) for m in answers}
         self.members = {n: records[n] for n in self.names or sorted(records) if n in records}
@@ -160,6 +176,7 @@ class AgreeingWorker(Kept):
     """A node that describes its columns, then does its task; `f` is a filter of its own that checks the records."""
 
     kept = ("phase",)
+    grants: Grants | None = None  # where answers leave the machine
     task: str  # what it is asked in a round
 
     def __init__(self, f: Any, node: Node) -> None:
@@ -188,7 +205,8 @@ class AgreeingWorker(Kept):
         """Answer the server."""
         if message.kind == "describe":
             self.phase = follow(NODE, self.phase, "describe")
-            told = describe(self._records, self.name, message.facts.get("categories"))
+            crowd = None if self.grants is None else replace(crowd_of(self.node), min_people=self.grants.min_count)
+            told = describe(self._records, self.name, message.facts.get("categories"), crowd)
             facts = {**told.facts, "named": hasattr(self.f, "feature_names_in_")}
             return Message("description", self.name, message.round, facts, told.arrays)
         if message.kind != self.task:

@@ -63,9 +63,9 @@ def joined(arrays: Arrays, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_state(path: Path, parts: Mapping[str, tuple[Arrays, Mapping[str, Any]]], identity: str) -> None:
-    """Named states in one file."""
+    """Named states in one file, which its owner alone can read: a node's may hold keys."""
     arrays = {f"{part}/{k}": v for part, (own, _) in parts.items() for k, v in own.items()}
-    files.write_state(path, arrays, {part: dict(told) for part, (_, told) in parts.items()}, FORMAT, identity)
+    files.write_state(path, arrays, {part: dict(told) for part, (_, told) in parts.items()}, FORMAT, identity, True)
 
 
 def read_state(path: Path, identity: str) -> dict[str, State]:

@@ -21,9 +21,12 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.codes import NetworkCode, PosteriorCode
 from tacit.filters.mechanism import Learned
 from tacit.filters.merged_cells import merge_cells
+from tacit.filters.noisy_counts import made_up
 from tacit.filters.notes import note
+from tacit.filters.public_intake import encode_in_public, refuse_second_fit, tell_spent
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels, joint_codes
+from tacit.noise.fit_privacy import DP
 from tacit.noise.support import Finite
 from tacit.records.encoding import ArrayEncoder
 from tacit.records.people import Crowd, supported
@@ -66,6 +69,8 @@ class CodebookFilter(Filter):
     network : for raw features, a factory (n_in, n_out) -> nn.Module
     n_folds, epochs, batch_size, learning_rate : training; epochs and batch_size are for raw features
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+    dp : a `tacit.DP`, for tables: the code is learned from records that are made up from noisy counts, so that the fit
+        is differentially private for its people (`dp_` says what was spent)
     checkpoint : for raw features, a file written after every epoch; a fit that finds it resumes where it stopped
 
     Attributes
@@ -107,6 +112,7 @@ class CodebookFilter(Filter):
         device: str = "auto",
         verbose: bool = False,
         checkpoint: str | Path | None = None,
+        dp: DP | None = None,
     ) -> None:
         self.n_codes = n_codes
         self.leakage_weight = leakage_weight
@@ -125,8 +131,17 @@ class CodebookFilter(Filter):
         self.device = device
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.dp = dp
 
     # -- learning -------------------------------------------------------------------------------
+
+    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+        problem = encode_in_public(self, self.dp, X, y, sensitive_features, units)
+        if self.dp is None:
+            return problem
+        made, spent = made_up(problem, self.dp, self.not_covered_)
+        tell_spent(self, spent)
+        return made
 
     @property
     def grouping(self) -> str:  # type: ignore[override]
@@ -139,7 +154,7 @@ class CodebookFilter(Filter):
         for f, problem in zip(filters, problems, strict=True):
             f._check_parameters(problem)
             codes.append(f._make_code(problem))
-        secrets = filters[0]._secrets(problems[0])
+        secrets = _withheld(filters[0], problems[0])
         networks = [code for code in codes if isinstance(code, NetworkCode)]
         if networks:
             NetworkCode.fit_many(networks, problems, secrets)
@@ -155,9 +170,6 @@ class CodebookFilter(Filter):
 
     def _learn(self, problem: Problem) -> Learned:
         return self._learn_many([self], [problem])[0]
-
-    def _secrets(self, problem: Problem) -> Labels:
-        return _with_product(problem.sensitive) if self.joint else problem.sensitive
 
     def _make_code(self, problem: Problem) -> PosteriorCode | NetworkCode:
         kind = self.features if self.features != "auto" else ("posterior" if problem.X.ndim == 2 else "raw")
@@ -178,7 +190,7 @@ class CodebookFilter(Filter):
     def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
         code = self._make_code(problem)
         assert isinstance(code, NetworkCode)
-        code.problem = replace(problem, sensitive=self._secrets(problem))
+        code.problem = replace(problem, sensitive=_withheld(self, problem))
         code.net = code.make(problem.n_in, code.n_codes).double().eval()
         learned = {k: torch.as_tensor(v) for k, v in arrays.items() if k not in ("history", "merged")}
         code.net.load_state_dict(learned)
@@ -193,7 +205,7 @@ class CodebookFilter(Filter):
         self.start_, self.history_ = code.start, code.history
         cells = code.training_cells()
         if merged is None and self.max_odds is not None:
-            secrets, held_out = self._secrets(problem), code.held_out_cells()
+            secrets, held_out = _withheld(self, problem), code.held_out_cells()
             merged = merge_cells(held_out, code.n_codes, code.expected(), secrets, problem.crowd, float(self.max_odds))
         if merged is not None:
             self.n_codes_, cells = int(merged.max()) + 1, merged[cells]
@@ -254,6 +266,7 @@ class CodebookFilter(Filter):
         return code.released(code.cells_of.cells(self.mechanism_.schema.encode(X)))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
+        refuse_second_fit(self)
         code: Any = self.mechanism_.learned.code
         return code.shown(code.cells_of.out_of_fold())
 
@@ -310,6 +323,10 @@ class PrototypeOf:
             **merged,
             **{k: v.numpy() for k, v in self.cells_of.net.state_dict().items()},
         }
+
+
+def _withheld(f: CodebookFilter, problem: Problem) -> Labels:
+    return _with_product(problem.sensitive) if f.joint else problem.sensitive
 
 
 def _with_product(labels: Labels) -> Labels:

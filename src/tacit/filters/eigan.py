@@ -15,17 +15,20 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Knob, Problem, TrainedFilter
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.public_intake import encode_in_public, refuse_second_fit, tell_spent
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
 from tacit.nets.forward import forward
 from tacit.nets.mlp import mlp
 from tacit.nets.pieces import cut_into_pieces
+from tacit.noise.fit_privacy import DP
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.support import Bounded
 from tacit.renamed import renamed
@@ -33,6 +36,7 @@ from tacit.training.device import choose_batch_size, choose_device, games_that_f
 from tacit.training.identity import check_training, training_settings
 from tacit.training.label_heads import class_weights, cross_entropy
 from tacit.training.loop import Training, descend
+from tacit.training.private_steps import PrivateSteps
 from tacit.training.replay import replayed
 from tacit.training.stack import Batches, Stack, can_stack
 
@@ -64,11 +68,14 @@ class EIGAN(TrainedFilter):
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     head_lr_factor : the heads' learning rate as a multiple of the encoder's
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
+    dp : a `tacit.DP`: the fit is differentially private for its people, within that budget (`dp_` says what was spent).
+        Then clipping and noise take the place of the balance of classes, and no loss is recorded
     checkpoint : file that is written after every epoch; a fit that finds it resumes where it stopped
 
     Attributes
     ----------
     encoder_module_ : the trained encoder
+    dp_ : where dp was given, what was spent: epsilon, delta, the unit they are for, and what they do not cover
     history_ : list of dicts: epoch, loss of the encoder, of each target and of each adversary.
         The adversaries' losses steer training; they say nothing about what leaks. Use `tacit.audit`.
 
@@ -97,6 +104,10 @@ class EIGAN(TrainedFilter):
     target_head: Factory | None = None
     sensitive_head: Factory | None = None
     head_lr_factor: float = 3.0
+    dp: DP | None = None
+
+    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+        return encode_in_public(self, self.dp, X, y, sensitive_features, units)
 
     def _learn(self, problem: Problem) -> Learned:
         return self._learn_many([self], [problem])[0]
@@ -106,12 +117,15 @@ class EIGAN(TrainedFilter):
         first, learned = filters[0], list[Learned]()
         for f in filters:
             f._check_parameters()
-        if len(filters) > 1 and not can_stack((first.encoder or one_hidden)(problems[0].n_in, first.n_components)):
+        together = first.dp is None and can_stack((first.encoder or one_hidden)(problems[0].n_in, first.n_components))
+        if len(filters) > 1 and not together:
             return [f._learn(problem) for f, problem in zip(filters, problems, strict=True)]
         most = len(filters) if len(filters) == 1 else stacked_games(first, problems[0])
         for i in range(0, len(filters), most):
             some, their = filters[i : i + most], problems[i : i + most]
             game = play(first, their[0], [f.alpha for f in some], [p.seed for p in their])
+            if isinstance(game, PrivateGame):
+                tell_spent(first, game.private.spent(first.not_covered_))
             learned += [
                 f._learned(problem, game.encoders.module(g).double(), game.history[g])
                 for g, (f, problem) in enumerate(zip(some, their, strict=True))
@@ -137,6 +151,7 @@ class EIGAN(TrainedFilter):
         def learn(part: Problem) -> Encoder:
             return Encoder(play(self, part, [self.alpha], [part.seed]).encoders.module(0).double())
 
+        refuse_second_fit(self)
         return np.clip(release_by_folds(problem, learn, like=self.mechanism_.learned.code), -1, 1)
 
     def _check_parameters(self) -> None:
@@ -147,6 +162,13 @@ class EIGAN(TrainedFilter):
         for name in ("n_components", "adversary_steps"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_number("head_lr_factor", self.head_lr_factor, 1e-12)
+        if self.dp is not None and self.n_bins is not None:
+            raise InputError(f"dp goes without n_bins={self.n_bins}, whose pieces are cut where the records lie")
+
+    @property
+    def planned_epochs(self) -> int:
+        """Epochs that a privacy budget has to last for."""
+        return self.epochs
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,9 +367,79 @@ class Game:
         self.history = [lines[: len(training.history)] for lines in self.history]  # no unfinished epoch
 
 
+class PrivateGame(Game):
+    """One game whose every step is differentially private: those of the adversaries and those of the encoder.
+
+    What an adversary learned steers the encoder, so that its steps are paid for too. Losses are not recorded: they
+    would be numbers of the training rows that nobody has paid for.
+    """
+
+    def __init__(self, f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> None:
+        super().__init__(f, problem, alphas, seeds)
+        nets = [s.alone for s in (self.encoders, *self.allies, *self.adversaries)]
+        if len(seeds) > 1 or not all(net is not None and can_stack(net) for net in nets):
+            raise InputError(
+                "dp needs each record's own gradient: encoder and heads may not have batch normalization, dropout or "
+                "recurrent layers"
+            )
+        rounds = f.planned_epochs * self.batches.per_epoch
+        steps = rounds * (1 + (self.adversary_steps if self.adam_theirs is not None else 0))
+        self.per_round = steps // rounds
+        assert f.dp is not None
+        self.private = PrivateSteps(f.dp, problem.units, len(problem.X), self.batches.batch_size, steps)
+        self.play_round = self.step
+
+    def step(self) -> tuple[Tensor, Tensor]:
+        code, nothing = self.code_size, torch.full((1,), torch.nan, device=self.device, dtype=self.dtype)
+        draws = [self.private.sample() for _ in range(self.per_round)]
+        noise = [self.private.normal(len(rows), code).to(self.X) for rows in draws]
+        theirs = _named_parameters("adversary", self.adversaries)
+        for rows, own in zip(draws[:-1], noise[:-1], strict=True):
+            with torch.no_grad():
+                z = torch.tanh(self.encoders(self.X[rows][None]))[0] + self.noise * own
+            assert self.adam_theirs is not None
+            self.private.descend(self.adam_theirs, self._hidden, theirs, rows, (z, self.s[rows]))
+        ours = _named_parameters("encoder", [self.encoders]) | _named_parameters("ally", self.allies)
+        rows = draws[-1]
+        inputs = self.X[rows], self.y[rows], self.s[rows], noise[-1]
+        self.private.descend(self.adam, self._signed, ours, rows, inputs)
+        return nothing.expand(len(self.allies), 1), nothing.expand(len(self.adversaries), 1)
+
+    def _hidden(self, params: Mapping[str, Tensor], z: Tensor, s: Tensor) -> Tensor:
+        """What the adversaries lose on one record."""
+        losses = [_loss(_run(v, params, f"adversary {j}", z), s[j]) for j, v in enumerate(self.adversaries)]
+        return torch.stack(losses).sum()
+
+    def _signed(self, params: Mapping[str, Tensor], x: Tensor, y: Tensor, s: Tensor, noise: Tensor) -> Tensor:
+        """eq. 3 on one record."""
+        z = torch.tanh(_run(self.encoders, params, "encoder 0", x)) + self.noise * noise
+        kept = [_loss(_run(a, params, f"ally {i}", z), y[i]) for i, a in enumerate(self.allies)]
+        fixed = {k: p.detach() for k, p in _named_parameters("adversary", self.adversaries).items()}
+        hidden = [_loss(_run(v, fixed, f"adversary {j}", z), s[j]) for j, v in enumerate(self.adversaries)]
+        return (self.weights[:, 0] * torch.stack([*kept, *(-h for h in hidden)])).sum()
+
+
+def _named_parameters(what: str, stacks: Sequence[Stack]) -> dict[str, Tensor]:
+    return {f"{what} {i}.{name}": p for i, s in enumerate(stacks) for name, p in s.learned.named_parameters()}
+
+
+def _run(stack: Stack, params: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+    own = {k.removeprefix(f"{name}."): p for k, p in params.items() if k.startswith(f"{name}.")}
+    return functional_call(stack.learned, own, (x[None],))[0]
+
+
+def _loss(logits: Tensor, code: Tensor) -> Tensor:
+    return cross_entropy(logits[None], code[None])
+
+
+def new_game(f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> Game:
+    """The games of these settings, differentially private where these say so."""
+    return (Game if f.dp is None else PrivateGame)(f, problem, alphas, seeds)
+
+
 def play(f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> Game:
     """Train one game per (alpha, seed) pair, all in one stack."""
-    game = Game(f, problem, alphas, seeds)
+    game = new_game(f, problem, alphas, seeds)
     # games of a frontier are kept in its folder
     kept = {} if len(seeds) == 1 else {"checkpoint": None}
     game.train(**{**training_settings(f, problem), "seed": int(seeds[0]), **kept})

@@ -30,6 +30,7 @@ def entry(release: Release, by: str, what: str, to: str, rows: int | None, way: 
             f"and they add up. Pass the one key (--key FILE; tacit release key makes one)"
         )
     support = release.support
+    spent = release.manifest["parameters"].get("dp")  # of the people of the fit, where it was differentially private
     return {
         "kind": "release",
         "by": by,
@@ -39,6 +40,7 @@ def entry(release: Release, by: str, what: str, to: str, rows: int | None, way: 
         "bundle": release.name,
         "mechanism": mechanism_id(release.manifest, release.noise_key, way),
         "bounds": told_by(release.report, support.codes if isinstance(support, Finite) else None),
+        **({"fit_privacy": spent} if isinstance(spent, dict) else {}),
     }
 
 

@@ -190,7 +190,7 @@ def _manifest(f: Filter) -> dict[str, Any]:
     noise = m.noise
     return {
         "filter": type(f).__name__,
-        "parameters": {k: plain_parameter(v) for k, v in f.get_params(deep=False).items()},
+        "parameters": {k: plain_parameter(v) for k, v in f.get_params(deep=False).items()} | _spent(f),
         "input": m.schema.declared.to_dict(),
         "output": _output(f, m, names),
         "noise": None
@@ -214,6 +214,11 @@ def _manifest(f: Filter) -> dict[str, Any]:
         },
         "analyzer": None,
     }
+
+
+def _spent(f: Filter) -> dict[str, Any]:
+    """What a differentially private fit has spent, in the place of what it was asked to."""
+    return {"dp": f.dp_.to_dict()} if hasattr(f, "dp_") else {}
 
 
 def _sketch(f: Filter) -> dict[str, Any] | None:

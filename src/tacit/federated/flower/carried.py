@@ -57,6 +57,7 @@ clientapp = "tacit_federation.client:app"
 
 [tool.flwr.app.config]
 config = ""
+secure = ""
 """
 
 

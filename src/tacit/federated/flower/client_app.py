@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import tempfile
 from collections.abc import Mapping
@@ -17,13 +16,19 @@ from flwr.app import Message as FlowerMessage
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
-from tacit.errors import InputError, TacitError
+from tacit.errors import TacitError, check_number
 from tacit.federated.flower.carried import from_records, to_records
 from tacit.federated.flower.config import START, NodeConfig, name_of, read_node, unpack_algorithm
+from tacit.federated.flower.trust import NodeIdentity
+from tacit.federated.grants import SURE, blur_figures, grant_audit, grant_federation, grant_table, spending
 from tacit.federated.node import Node
-from tacit.federated.protocol import Message, ProtocolError
-from tacit.federated.states import read_state, write_state
+from tacit.federated.protocol import Arrays, Message, ProtocolError
+from tacit.federated.states import State, read_state, write_state
 from tacit.records.dataset import Dataset
+from tacit.records.people import Crowd
+
+MAX_CODE = 10_000  # columns of a release: more would take this node's memory
+FIRST = ("describe", "begin")  # what a node tells before the first round, and again to a server that forgot it
 
 app = ClientApp()
 
@@ -33,7 +38,8 @@ def train(message: FlowerMessage, context: Context) -> FlowerMessage:
     """Answer the server's message."""
     name, round_ = "", -1
     try:
-        config = read_node(str(context.node_config["config"]), str(context.node_config["data"]))
+        told = context.node_config
+        config = read_node(str(told["config"]), str(told["data"]), str(told.get("secure", "")) == "yes")
         request = from_records(message.content)
         name, round_ = config.name, request.round
         answer = answer_request(config, request)
@@ -48,33 +54,63 @@ def answer_request(config: NodeConfig, request: Message) -> Message:
     """One message in, one out; the node's state goes to its disk before the answer leaves."""
     if request.node != config.name:
         raise ProtocolError(f"this is node {config.name!r}, the message is for {request.node!r}")
+    with spending(config.state) as granted:
+        return _answer_once(config, request, granted)
+
+
+def _answer_once(config: NodeConfig, request: Message, granted: dict[str, Any]) -> Message:
+    """A round is answered once: asked again, however else, the node sends what it sent (it may have been lost)."""
     algorithm = _algorithm(config, request)
     rows, attack, test = config.parts()
-    if request.kind == "audit" and "bundle" in request.arrays:
-        return _audit(config, request, _given_filter(request.arrays["bundle"]), attack, test)
-    worker = algorithm.worker(Node(rows.X, rows.y, rows.sensitive, rows.units_of(), config.name))
-    path = _state_file(config, str(request.facts["federation"]))
-    asked = _digest(request)
-    if path.exists():
-        parts = read_state(path, worker.digest())
-        arrays, facts = parts["answer"]
-        if facts["asked"] == asked:  # the answer was lost on its way: it is sent again, nothing is trained twice
-            return Message(facts["kind"], config.name, request.round, facts["facts"], arrays)
-        worker.restore(*parts["worker"])
+    node = Node(rows.X, rows.y, rows.sensitive, rows.units_of(), config.name)
+    config.check_node(node)
+    worker = algorithm.worker(node)
+    secure = getattr(algorithm, "secure", False)
+    if secure:
+        worker.identity = NodeIdentity(config.keys)
+    federation = hashlib.sha256(str(request.facts["federation"]).encode()).hexdigest()[:16]
+    path = config.state / f"{federation}.safetensors"  # never under a name of the server's choice
+    kept = read_state(path, worker.digest()) if path.exists() else {}
+    settings = {"settings": request.facts["settings"]}
+    if not kept:
+        grant_federation(granted, config, federation)
+        grant_table(config.state, config, node)
+    elif kept["settings"][1] != settings:
+        raise ProtocolError("the server asks with other settings than this federation began with; begin another")
+    else:
+        worker.restore(*kept["worker"])
     if request.kind == "audit":
-        return _audit(config, request, worker.own_filter(), attack, test)
+        answer = _audit(config, request, kept, granted, worker.own_filter(), attack, test)
+        write_state(path, {**kept, "audit": ({}, answer.facts)}, worker.digest())
+        return answer
+    asks = request.kind not in FIRST
+    # a secure sum answers several questions in a round, each once
+    if asks and not secure and "answer" in kept and (again := _again(config, request, *kept["answer"])) is not None:
+        return again
+    if request.round >= config.max_rounds:
+        raise ProtocolError(f"round {request.round}; this node answers {config.max_rounds} (max_rounds)")
     arrays = {k: v for k, v in request.arrays.items() if not k.startswith(START)}
     answer = worker.work(replace(request, arrays=arrays))
-    if answer.kind == "description":
-        _check_means(config, answer)
     own = worker.own_filter()
     if own is not None:
         from tacit.release.saving import save  # every message starts a new Python at a node
 
         save(own, config.out)
-    told = {"asked": asked, "kind": answer.kind, "facts": dict(answer.facts)}
-    write_state(path, {"worker": worker.state(), "answer": (answer.arrays, told)}, worker.digest())
+    kept |= {"worker": worker.state(), "settings": ({}, settings)}
+    if asks:
+        told = {"kind": answer.kind, "round": request.round, "facts": dict(answer.facts)}
+        kept["answer"] = dict(answer.arrays), told
+    write_state(path, kept, worker.digest())
     return answer
+
+
+def _again(config: NodeConfig, request: Message, arrays: Arrays, told: Mapping[str, Any]) -> Message | None:
+    """The answer to this round, where it was given; None where the round is a later one."""
+    if request.round < told["round"]:
+        raise ProtocolError(f"round {told['round']} was answered, and rounds go forward; asked for {request.round}")
+    if request.round > told["round"]:
+        return None
+    return Message(told["kind"], config.name, request.round, told["facts"], arrays)
 
 
 def _algorithm(config: NodeConfig, request: Message) -> Any:
@@ -87,20 +123,14 @@ def _algorithm(config: NodeConfig, request: Message) -> Any:
         )
     arrays = _kept_start(config, request) if "start" in request.facts else request.arrays
     algorithm = unpack_algorithm(request.facts, arrays)
-    if hasattr(algorithm, "min_count"):
-        algorithm.min_count, algorithm.leaves = max(algorithm.min_count, config.min_count), True
+    if config.secure and not getattr(algorithm, "secure", False):
+        raise ProtocolError(
+            f"this node answers in secure sums alone (secure = true in its file); the server asks {name} in the clear: "
+            f"start it there with --secure"
+        )
+    check_number("n_components", getattr(algorithm, "n_components", None), 1, MAX_CODE, whole=True, optional=True)
+    algorithm.grants = config
     return algorithm
-
-
-def _check_means(config: NodeConfig, description: Message) -> None:
-    """The mean of one value is that value, and mean and variance of two are both: such do not leave."""
-    numbers = [c["name"] for c in description.facts["columns"] if c["kind"] == "number"]
-    for name, count in zip(numbers, description.arrays["count"], strict=True):
-        if count < config.min_count:
-            raise InputError(
-                f"column {name!r} has {count} values here, whose mean and variance would tell too much of each; at "
-                f"least {config.min_count} are needed: leave the column out at all nodes (drop), or lower min_count"
-            )
 
 
 def _kept_start(config: NodeConfig, request: Message) -> Mapping[str, np.ndarray]:
@@ -123,14 +153,31 @@ def _kept_start(config: NodeConfig, request: Message) -> Mapping[str, np.ndarray
     return arrays
 
 
-def _audit(config: NodeConfig, request: Message, release: Any, attack: Dataset | None, test: Dataset | None) -> Message:
+def _audit(
+    config: NodeConfig,
+    request: Message,
+    kept: Mapping[str, State],
+    granted: dict[str, Any],
+    own: Any,
+    attack: Dataset | None,
+    test: Dataset | None,
+) -> Message:
+    """One audit for a federation that this node took part in; whatever filter is asked for, figures carry noise."""
     from tacit.federated.node_audit import audit_here  # every message starts a new Python at a node
 
     if attack is None or test is None:
         raise ProtocolError("hold_out is 0: there are no rows to audit on")
-    if release is None:
+    if "answer" not in kept or (own is None and "bundle" not in request.arrays):
         raise ProtocolError("this node has no filter yet; it takes part from the next federation on")
-    return Message("audited", config.name, request.round, {"figures": audit_here(release, attack, test)})
+    if "audit" in kept:
+        return Message("audited", config.name, request.round, kept["audit"][1])
+    config.check_rows(Crowd(len(test), test.units_of()), len(test), "an audit", "hold out more")
+    grant_audit(granted, config)
+    release = _given_filter(request.arrays["bundle"]) if "bundle" in request.arrays else own
+    figures = audit_here(release, attack, test, confidence_level=1 - 0.05 + SURE)
+    return Message(
+        "audited", config.name, request.round, {"figures": blur_figures(figures, test, config.audit_epsilon)}
+    )
 
 
 def _given_filter(bundle: np.ndarray) -> Any:
@@ -141,15 +188,3 @@ def _given_filter(bundle: np.ndarray) -> Any:
         path = Path(folder) / "given.tacit"
         path.write_bytes(bundle.astype(np.uint8).tobytes())
         return load(path)
-
-
-def _state_file(config: NodeConfig, federation: str) -> Path:
-    # a name that the server chose must not become a path of its choice
-    return config.state / f"{hashlib.sha256(federation.encode()).hexdigest()[:16]}.safetensors"
-
-
-def _digest(request: Message) -> str:
-    told = hashlib.sha256(json.dumps([request.kind, request.round, dict(request.facts)], sort_keys=True).encode())
-    for name in sorted(request.arrays):
-        told.update(name.encode() + request.arrays[name].tobytes())
-    return told.hexdigest()

@@ -10,23 +10,24 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit.errors import InputError, check_number
+from tacit.federated.grants import Grants
 from tacit.federated.protocol import Arrays, over, under
 from tacit.records.dataset import Dataset, read_table
 
 # what may be set for all nodes: plain numbers and words, no code
-CLOSED = ("categories", "min_count")
+CLOSED = ("categories", "min_count", "secure")
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "DistributedEIGAN": (
-        "n_components", "alpha", "share", "sync_every", "sync_unit", "aggregation", "categories", "target_weights",
-        "sensitive_weights", "noise", "adversary_steps", "epochs", "batch_size", "learning_rate", "head_lr_factor",
-        "random_state",
+        "n_components", "alpha", "share", "sync_every", "sync_unit", "aggregation", "robust", "max_norm", "categories",
+        "target_weights", "sensitive_weights", "noise", "adversary_steps", "epochs", "batch_size", "learning_rate",
+        "head_lr_factor", "random_state", "secure",
     ),
     "LinearARL": ("n_components", "lam", *CLOSED),
     "LinearEraser": ("min_frequency", *CLOSED),
@@ -183,7 +184,7 @@ class ServerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(TableConfig):
+class NodeConfig(TableConfig, Grants):
     """`tacit federated node CONFIG`.
 
     Attributes
@@ -197,9 +198,9 @@ class NodeConfig(TableConfig):
     hold_out : share of the rows (whole units) that take no part in training, for the audit
     state : folder for this node's heads and optimisers
     algorithm : the one this node takes part in. What travels depends on it, so the server alone does not choose it
-    min_count : how many values a number column must have for its mean to travel; for the closed forms also the smallest
-        class whose mean may, and how many records must have a word for it to count
     out : for PersonalMinimax, where this node's own filter goes, NAME.tacit
+    secure : answer in secure sums alone, of which the server sees nothing but the sum
+    min_people, min_count, ... : what the server may ask at most, see `Grants`
     """
 
     name: str
@@ -208,8 +209,8 @@ class NodeConfig(TableConfig):
     hold_out: float = 0.4
     state: Path = Path("state")
     algorithm: str = DEFAULT
-    min_count: int = 5
     out: Path = Path("filter.tacit")
+    secure: bool = False
 
     def parts(self) -> tuple[Dataset, Dataset | None, Dataset | None]:
         """Rows to train on, rows attackers learn from, rows they are measured on."""
@@ -220,9 +221,10 @@ class NodeConfig(TableConfig):
         return train, attack, test
 
 
-def read_server(path: str | Path) -> ServerConfig:
-    """Read and check the server's file; paths in it are relative to it."""
+def read_server(path: str | Path, secure: bool = False) -> ServerConfig:
+    """Read and check the server's file; paths in it are relative to it. `secure` asks for secure sums besides."""
     config = _read(Path(path), ServerConfig)
+    config = replace(config, training={**config.training, "secure": True}) if secure else config
     check_number("min_nodes", config.min_nodes, 1, whole=True)
     for name in ("deadline", "wait"):
         check_number(name, getattr(config, name), 0)
@@ -239,11 +241,12 @@ def read_server(path: str | Path) -> ServerConfig:
     return config
 
 
-def read_node(path: str | Path, data: str | Path | None = None) -> NodeConfig:
+def read_node(path: str | Path, data: str | Path | None = None, secure: bool = False) -> NodeConfig:
     """Read and check a node's file."""
     config = _read(Path(path), NodeConfig, {} if data is None else {"data": str(Path(data).resolve())})
+    config = replace(config, secure=config.secure or secure)
     check_number("hold_out", config.hold_out, 0, 0.9)
-    check_number("min_count", config.min_count, 1, whole=True)
+    config.check()
     name_of({"algorithm": config.algorithm})
     _check_files(path, config, ("node.key", "authority.pem"))
     return config

@@ -16,7 +16,7 @@ from typing import Any
 
 from tacit.errors import InputError, TacitError
 from tacit.federated.flower.config import NodeConfig, ServerConfig
-from tacit.federated.flower.guards import READY
+from tacit.federated.flower.guards import HEADER, MODULE, READY, make_private
 
 STARTUP = 60.0
 
@@ -28,20 +28,22 @@ class FederationError(TacitError, RuntimeError):
 def run_server(config: ServerConfig, say: Any = print) -> int:
     """Run the server until it is stopped; registers the allowed keys first."""
     host, port = split_address(config.address)
-    config.state.mkdir(parents=True, exist_ok=True)
+    private, database = make_private(config.state), config.state / "flower.db"
+    database.touch(mode=0o600)
+    database.chmod(0o600)
     command = [
-        sys.executable, "-m", "tacit.federated.flower.guards", "server",
+        sys.executable, "-m", MODULE, "server",
         "--host", host, "--port", str(port),
         "--ssl-certfile", str(config.keys / "server.pem"),
         "--ssl-keyfile", str(config.keys / "server.key"),
         "--ssl-ca-certfile", str(config.keys / "authority.pem"),
         "--enable-supernode-auth",
         "--disable-runtime-dependency-installation",
-        "--database", str(config.state / "flower.db"),
+        "--database", str(database),
     ]  # fmt: skip
     ready = config.state / "ready"
     ready.unlink(missing_ok=True)
-    with _process(command, config.state, {READY: str(ready)}) as link:
+    with _process(command, config.state, private | {READY: str(ready)}) as link:
         _wait_for_port(link, port)
         register_nodes(config)
         ready.touch()
@@ -52,10 +54,9 @@ def run_server(config: ServerConfig, say: Any = print) -> int:
 def run_node(config: NodeConfig, path: Path, say: Any = print) -> int:
     """Run a node until it is stopped."""
     config.parts()  # a table that cannot be read is found out now, not in the first round
-    config.state.mkdir(parents=True, exist_ok=True)
-    settings = f'config="{path.resolve()}" data="{config.data}"'
+    settings = f'config="{path.resolve()}" data="{config.data}" secure="{"yes" if config.secure else "no"}"'
     command = [
-        sys.executable, "-m", "tacit.federated.flower.guards", "node",
+        sys.executable, "-m", MODULE, "node",
         "--superlink", config.server,
         "--root-certificates", str(config.keys / "authority.pem"),
         "--auth-supernode-private-key", str(config.keys / "node.key"),
@@ -63,7 +64,7 @@ def run_node(config: NodeConfig, path: Path, say: Any = print) -> int:
         "--host", "127.0.0.1", "--port", str(free_port()),
     ]  # fmt: skip
     say(f"node {config.name} serves {config.server}; its rows stay here")
-    with _process(command, config.state) as node:
+    with _process(command, config.state, make_private(config.state)) as node:
         return node.wait()
 
 
@@ -102,13 +103,13 @@ def submit(config: ServerConfig, path: Path) -> int:
     from tacit.federated.flower.carried import app_bundle  # every command starts quickly
 
     content = app_bundle()
+    told: dict[str, bool | float | int | str] = {
+        "config": str(path.resolve()),
+        "secure": "yes" if config.training.get("secure") else "no",
+    }
     fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
     with _control(config) as control:
-        answer = control.StartRun(
-            StartRunRequest(
-                fab=fab_to_proto(fab), override_config=user_config_to_proto({"config": str(path.resolve())})
-            )
-        )
+        answer = control.StartRun(StartRunRequest(fab=fab_to_proto(fab), override_config=user_config_to_proto(told)))
     if not answer.HasField("run_id"):
         raise FederationError("the server did not start the federation; see its log")
     return int(answer.run_id)
@@ -120,10 +121,14 @@ def _control(config: ServerConfig) -> Iterator[Any]:
     from flwr.cli.typing import SuperLinkConnection
     from flwr.cli.utils import init_http_client_from_connection
 
+    token = config.state / "token"
+    if not token.exists():
+        raise FederationError(f"there is no {token}; start the server first: tacit federated server")
     address = f"127.0.0.1:{split_address(config.address)[1]}"
     client = init_http_client_from_connection(
         SuperLinkConnection("tacit", address, str(config.keys / "authority.pem"), False)
     )
+    client._client.headers[HEADER] = token.read_text()
     try:
         yield client
     finally:
@@ -131,11 +136,9 @@ def _control(config: ServerConfig) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _process(
-    command: list[str], home: Path, more: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
+def _process(command: list[str], home: Path, more: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A child with Flower's environment, ended with us, and its own children with it."""
-    process = subprocess.Popen(command, env=flower_environment(home) | dict(more or {}), start_new_session=True)
+    process = subprocess.Popen(command, env=flower_environment(home) | dict(more), start_new_session=True)
 
     def stop(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
@@ -188,6 +191,4 @@ def flower_environment(home: Path) -> dict[str, str]:
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        # Flower starts its helpers by name
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }

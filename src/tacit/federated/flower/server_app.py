@@ -21,7 +21,7 @@ from flwr.supercore import log
 from tacit.errors import InputError
 from tacit.federated.flower.carried import from_records, to_records
 from tacit.federated.flower.config import ServerConfig, pack_algorithm, read_server, unpack_algorithm
-from tacit.federated.protocol import Message, ProtocolError
+from tacit.federated.protocol import Message, ProtocolError, printable
 from tacit.federated.states import read_state, write_state
 from tacit.filters.base import Filter
 
@@ -34,7 +34,8 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    config = read_server(str(context.run_config["config"]))
+    told = context.run_config
+    config = read_server(str(told["config"]), str(told.get("secure", "")) == "yes")
     # Flower keeps an app's log in its database; who runs the server wants a file
     log_file = logging.FileHandler(config.state / "federation.log")
     log_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -84,7 +85,9 @@ class Server:
             told = line["round"], ", ".join(line["nodes"]) or "nobody", line["bytes_up"]
             log(logging.INFO, "round %s: %s; %s bytes up", *told)
             for node, why in (line["rejected"] | line["failed"]).items():
-                log(logging.WARNING, "round %s: left out %s: %s", line["round"], node, why)
+                log(logging.WARNING, "round %s: left out %s: %s", line["round"], node, printable(why, 1000))
+            for node, why in line.get("doubtful", {}).items():
+                log(logging.WARNING, "round %s: doubtful: %s: %s", line["round"], node, why)
             self._keep()
         common = self._finish()
         if self.config.audit:
@@ -143,7 +146,7 @@ class Server:
             if name is None:  # Flower itself says that a node is gone, and not which
                 continue
             if reply.has_error():
-                failures[name] = f"Flower: {reply.error.reason or reply.error.code}"
+                failures[name] = printable(f"Flower: {reply.error.reason or reply.error.code}")
                 continue
             try:
                 answer = from_records(reply.content)
@@ -153,7 +156,7 @@ class Server:
             self._log_message(answer, "up")
             failures.pop(name, None)
             if answer.kind == "failed":
-                failures[name] = str(answer.facts.get("why"))
+                failures[name] = printable(answer.facts.get("why"))
             else:
                 answers.append(replace(answer, node=name))
         return answers, failures

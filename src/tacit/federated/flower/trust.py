@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,12 +14,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tacit.errors import InputError
+from tacit.federated.protocol import ProtocolError
 from tacit.release.signing import write_secret
 
 YEARS = 5
 PEM, SSH = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH
 PLAIN = serialization.PrivateFormat.PKCS8
+SIGNATURE, NODE_USAGE = ec.ECDSA(hashes.SHA384()), x509.ExtendedKeyUsageOID.CLIENT_AUTH
 NO_PASSWORD = serialization.NoEncryption()
+
+Authority = tuple[ec.EllipticCurvePrivateKey, x509.Certificate]
 
 
 def make_keys(folder: Path, nodes: Sequence[str], hosts: Sequence[str]) -> None:
@@ -60,9 +65,68 @@ def make_keys(folder: Path, nodes: Sequence[str], hosts: Sequence[str]) -> None:
             public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
             (home / "node.pub").write_bytes(public + b"\n")
         (server / "allowed" / f"{name}.pub").write_bytes((home / "node.pub").read_bytes())
+        if not (home / "node.pem").exists():
+            _vouch(home, name, authority)
 
 
-Authority = tuple[ec.EllipticCurvePrivateKey, x509.Certificate]
+class NodeIdentity:
+    """Who a node is to other nodes, by what the authority vouched for: the server cannot invent one.
+
+    A statement is signed with the node's key, and carries the node's certificate.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / "node.pem").exists():
+            raise InputError(
+                f"{folder} has no node.pem, by which other nodes know this one; run tacit federated keys again with "
+                f"this node's name, and give the folder to the node"
+            )
+        key = serialization.load_ssh_private_key((folder / "node.key").read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        self._key, self._own = key, (folder / "node.pem").read_text()
+        self._authority = x509.load_pem_x509_certificate((folder / "authority.pem").read_bytes())
+
+    def sign(self, told: bytes) -> str:
+        return json.dumps([self._own, self._key.sign(told, SIGNATURE).hex()])
+
+    def check(self, name: str, told: bytes, signature: str) -> None:
+        """Raise unless the node of this name said so."""
+        try:
+            certificate, signed = json.loads(signature)
+            shown = x509.load_pem_x509_certificate(certificate.encode())
+            shown.verify_directly_issued_by(self._authority)
+            usage = shown.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+            (called,) = shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+            key = shown.public_key()
+            assert isinstance(key, ec.EllipticCurvePublicKey)
+            key.verify(bytes.fromhex(signed), told, SIGNATURE)
+            genuine = called.value == name and NODE_USAGE in usage
+            genuine &= shown.not_valid_before_utc <= datetime.datetime.now(datetime.UTC) <= shown.not_valid_after_utc
+        except Exception:  # whatever came in the place of a signature
+            genuine = False
+        if not genuine:
+            raise ProtocolError(
+                f"the keys that were told of node {name!r} are not signed by it; the server, or who stands between, "
+                f"may have invented it: no numbers are sent"
+            )
+
+
+def _vouch(home: Path, name: str, authority: Authority) -> None:
+    """Write the certificate of a node's key."""
+    key, now = serialization.load_ssh_public_key((home / "node.pub").read_bytes()), datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(authority[1].subject)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=365 * YEARS))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([NODE_USAGE]), critical=False)
+        .sign(authority[0], hashes.SHA384())
+    )
+    (home / "node.pem").write_bytes(certificate.public_bytes(PEM))
 
 
 def _authority(folder: Path) -> Authority:

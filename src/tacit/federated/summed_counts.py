@@ -1,0 +1,171 @@
+"""`certify_nodes`: the certificate of a finite release from counts of several holders, none of whom shows a label.
+
+Each node releases its own records and counts them, by release and by sensitive class; the counts are added up by a
+secure sum, and `tacit.certify` reads the sum. The floor (label-only) is certified in the same way: pass a fitted
+`LabelOnly`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tacit.audit.engine_counts import CountedCertificates, certify
+from tacit.errors import InputError
+from tacit.federated.node import Node, naming
+from tacit.federated.protocol import Message, ProtocolError
+from tacit.federated.secure_rounds import ALL, SecureCoordinator, SecureWorker
+from tacit.federated.simulation import simulate
+from tacit.federated.states import Kept
+from tacit.labels import label_frame
+from tacit.records.dataset import unit_columns
+
+MAX_KINDS = 10_000  # different pairs of release and class that a node tells of
+ONE_EACH = (
+    "one record of each person, drawn at its node, was counted; somebody whose records are at two nodes counts as two"
+)
+
+
+def certify_nodes(release: Any, nodes: Sequence[Node], **terms: Any) -> CountedCertificates:
+    """Bound any attacker on a finite release by counts of all nodes, of which the server sees the sums alone.
+
+    Parameters
+    ----------
+    release : a fitted filter or a loaded bundle whose releases are few (a codebook, label-only)
+    nodes : `Node`s whose records the filter has not seen, with the same sensitive columns
+    terms : `classes`, `n_cells`, `candidates`, `confidence_level`, as of `tacit.certify`
+
+    Notes
+    -----
+    Beside the sums the server hears which releases and which sensitive classes occur at a node, and how many people
+    it counted. It does not hear who has which.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> from tacit.audit.looks import new_project
+    >>> from tacit.federated import Node, certify_nodes
+    >>> train, *parts = tacit.load_dataset("quadrants", n=4000).split((.25, .25, .25, .25), random_state=0)
+    >>> f = tacit.CodebookFilter(n_codes=4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
+    >>> with new_project():
+    ...     found = certify_nodes(f, [Node(d.X, sensitive_features=d.sensitive) for d in parts])
+    >>> found["shape"].n
+    3000
+    """
+    return simulate(nodes, Counting(release, terms))
+
+
+class Counting:
+    """The algorithm behind `certify_nodes`, for `simulate` and other engines."""
+
+    def __init__(self, release: Any, terms: Mapping[str, Any]) -> None:
+        self.release, self.terms = release, terms
+
+    def coordinator(self, names: Sequence[str], min_nodes: int = 2) -> SecureCoordinator:
+        return SecureCoordinator(CountsCoordinator(), names, min_nodes, {"counts": Counts()})
+
+    def worker(self, node: Node) -> SecureWorker:
+        return SecureWorker(CountsWorker(self.release, node), {"counts": Counts()})
+
+    def conclude(self, coordinator: Any, workers: Sequence[Any] = ()) -> CountedCertificates:
+        found = certify(coordinator.table, coordinator.sensitive, **self.terms)
+        found.notes.append(ONE_EACH)
+        return found
+
+
+class CountsCoordinator(Kept):
+    """Asks once, and keeps what comes."""
+
+    kept = ("round", "keys", "counts", "sensitive", "log")
+    n_rounds = 1
+
+    def __init__(self) -> None:
+        self.round, self.keys, self.sensitive = 0, list[list[Any]](), list[str]()
+        self.counts = np.zeros(0)
+        self.log: list[dict[str, Any]] = []
+
+    @property
+    def finished(self) -> bool:
+        return self.round == 1
+
+    def requests(self, available: Sequence[str]) -> list[Message]:
+        return [Message("count", node, 0) for node in available]
+
+    def receive(self, answers: Sequence[Message]) -> None:
+        (answer,) = answers
+        self.keys, self.sensitive = answer.facts["keys"], answer.facts["sensitive"]
+        self.counts, self.round = answer.arrays["n"], 1
+        self.log.append({"round": 0, "rejected": {}})
+
+    @property
+    def table(self) -> pd.DataFrame:
+        released = [f"z{i}" for i in range(len(self.keys[0]) - len(self.sensitive))]
+        return pd.DataFrame(self.keys, columns=[*released, *self.sensitive]).assign(n=self.counts)
+
+
+class CountsWorker(Kept):
+    """Releases a node's records, and counts one of each person."""
+
+    def __init__(self, release: Any, node: Node) -> None:
+        self.release, self.node, self.name = release, node, str(node.name)
+
+    def work(self, message: Message) -> Message:
+        if message.kind != "count":
+            raise ProtocolError(f"node {self.name!r} knows 'count'; found {message.kind!r}")
+        node, rng = self.node, np.random.default_rng()
+        with naming(f"node {self.name!r}"):
+            if node.sensitive_features is None:
+                raise InputError("there is no sensitive attribute to certify; pass sensitive_features")
+            labels = label_frame(node.sensitive_features, "sensitive_features")
+        released = pd.DataFrame(np.asarray(self.release.transform(node.X)).reshape(len(node), -1))
+        table = pd.concat([released, labels.reset_index(drop=True)], axis=1)
+        units = unit_columns(node.units, len(node))
+        if units is not None:
+            who = next(iter(units.values()))
+            shuffled = rng.permutation(len(node))
+            table = table.iloc[shuffled[np.unique(who[shuffled], return_index=True)[1]]]
+        table = table.dropna(subset=list(labels.columns))
+        counts = table.groupby(list(table.columns), sort=True, observed=True).size()
+        if not 1 <= len(counts) <= MAX_KINDS:
+            raise InputError(
+                f"node {self.name!r} has {len(counts):,} different releases with their classes, expected 1 to "
+                f"{MAX_KINDS:,}; releases that can be certified by counting are few"
+            )
+        keys = [[getattr(v, "item", lambda v=v: v)() for v in key] for key in counts.index]
+        facts = {"records": len(table), "keys": keys, "sensitive": [str(c) for c in labels.columns]}
+        return Message("counts", self.name, 0, facts, {"n": counts.to_numpy()})
+
+
+class Counts:
+    """Counts as addends; which releases and classes there are is told."""
+
+    def outline(self, answer: Message) -> dict[str, Any]:
+        width = len(answer.facts["sensitive"])
+        parts = zip(*((tuple(key[:-width]), tuple(key[-width:])) for key in answer.facts["keys"]), strict=True)
+        releases, classes = (sorted(set(part), key=str) for part in parts)
+        told = {"releases": [list(z) for z in releases], "classes": [list(s) for s in classes]}
+        return told | {"sensitive": answer.facts["sensitive"]}
+
+    def agree(self, outlines: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+        first = outlines[min(outlines)]
+        rejected = {
+            n: f"node {n!r} has the sensitive columns {told.get('sensitive')}, {min(outlines)!r} has "
+            f"{first['sensitive']}; pass the same everywhere"
+            for n, told in outlines.items()
+            if told.get("sensitive") != first["sensitive"]
+        }
+        usable = [told for n, told in sorted(outlines.items()) if n not in rejected]
+        releases, classes = (
+            sorted({tuple(part) for told in usable for part in told[word]}, key=str) for word in ("releases", "classes")
+        )
+        return {"keys": [[*z, *s] for z in releases for s in classes], "sensitive": first["sensitive"]}, rejected
+
+    def numbers(self, answer: Message, agreed: Mapping[str, Any]) -> np.ndarray:
+        own = {tuple(key): n for key, n in zip(answer.facts["keys"], answer.arrays["n"], strict=True)}
+        return np.array([own.get(tuple(key), 0) for key in agreed["keys"]], dtype=np.float64)
+
+    def total(self, numbers: np.ndarray, agreed: Mapping[str, Any], records: int, within: Any) -> Message:
+        return Message("counts", ALL, 0, {"records": records, **agreed}, {"n": np.rint(numbers).astype(np.int64)})
