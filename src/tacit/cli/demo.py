@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import Any
 
+from joblib import Parallel, delayed
 from sklearn.decomposition import PCA
 
 import tacit
@@ -22,6 +24,19 @@ INTRODUCTION = (
 )
 
 
+def _attacked(name: str, release: Any, train: Any, attack: Any, test: Any) -> tuple[Any, Any]:
+    """Fit a release and audit it. All are fixed beforehand: each certificate holds by itself."""
+    with warnings.catch_warnings(), new_project():
+        warnings.simplefilter("ignore")  # the one warning, that parity is a function of the digit, is said above
+        if isinstance(release, PCA):
+            release.fit(train.X)
+        elif release is not None:
+            release.fit(train.X, train.y, sensitive_features=train.sensitive)
+        learned = name in ("EIGAN", "CodebookFilter")  # only these claim to withhold: what would be missed?
+        asked: dict[str, Any] = {"floor": release is None, "power": None if learned else False}
+        return tacit.audit(release, attack, test, name=name, **asked), release
+
+
 def run(console: Console, out: Path, seed: int) -> None:
     data = tacit.load_dataset("digits")
     train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
@@ -33,26 +48,20 @@ def run(console: Console, out: Path, seed: int) -> None:
         "CodebookFilter": tacit.CodebookFilter(n_codes=16, leakage_weight=0.3, random_state=seed),
     }
     console.print(f"{INTRODUCTION}\n", highlight=False)
-    reports = []
-    with progress(console) as bar, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the one warning, that parity is a function of the digit, is said above
-        task = bar.add_task("", total=2 * len(releases))
-        for name, release in releases.items():  # all fixed beforehand: each certificate holds by itself
-            bar.update(task, description=f"fitting {name}")
-            if isinstance(release, PCA):
-                release.fit(train.X)
-            elif release is not None:
-                release.fit(train.X, train.y, sensitive_features=train.sensitive)
+    # what learns longest begins first
+    work = [delayed(_attacked)(name, release, train, attack, test) for name, release in reversed(releases.items())]
+    made = []
+    with progress(console) as bar:
+        task = bar.add_task(f"fitting and attacking {len(work)} releases", total=len(work))
+        for found in Parallel(n_jobs=min(len(work), os.cpu_count() or 1), return_as="generator")(work):
+            made.append(found)
             bar.advance(task)
-            bar.update(task, description=f"attacking {name}")
-            with new_project():
-                reports.append(tacit.audit(release, attack, test, floor=release is None, name=name))
-            bar.advance(task)
+    reports, fitted = [report for report, _ in reversed(made)], made[0][1]
     print_comparison(console, reports)
     write_whole(out / "figure.svg", figure(reports, "digit"))
     page = write_page(reports, out / "report.html", "Tacit demo: digits", INTRODUCTION)
     reports[-1].to_json(out / "audit.json")
-    tacit.save(release, out / "filter.tacit", reports[-1])
+    tacit.save(fitted, out / "filter.tacit", reports[-1])
     console.print(
         f"\nAttackers (logistic regression, boosted trees, MLP, k-NN) learned from {len(attack)} released rows that no "
         f"filter had seen and were tested on {len(test)} others; the one shown was chosen on validation rows. "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+SMALL = 500_000  # numbers: threads that share less than this wait for each other more than they work
+
 
 def boosted_trees(shape: tuple[int, int], n_classes: int, seed: int, rounds: int = 150) -> Any:
     """A boosted-tree classifier: LightGBM, or scikit-learn's where LightGBM is not installed.
@@ -32,7 +34,7 @@ def boosted_trees(shape: tuple[int, int], n_classes: int, seed: int, rounds: int
         colsample_bytree=max(0.1, min(0.7, 60 / n_columns)),
         max_bin=127,
         random_state=seed,
-        n_jobs=_threads(),
+        n_jobs=_threads() if n_rows * n_columns > SMALL else 1,
         deterministic=True,  # same seed, same bits
         force_col_wise=True,
         verbosity=-1,
