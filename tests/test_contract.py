@@ -168,7 +168,7 @@ def test_wrong_tables_are_named(f, people, on_people):
         g.transform(people.X.drop(columns="hours"))
     wrong = people.X.astype({"age": object})
     wrong.loc[3, "age"] = "old"
-    with pytest.raises(tacit.TacitError, match=r"'age', row 3: 'old'.*NaN for unknown"):
+    with pytest.raises(tacit.TacitError, match=r"'age', row 3: text of 3 characters.*NaN for unknown"):
         g.transform(wrong)
     with pytest.raises(tacit.TacitError, match=r"'job'.*text"):
         g.transform(people.X.assign(job=1.0))

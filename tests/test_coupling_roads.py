@@ -281,7 +281,7 @@ def test_the_page_releases_a_table_without_the_sensitive_column(open_road, page)
     bundle = tacit.save(road.f, road.folder / "served.tacit", analyzer=analyzer)
     codes = road.release.numbers(road.X, road.units)
     with running(bundle, "--no-auth") as (url, _):
-        page.open(f"{url}/health")
+        page.open(f"{url}/")
         for table in (road.raw, road.X.assign(who=road.units)):
             records = [
                 {k: None if pd.isna(v) else v for k, v in r.items()} for r in table.astype(object).to_dict("records")

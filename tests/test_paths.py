@@ -231,7 +231,7 @@ def test_the_client_and_the_service(road, tmp_path):
 def test_the_page(road, page):
     """Noise is drawn by the page itself, so a noisy filter is compared before it."""
     with running(road.bundle, "--no-auth") as (url, _):
-        page.open(f"{url}/health")
+        page.open(f"{url}/")
         for typed in (True, False):
             records = json.loads(json.dumps(road.records(typed), default=lambda v: v.item()))
             found = released_in_browser(page, road.bundle, records)
@@ -319,12 +319,12 @@ def test_rows_of_another_length_are_refused(tmp_path):
 def test_names_of_columns_and_forms_of_files(tmp_path):
     import gzip
 
-    text = ',age,age," job"\n0,1,2,"a\nb"\n1,3,NA,c\n'
+    text = ',age,pay," job"\n0,1,2,"a\nb"\n1,3,NA,c\n'
     (tmp_path / "in.csv").write_text("\ufeff" + text)
     (tmp_path / "in.csv.gz").write_bytes(gzip.compress(text.encode()))
     for name in ("in.csv", "in.csv.gz"):
         table = read_file(tmp_path / name)
-        assert table.columns.tolist() == ["Unnamed: 0", "age", "age.1", "job"]
+        assert table.columns.tolist() == ["Unnamed: 0", "age", "pay", "job"]
         assert table["job"].tolist() == ["a\nb", "c"]
         assert table["age"].tolist() == [1, 3]
 

@@ -73,6 +73,9 @@ class _Game:
         self.rng = np.random.default_rng(model.seed)
         n, w, m = self.shape
         self.start = [part for pair in ((n, w), (w, w), (w, m)) for part in self._layer(*pair)]
+        if m == 2:
+            for part in self.start[-2:]:
+                part[:, 0] = 0
         self.order = np.empty(0, dtype=np.int64)
 
     def _layer(self, n_in: int, n_out: int) -> tuple[np.ndarray, np.ndarray]:
@@ -133,6 +136,8 @@ def _slopes(xp: Any, weights: Sequence[Any], X: Any, truth: Any, share: Any, dec
     error = _softmax(xp, logits)
     error -= truth
     error *= share
+    if logits.shape[-1] == 2:  # one logit is enough, and learns a little less by heart
+        error[..., 0] = 0
     back_two = error @ weights[4].swapaxes(1, 2)
     back_two *= two > 0
     back_one = back_two @ weights[2].swapaxes(1, 2)

@@ -44,9 +44,7 @@ def run(
     seed: int,
 ) -> None:
     wishes = [wish(text) for text in choose or []]
-    _check(wishes, certified, save, book)
-    if save is not None:
-        key_folder(save, keys)  # a wrong one is said before the work
+    _check(wishes, certified, save, keys, book)
     data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
     for name, sign, _ in wishes:
         known = sensitive if sign == "<=" else target
@@ -92,7 +90,9 @@ def _say_left_out(console: Console, front: Any, minutes: float | None, checkpoin
         )
 
 
-def _check(wishes: list[tuple[str, str, float]], certified: bool, save: Path | None, book: Book | None) -> None:
+def _check(
+    wishes: list[tuple[str, str, float]], certified: bool, save: Path | None, keys: Path | None, book: Book | None
+) -> None:
     """Refuse options that do not go together, before the work."""
     if (save is not None or certified) and not wishes:
         raise InputError("--save and --certified go with --choose, such as --choose 'sex<=.55'")
@@ -100,6 +100,8 @@ def _check(wishes: list[tuple[str, str, float]], certified: bool, save: Path | N
         raise InputError(f"a bundle is called NAME.tacit; found {save.name!r}")
     if book is not None and save is None:
         raise InputError("--ledger goes with --save: without it nothing leaves")
+    if save is not None:
+        key_folder(save, keys)
 
 
 def _choose(

@@ -31,4 +31,5 @@ def in_markdown(text: str) -> str:
     '[sex]\\\\(http://evil) &lt;img src=x> [.5, .6]'
     """
     line = " ".join(on_screen(text).split("\n"))
-    return re.sub(r"\](?=[(\[:])", r"]\\", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line))
+    line = re.sub(r"\](?=[(\[])", r"]\\", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line))
+    return re.sub(r"^(\s*\[[^\]]*\])(?=:)", r"\1\\", line)  # a link may also be defined at the beginning of a line
