@@ -88,8 +88,8 @@ class Federation:
         self.processes.append(process)
         return process
 
-    def submit(self) -> None:
-        ran = self.start("submit", "server.toml", log="submit.log")
+    def submit(self, *more: str) -> None:
+        ran = self.start("submit", "server.toml", *more, log="submit.log")
         assert ran.wait(600) == 0, (self.folder / "submit.log").read_text()
 
     def until(self, what, seconds: float = 900, log: str = "server.log"):
@@ -384,6 +384,24 @@ def test_a_short_deployment_gives_the_encoder_of_the_simulation(federation, tmp_
     X = pd.read_csv(tmp_path / "n1.csv")[["a", "b"]]
     assert tacit.load(tmp_path / "encoder.tacit").transform(X).shape == (60, 2)
     check_that_no_value_crossed(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_deployment_by_secure_sums_gives_the_encoder_of_the_simulation(federation, tmp_path):
+    """The same between processes with --secure: what crosses is keys, shares and masked numbers, and one sum."""
+    write_files(tmp_path)
+    federation.start("server", "server.toml", log="server.log")
+    for i in (1, 2, 3):
+        federation.start("node", f"n{i}.toml", "--secure", log=f"n{i}.log")
+    federation.until(lambda: federation.said("server.log", "listening on"))
+    federation.submit("--secure")
+    federation.until(lambda: (tmp_path / "encoder.tacit").exists())
+    X = pd.read_csv(tmp_path / "n1.csv")[["a", "b"]]
+    found = tacit.load(tmp_path / "encoder.tacit").transform(X)
+    nodes = [read_node(tmp_path / f"n{i}.toml").parts()[0] for i in (1, 2, 3)]
+    given = [Node(d.X, d.y, sensitive_features=d.sensitive, name=f"n{i + 1}") for i, d in enumerate(nodes)]
+    same = simulate(given, algorithm_of({**TRAINING, "secure": True}))
+    assert np.allclose(found, same.transform(X), atol=1e-4)
 
 
 @pytest.mark.slow

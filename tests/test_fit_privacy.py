@@ -372,3 +372,25 @@ def test_a_person_moves_the_sums_by_less_than_their_noise_is_for():
     whole, reach = sums(np.ones(60, bool))
     moved = [np.linalg.norm(whole - sums(units != person)[0]) for person in range(20)]
     assert 0.3 * reach < max(moved) <= reach * (1 + 1e-9)
+
+
+def test_the_command_line_fits_privately_and_releases_the_other_rows(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from tacit.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    sex, a, b = rng.integers(2, size=400), rng.normal(size=400), rng.normal(size=400)
+    table = pd.DataFrame({"a": a + sex, "b": b, "sick": np.where(b > 0, "yes", "no"), "sex": np.where(sex, "f", "m")})
+    table.to_csv("people.csv", index=False)
+    words = ["fit", "people.csv", "--target", "sick", "--sensitive", "sex", "--dp", "3", "--out", "out"]
+    ran = CliRunner().invoke(app, [*words, "--filter", "codebook"])
+    assert ran.exit_code == 0, ran.output
+    told = " ".join(ran.output.split())
+    assert "the fit is differentially private: epsilon" in told
+    assert "without the rows of the private fit" in told
+    assert len(pd.read_parquet("out/release.parquet")) == 200
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code != 0
+    assert "--dp is for the codebook, eigan or a closed form" in str(refused.exception or refused.output)

@@ -63,6 +63,9 @@ Sensitives = Annotated[list[str], typer.Option(help="Column that must not be rec
 Released = Annotated[
     Path | None, typer.Argument(help="The released table, row by row that of --data; or a bundle.", show_default=False)
 ]
+PrivateFit = Annotated[
+    float | None, typer.Option(help="eigan, codebook: a fit that is differentially private at this epsilon, such as 3.")
+]
 Minutes = Annotated[
     float | None, typer.Option(min=0, help="A time not to be passed by much; what was left out is said.")
 ]
@@ -135,6 +138,7 @@ def fit(
         float | None,
         typer.Option(help="codebook: merge cells until no single release moves odds by more, such as 3."),
     ] = None,
+    dp: PrivateFit = None,
     analyzer: Annotated[
         bool, typer.Option("--analyzer", help="Also learn what `tacit serve` answers with from releases.")
     ] = False,

@@ -47,6 +47,7 @@ def run(
     keep: list[str] | None,
     unknown: str | None,
     max_odds: float | None,
+    dp: float | None,
     analyzer: bool,
     shuffle: bool | None,
     expires: str,
@@ -69,9 +70,19 @@ def run(
     data = rows_as_people(console, data)
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     parts = data.split((0.5, 0.2, 0.3), random_state=seed)
-    _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
+    private = _private(dp, large is not None)
+    _set(
+        chosen,
+        filter_name,
+        pass_through=pass_through,
+        keep=_weights(keep),
+        unknown=unknown,
+        max_odds=max_odds,
+        dp=private,
+    )
     reports = _fit_and_attack(console, chosen, filter_name, parts, seed, [] if large is None else [large.note])
     released = None if large is not None else _release_every_row(chosen, data, parts[0])
+    whose = "rows of the fit by parts that did not see them" if dp is None else _tell_private_fit(console, chosen)
     order, shuffle = _order(_told_by_order(parts[1], parts[2], seed), shuffle, table.name)
     answers = _analyzer(console, chosen, parts[1]) if analyzer else None
     for name in HANDED_OVER:  # wherever this run is stopped, no file of an earlier one is left among its own
@@ -88,8 +99,8 @@ def run(
         assert released is not None
         _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
         place, n = _write(_shuffled(released) if shuffle else released, out, table), len(released)
-    text = f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] (rows of the fit by parts that "
-    text += f"did not see them)\nBundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
+    text = f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({whose})\n"
+    text += f"Bundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
     text += f"Report: [bold]{page}[/bold]"
     console.print(text, highlight=False)
 
@@ -150,7 +161,7 @@ def _set(chosen: Any, name: str, **asked: Any) -> None:
     for parameter, value in asked.items():
         if value:
             if parameter not in chosen.get_params():
-                whose = "codebook" if parameter == "max_odds" else "coupling"
+                whose = {"max_odds": "codebook", "dp": "codebook, eigan or a closed form"}.get(parameter, "coupling")
                 raise InputError(f"--{parameter.replace('_', '-')} is for the {whose}; {name} has no such parameter")
             chosen.set_params(**{parameter: value})
 
@@ -226,11 +237,25 @@ def chosen_filter(name: str, weight: float | None, seed: int) -> Any:
     return chosen if weight is None else chosen.set_params(**{chosen.frontier_parameter: weight})
 
 
+def _private(epsilon: float | None, sampled: bool) -> tacit.DP | None:
+    if epsilon is not None and sampled:
+        raise InputError("--dp is for a table that is fitted whole; this one is larger: take part of its rows")
+    return None if epsilon is None else tacit.DP(epsilon=epsilon)
+
+
+def _tell_private_fit(console: Console, chosen: Any) -> str:
+    """What was spent; and which rows are released."""
+    console.print(str(chosen.dp_), highlight=False, markup=False)
+    return "without the rows of the private fit"
+
+
 def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -> pd.DataFrame:
-    """Training rows out of fold, the others by the filter, in the order of the file."""
+    """Training rows out of fold, the others by the filter, in the order of the file; under --dp the others alone."""
     names = chosen.get_feature_names_out()
     rest = np.setdiff1d(np.arange(len(data)), train.rows)
     others = data.take(rest)
+    if getattr(chosen, "dp", None) is not None:  # fits on parts of these rows would have to be paid for
+        return pd.DataFrame(np.asarray(transformed(chosen, others)), columns=names)
     parts = [chosen.release_training_rows(), transformed(chosen, others)]
     frames = [p if isinstance(p, pd.DataFrame) else pd.DataFrame(np.asarray(p), columns=names) for p in parts]
     back = np.argsort(np.concatenate([train.rows, rest]), kind="stable")
