@@ -70,19 +70,11 @@ def run(
     data = rows_as_people(console, data)
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     parts = data.split((0.5, 0.2, 0.3), random_state=seed)
-    private = _private(dp, large is not None)
-    _set(
-        chosen,
-        filter_name,
-        pass_through=pass_through,
-        keep=_weights(keep),
-        unknown=unknown,
-        max_odds=max_odds,
-        dp=private,
-    )
+    _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
+    _set(chosen, filter_name, dp=_private(dp, large is not None))
     reports = _fit_and_attack(console, chosen, filter_name, parts, seed, [] if large is None else [large.note])
     released = None if large is not None else _release_every_row(chosen, data, parts[0])
-    whose = "rows of the fit by parts that did not see them" if dp is None else _tell_private_fit(console, chosen)
+    whose = _whose(console, chosen)
     order, shuffle = _order(_told_by_order(parts[1], parts[2], seed), shuffle, table.name)
     answers = _analyzer(console, chosen, parts[1]) if analyzer else None
     for name in HANDED_OVER:  # wherever this run is stopped, no file of an earlier one is left among its own
@@ -99,10 +91,13 @@ def run(
         assert released is not None
         _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
         place, n = _write(_shuffled(released) if shuffle else released, out, table), len(released)
-    text = f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({whose})\n"
-    text += f"Bundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
-    text += f"Report: [bold]{page}[/bold]"
-    console.print(text, highlight=False)
+    _tell(console, f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({whose})", bundle, last_day, page)
+
+
+def _tell(console: Console, released: str, bundle: Path, last_day: Any, page: Path) -> None:
+    """What lies where."""
+    text = f"{released}\nBundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
+    console.print(f"{text}Report: [bold]{page}[/bold]", highlight=False)
 
 
 def _fit_and_attack(
@@ -243,8 +238,10 @@ def _private(epsilon: float | None, sampled: bool) -> tacit.DP | None:
     return None if epsilon is None else tacit.DP(epsilon=epsilon)
 
 
-def _tell_private_fit(console: Console, chosen: Any) -> str:
-    """What was spent; and which rows are released."""
+def _whose(console: Console, chosen: Any) -> str:
+    """How the rows of the fit are released; and what a private fit has spent."""
+    if getattr(chosen, "dp", None) is None:
+        return "rows of the fit by parts that did not see them"
     console.print(str(chosen.dp_), highlight=False, markup=False)
     return "without the rows of the private fit"
 
