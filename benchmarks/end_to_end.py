@@ -83,7 +83,7 @@ def main() -> None:
         mean = [sum(column) / len(far) for column in zip(*far, strict=True)]
         results[job] = {**found, "ratio": old / new, "apart on average": mean}
         print(
-            f"{job:18s} old {old:6.1f} s, new {new:6.1f} s: {old / new:.1f} times faster; utility, leakage and bound of "
+            f"{job:18s} old {old:6.1f} s, new {new:6.1f} s: {old / new:.1f} times faster; utility, leakage, bound of "
             f"a point (strong: leakage) apart by {', '.join(f'{x:.4f}' for x in mean)} on average",
             flush=True,
         )
