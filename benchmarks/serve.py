@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import multiprocessing
 import os
 import platform
 import resource
@@ -27,6 +26,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+from siege import in_process
 
 ROWS, SETS = 4, 50  # releases in a request; different requests of a client
 
@@ -53,7 +53,7 @@ def main() -> None:
                 assert service.stdout is not None
                 url = service.stdout.readline().split()[-1].rstrip("/")
                 before = memory(service.pid)
-                found = loaded(url, key, bundle, asked.clients, asked.seconds)
+                found = in_process(load, url, key, str(bundle), asked.clients, asked.seconds)
                 after = memory(service.pid)
             finally:
                 service.kill()
@@ -82,24 +82,10 @@ def make_bundle(folder: Path) -> Path:
     return tacit.save(f, folder / "digits.tacit", analyzer=tacit.serve.fit_analyzer(f, rest, epochs=20))
 
 
-def loaded(url: str, key: str, bundle: Path, clients: int, seconds: float) -> dict[str, Any]:
-    """The clients, in a process of their own."""
-    pipe, end = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(
-        target=load, args=(end, url, key, str(bundle), clients, seconds)
-    )
-    process.start()
-    end.close()
-    try:
-        return pipe.recv()
-    finally:
-        process.join()
-
-
-def load(end: Any, url: str, key: str, bundle: str, clients: int, seconds: float) -> None:
+def load(url: str, key: str, bundle: str, clients: int, seconds: float) -> dict[str, Any]:
+    """The clients."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
-    end.send(asyncio.run(all_clients(url, key, bundle, clients, seconds)))
-    end.close()
+    return asyncio.run(all_clients(url, key, bundle, clients, seconds))
 
 
 async def all_clients(url: str, key: str, bundle: str, clients: int, seconds: float) -> dict[str, Any]:

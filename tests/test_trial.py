@@ -16,6 +16,7 @@ from tacit.audit.attacks import REGISTERED, AttackKind, register_attack
 from tacit.audit.trial import Trial
 from tacit.labels import MISSING, Labels, encode_labels, stacked
 from tacit.records.dataset import Dataset
+from tacit.records.intake import encoded_once
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
 
@@ -176,3 +177,17 @@ def test_every_attack_says_what_it_knows_and_whether_it_applies(parts):
             assert attack.kind.startswith(kind)
             assert attack.knows
             assert attack.applies(trial) is False
+
+
+def test_records_are_encoded_once_where_nobody_changes_them_and_anew_elsewhere():
+    table = pd.DataFrame({"age": np.arange(60.0), "job": ["cook", "nurse", "clerk"] * 20})
+    y, s = np.arange(60) >= 30, np.arange(60) % 2
+    intake = tacit.baselines.LinearARL(1).fit(table, y, sensitive_features=s).mechanism_.schema
+    with encoded_once():
+        first = intake.encode(table)
+        assert intake.encode(table) is first
+        assert intake.encode(table.copy()) is not first  # other records may be other numbers
+        with encoded_once():
+            assert intake.encode(table) is first
+    table["age"] += 7  # outside, a table that was changed in place is read as it is now
+    assert not np.array_equal(intake.encode(table), first)

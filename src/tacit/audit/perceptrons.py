@@ -108,18 +108,20 @@ def _train(games: list[_Game], device: str) -> None:
     batches = np.array([g.batch for g in games])[:, None, None]
     share = np.where(np.arange(wide)[:, None] < batches, 1 / batches, 0).astype(np.float32)
     X, truth, share, decay = put(X), put(truth), put(share), put((DECAY / batches).astype(np.float32))
-    member = put(np.arange(len(games))[:, None])
+    member, steps = put(np.arange(len(games))[:, None]), np.array([g.steps for g in games])
+    half = steps // 2
     for step in range(games[0].steps):
         if step % CHUNK == 0:
             rows = put(np.stack([g.rows(CHUNK, wide) for g in games], axis=1))
-        k = sum(g.steps > step for g in games)
+        k = int((steps > step).sum())
         now, own = (member[:k], rows[step % CHUNK, :k]), [w[:k] for w in weights]
         slopes = _slopes(xp, own, X[now], truth[now], share[:k], decay[:k])
         for w, slope, moments in zip(own, slopes, state, strict=True):
             _adam(xp, w, slope, [moment[:k] for moment in moments], step + 1)
-        ending = put(np.array([(step >= g.steps // 2) / (g.steps - g.steps // 2) for g in games[:k]], np.float32))
-        for w, mean in zip(own, means, strict=True):
-            mean[:k] += ending[:, None, None] * w
+        if step >= half[k - 1]:  # who takes fewest steps is halfway first
+            ending = put(((step >= half) / (steps - half))[:k, None, None].astype(np.float32))
+            for w, mean in zip(own, means, strict=True):
+                mean[:k] += ending * w
     for i, g in enumerate(games):
         g.model.weights = [mean[i] if xp is np else mean[i].cpu().numpy() for mean in means]
 

@@ -134,17 +134,20 @@ class AttackSuite:
 
     def run(self, task: Task, headline: str = "balanced_accuracy") -> Outcome:
         """Train every attacker; the one that did best on validation rows is chosen, test rows unseen."""
-        return self._decide(task, self._suited(task), self._judge(task, headline))
+        [outcome] = self.run_many([(task, headline)])
+        return outcome
 
     def run_many(self, asked: Sequence[tuple[Task, str]]) -> Iterator[Outcome]:
         """The same for tasks of one or several releases, with their headlines; on a GPU all networks are one stack."""
-        judged = [(task, self._suited(task), self._judge(task, headline)) for task, headline in asked]
-        if self.device != "cpu":
+        judged = [(task, *self._judged(task, headline)) for task, headline in asked]
+        if self.device != "cpu":  # a processor gains nothing by a stack, and would train who is stopped later
             learn_stacked([(attackers, judge) for _, attackers, judge in judged], self.device)
         return (self._decide(*given) for given in judged)
 
-    def _judge(self, task: Task, headline: str) -> _Judge:
-        return _Judge(*self._rows(task), task.n_classes, headline, self.seed, len(self._suited(task)) > 1)
+    def _judged(self, task: Task, headline: str) -> tuple[dict[str, Attacker], _Judge]:
+        """Who attacks, and who judges them."""
+        attackers = self._suited(task)
+        return attackers, _Judge(*self._rows(task), task.n_classes, headline, self.seed, len(attackers) > 1)
 
     def _decide(self, task: Task, attackers: Mapping[str, Attacker], judge: _Judge) -> Outcome:
         tested: dict[str, np.ndarray] = {}
