@@ -39,7 +39,7 @@ def toy(tmp_path):
     home = tmp_path / "papers" / "toy"
     home.mkdir(parents=True)
     (tmp_path / "papers" / "README.md").write_text(
-        "<!-- results: grid -->\n<!-- end -->\n<!-- results: summary -->\n<!-- end -->\n"
+        "".join(f"<!-- results: {name} -->\n<!-- end -->\n" for name in ("conclusions", "grid", "summary", "items"))
     )
     (home / "reproduce.py").write_text(SCRIPT)
     (home / "settings.toml").write_text(SETTINGS)
@@ -114,7 +114,7 @@ def test_a_quick_run_never_touches_the_paper(toy, tmp_path):
     assert path.parent == tmp_path / "quick"
     assert json.loads(path.read_text())["fig1"]["settings"]["size"] == 1
     assert sorted(p.name for p in toy().folder.iterdir() if p.suffix) == before
-    with pytest.raises(InputError, match="never overwrites"):
+    with pytest.raises(InputError, match="need a folder"):
         Run(toy(), "fig1", quick=True)
 
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 import tacit
 from benchmarks.floor import parts
-from papers.common.run import Run, honest, middle
+from papers.common.run import Run, honest, together
 from tacit.records.dataset import Dataset
 
 from .everywhere import everywhere
@@ -41,7 +41,7 @@ def adult(run: Run) -> None:
         for kind, weight in s["releases"]
     }  # fmt: skip
     for at, audits in found.items():
-        one, printed = middle(audits, "sex"), PRINTED[at]
+        one, printed = together(audits), PRINTED[at]
         name = at[0] if at[0] == "label-only" else f"{at[0]} code, weight {at[1]:g}"
         income, sex = one["utility"]["income"], one["leakage"]["sex"]
         run.row(name, "income, accuracy", printed[0], income["value"], interval=(income["low"], income["high"]),
@@ -109,7 +109,7 @@ def digits(run: Run) -> None:
         floor[1]["guessing"],
     )
     for weight, audits in found.items():
-        one = middle(audits, secret)
+        one = together(audits)
         kept, leak = one["utility"][target], one["leakage"][secret]
         run.row(f"weight {weight:g}", f"{target}, accuracy", None, kept["value"], interval=(kept["low"], kept["high"]),
                 guessing=kept["guessing"])  # fmt: skip
@@ -237,7 +237,7 @@ def draw(found: dict[tuple[str, float], list[dict[str, Any]]]) -> Figure:
         accuracy, leak = np.array(limit).T
         axis.plot(accuracy, leak, "-", color="0.8", lw=4, label="limit (estimate, see text)")
     for i, kind in enumerate(dict.fromkeys(kind for kind, _ in found)):
-        of = {w: middle(a, "sex") for (k, w), a in found.items() if k == kind}
+        of = {w: together(a) for (k, w), a in found.items() if k == kind}
         kept = [a["utility"]["income"]["value"] for a in of.values()]
         leak = [a["leakage"]["sex"] for a in of.values()]
         values = [v["value"] for v in leak]

@@ -13,19 +13,27 @@ from rich.table import Table
 
 from papers.common.papers import PAPERS, Paper, all_papers, choose, load_paper
 from papers.common.run import Run, run_experiment
-from papers.common.tables import effort, shown, write_readme, write_summary
+from papers.common.shown import shown
+from papers.common.tables import effort, write_readme, write_summary
 from tacit.errors import TacitError
 
 
 def run(
-    console: Console, asked: str | None, everything: bool, quick: bool, seeds: int | None, out: Path | None, again: bool
+    console: Console,
+    asked: str | None,
+    everything: bool,
+    quick: bool,
+    seeds: int | None,
+    out: Path | None,
+    again: bool,
+    data: str | None = None,
 ) -> None:
     chosen = choose(asked, everything)
-    root = out or (Path(tempfile.mkdtemp(prefix="tacit-quick-")) if quick else None)
+    root = out or (Path(tempfile.mkdtemp(prefix="tacit-quick-")) if quick else Path("reproduced") if data else None)
     failed = []
     for paper, experiment in chosen:
         name = f"{paper.name}/{experiment}"
-        if missing := paper.missing_data(experiment):
+        if missing := paper.missing_data(experiment, data):
             where = f"not here: {', '.join(missing)} (tacit data show {missing[0]})"
             if len(chosen) == 1:
                 raise TacitError(f"{name} needs data that is {where}")
@@ -33,7 +41,7 @@ def run(
             continue
         began = time.perf_counter()
         try:
-            _one(console, paper, experiment, quick, seeds, root, again)
+            _one(console, paper, experiment, quick, seeds, root, again, data)
         except Exception as error:  # one broken experiment must not cost the others' hours
             if len(chosen) == 1:
                 raise
@@ -42,17 +50,26 @@ def run(
             console.print(f"{name}: {escape(str(error))}", highlight=False)
             continue
         console.print(f"{name}: done in {time.perf_counter() - began:.0f} s", highlight=False)
-    if root is not None:
+    if quick:
         console.print(f"Quick figures, not for quoting: [bold]{root}[/bold]", highlight=False)
     if failed:
         raise TacitError(f"{len(failed)} of {len(chosen)} experiments failed: {', '.join(failed)}")
 
 
 def _one(
-    console: Console, paper: Paper, experiment: str, quick: bool, seeds: int | None, root: Path | None, again: bool
+    console: Console,
+    paper: Paper,
+    experiment: str,
+    quick: bool,
+    seeds: int | None,
+    root: Path | None,
+    again: bool,
+    data: str | None,
 ) -> None:
-    out = root / paper.name / experiment if root is not None else None
-    this = Run(paper, experiment, quick, seeds, out, again, lambda text: console.print(f"  {text}", highlight=False))
+    own = f"{experiment}-{data}" if data else experiment
+    out = root / paper.name / own if root is not None else None
+    tell = lambda text: console.print(f"  {text}", highlight=False)  # noqa: E731
+    this = Run(paper, experiment, quick, seeds, out, again, tell, data)
     run_experiment(this)
     table = Table(box=None, pad_edge=False, title=escape(this.settings.get("title", experiment)), title_justify="left")
     for head in ("", "measure", "printed", "ours", "adaptive attacker"):
@@ -60,7 +77,9 @@ def _one(
     for row in this.rows:
         table.add_row(*(escape(shown(row[k])) for k in ("what", "measure", "printed", "ours", "adaptive")))
     console.print(table)
-    if not quick:
+    if data and not quick:
+        console.print(f"Figures and results: [bold]{this.folder}[/bold]", highlight=False)
+    elif not quick:
         write_readme(paper)
         write_summary(paper.folder.parent)
 

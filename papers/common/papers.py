@@ -39,18 +39,29 @@ class Paper:
         path = self.folder / "results.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
-    def settings_of(self, experiment: str, quick: bool) -> dict[str, Any]:
-        """What settings.toml says, with the entries of `[experiment.quick]` over the full ones in a quick run."""
-        full = dict(self.settings.get(experiment, {}))
-        small = full.pop("quick", {})
-        return {"seeds": 1, **full, **(small if quick else {})}
+    def settings_of(self, experiment: str, quick: bool, data: str | None = None) -> dict[str, Any]:
+        """What settings.toml says, with the entries of `[experiment.quick]` over the full ones in a quick run.
 
-    def missing_data(self, experiment: str) -> list[str]:
+        `data` lays `[experiment.owned.DATA]` over both: what changes when the owner of a set runs the experiment on it.
+        """
+        full = dict(self.settings.get(experiment, {}))
+        small, owned = full.pop("quick", {}), full.pop("owned", {})
+        out = {"seeds": 1, **full, **(small if quick else {})}
+        if data is None:
+            return out
+        if data not in owned:
+            known = f"it takes {', '.join(owned)}" if owned else "it has its own data only"
+            raise InputError(f"{self.name}/{experiment} does not take --data {data}; {known}")
+        of = dict(owned[data])
+        small = of.pop("quick", {})
+        return {**out, "needs": [data], **of, **(small if quick else {})}
+
+    def missing_data(self, experiment: str, data: str | None = None) -> list[str]:
         """Data sets the experiment needs that are not on this machine."""
         from tacit.datasets import declarations
 
         known = declarations()
-        needs = self.settings_of(experiment, quick=False).get("needs", [])
+        needs = self.settings_of(experiment, quick=False, data=data).get("needs", [])
         return [name for name in needs if known[name].files and not known[name].present]
 
 

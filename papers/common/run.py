@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
+from scipy import stats
 
 from papers.common.papers import Paper
-from papers.common.tables import script_of, shown
+from papers.common.shown import shown
+from papers.common.tables import script_of
 from tacit.audit.looks import new_project
 from tacit.errors import InputError
 from tacit.files import write_whole
@@ -40,8 +43,9 @@ class Run:
     paper, experiment : what is run
     quick : the small settings; nothing under `papers/` is written
     seeds : how many, over what settings.toml says
-    out : where a quick run writes its entry and figures
+    out : where a quick run, or one on data of your own, writes its entry and figures
     again : forget finished parts
+    data : a set that the paper uses and that only its owners have; settings.toml has its `[EXPERIMENT.owned.NAME]`
 
     Attributes
     ----------
@@ -58,15 +62,16 @@ class Run:
         out: Path | None = None,
         again: bool = False,
         tell: Tell | None = None,
+        data: str | None = None,
     ) -> None:
-        if quick and out is None:
-            raise InputError("a quick run needs a folder of its own (out=); it never overwrites results.json")
-        self.paper, self.experiment, self.quick = paper, experiment, quick
-        self.settings = paper.settings_of(experiment, quick)
+        if (quick or data) and out is None:
+            raise InputError("a quick run and one on data of your own need a folder (out=); results.json is not theirs")
+        self.paper, self.experiment, self.quick, self.data = paper, experiment, quick, data
+        self.settings = paper.settings_of(experiment, quick, data)
         if seeds is not None:
             self.settings["seeds"] = seeds
         self.seeds = range(int(self.settings["seeds"]))
-        self.folder = out if quick and out is not None else paper.folder
+        self.folder = out if (quick or data) and out is not None else paper.folder
         self.tell = tell or (lambda text: None)
         self.rows: list[dict[str, Any]] = []
         self.summary: list[dict[str, Any]] = []
@@ -96,6 +101,7 @@ class Run:
             same = {"value": json.loads(json.dumps(value, default=_plain)), "seconds": seconds, "stamp": stamp}
         self._asked[key] = self._finished[key] = same
         if not self.quick:
+            self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._unfinished, json.dumps(self._finished))
         return same["value"]
 
@@ -149,13 +155,13 @@ class Run:
     ) -> None:
         """Lines of the summary of all papers: the honest columns of an audit (see `honest`).
 
-        Of several seeds' audits the one with the middle leakage is shown (the higher of two middle ones).
+        Several seeds' audits are told as one (`together`).
         `floor` is an audit on the same rows that measured the label-only release, where these did not.
         `compared` lines are cells of the summary's grid, methods by data, all measured by one protocol.
         """
-        several = [audits] if isinstance(audits, Mapping) else list(audits)
-        for secret in several[0]["leakage"]:
-            chosen = middle(several, secret)
+        chosen = together([audits] if isinstance(audits, Mapping) else list(audits))
+        floor = chosen if floor is None else floor
+        for secret, leakage in chosen["leakage"].items():
             for target in chosen["utility"] or {"": None}:
                 self.summary.append(
                     {
@@ -164,11 +170,11 @@ class Run:
                         "target": target,
                         "utility": chosen["utility"].get(target),
                         "secret": secret,
-                        "leakage": chosen["leakage"][secret],
+                        "leakage": leakage,
                         "certificate": chosen["certificate"].get(secret),
-                        "label_only": (floor or chosen)["label_only"].get(secret),
-                        "label_only_utility": (floor or chosen)["label_only_utility"].get(target),
-                        "seeds": len(several),
+                        "label_only": floor["label_only"].get(secret),
+                        "label_only_utility": floor["label_only_utility"].get(target),
+                        "seeds": leakage["seeds"],
                         "compared": compared,
                     }
                 )
@@ -188,7 +194,7 @@ class Run:
 
     def entry(self) -> dict[str, Any]:
         """What results.json keeps of this run."""
-        flags = (" --quick" if self.quick else "") + self._seeds_flag()
+        flags = (f" --data {self.data}" if self.data else "") + (" --quick" if self.quick else "") + self._seeds_flag()
         return {
             "title": self.settings.get("title", self.experiment),
             "command": f"tacit reproduce {self.paper.name}/{self.experiment}{flags}",
@@ -208,6 +214,7 @@ class Run:
     def keep(self) -> Path:
         """Write the entry: into results.json, or for a quick run into a file of its own."""
         path = self.folder / ("quick.json" if self.quick else "results.json")
+        path.parent.mkdir(parents=True, exist_ok=True)
         known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         known[self.experiment] = self.entry()
         order = [e for e in self.paper.experiments if e in known]
@@ -218,17 +225,19 @@ class Run:
 
     def _earlier(self) -> dict[str, Any]:
         """Finished parts: of the last whole run, and over them those of one that was interrupted."""
-        done = dict(self.paper.results.get(self.experiment, {}).get("raw", {}))
+        path = self.folder / "results.json"
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        done = dict(known.get(self.experiment, {}).get("raw", {}))
         if self._unfinished.exists():
             done |= json.loads(self._unfinished.read_text(encoding="utf-8"))
         return done
 
     @property
     def _unfinished(self) -> Path:
-        return self.paper.folder / f".unfinished-{self.experiment}.json"
+        return self.folder / f".unfinished-{self.experiment}.json"
 
     def _seeds_flag(self) -> str:
-        usual = self.paper.settings_of(self.experiment, self.quick)["seeds"]
+        usual = self.paper.settings_of(self.experiment, self.quick, self.data)["seeds"]
         return "" if usual == len(self.seeds) else f" --seeds {len(self.seeds)}"
 
 
@@ -251,9 +260,50 @@ def by_attacker(result: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"adaptive": result["value"], "interval": (result["low"], result["high"]), "by": result["by"]}
 
 
-def middle(audits: Sequence[Mapping[str, Any]], secret: str) -> Mapping[str, Any]:
-    """Of several seeds' audits (plain data), the one with the middle leakage; the higher of two middle ones."""
-    return sorted(audits, key=lambda a: a["leakage"][secret]["value"])[len(audits) // 2]
+def together(audits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several seeds' audits of one release (plain data of `honest`) as one, of the same shape.
+
+    Values are means; intervals are over seeds and rows together (`over_seeds`). Of the seeds' bounds on any
+    attacker the largest is told, and none where one seed has none.
+    """
+    out: dict[str, Any] = {}
+    for kind in ("utility", "leakage", "label_only", "label_only_utility"):
+        of = [a.get(kind) or {} for a in audits]
+        out[kind] = {k: over_seeds([a[k] for a in of]) for k in of[0] if all(a.get(k) is not None for a in of)}
+    bounds = {s: [a["certificate"].get(s) for a in audits] for s in audits[0]["certificate"]}
+    out["certificate"] = {s: None if None in found else max(found) for s, found in bounds.items()}
+    return out
+
+
+def over_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One figure of several seeds: the mean, and a 95 % interval over seeds and rows together.
+
+    The seeds share their test rows, so that what the rows leave open (the mean arm of the seeds' intervals) does not
+    shrink with more seeds. What the seeds leave open is Student's interval of their mean. The two add as squares.
+
+    Examples
+    --------
+    >>> one = {"low": 0.5, "high": 0.7, "value": 0.6, "by": "mlp"}
+    >>> two = over_seeds([one, {**one, "low": 0.6, "high": 0.8, "value": 0.7, "by": "trees"}])
+    >>> [round(two[k], 2) for k in ("value", "low", "high")], two["by"], two["seeds"]
+    ([0.65, 0.01, 1.0], 'mlp, trees', 2)
+    """
+    first, values = results[0], np.array([r["value"] for r in results], float)
+    value = float(values.mean())
+    numbers = [k for k, v in first.items() if isinstance(v, float) and all(r.get(k) is not None for r in results)]
+    told = {
+        **first,
+        **{k: round(float(np.mean([r[k] for r in results])), 5) for k in numbers},
+        "value": round(value, 5),
+    }
+    spread = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    told["value"] = round(value, 5)
+    if "low" in first:
+        arms = [np.hypot(np.mean([abs(r[end] - r["value"]) for r in results]), spread) for end in ("low", "high")]
+        told |= {"low": round(max(0.0, value - arms[0]), 5), "high": round(min(1.0, value + arms[1]), 5)}
+    if "by" in first:
+        told["by"] = ", ".join(sorted({str(r["by"]) for r in results}))
+    return {**told, "seeds": len(results), "values": values.tolist()}
 
 
 def machine() -> str:

@@ -8,13 +8,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from papers.common import items
+from papers.common.conclusions import conclusions_of, overall, sentence
 from papers.common.papers import Paper, all_papers, load_paper
+from papers.common.shown import shown
 from tacit.errors import InputError
 from tacit.files import write_whole
 from tacit.report.results import beats
 
 BLOCK = re.compile(r"(<!-- results: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.S)
-SUMMARY, GRID = "summary", "grid"  # blocks of papers/README.md
+SAID, GRID, SUMMARY, ITEMS = "conclusions", "grid", "summary", "items"  # blocks of papers/README.md
 SOON = 60  # seconds: what takes less is told in seconds, or not at all beside a script that took far longer
 
 
@@ -32,12 +35,17 @@ def readme(paper: Paper, text: str) -> str:
             f"papers/{paper.name}/README.md has blocks for {', '.join(found) or 'nothing'}, but the experiments are "
             f"{', '.join(paper.experiments)}; give each a line `<!-- results: NAME -->` and a line `<!-- end -->`"
         )
-    results = paper.results
-    return BLOCK.sub(lambda m: f"{m[1]}{block(m['name'], results.get(m['name']))}{m[3]}", text)
+    results, said = paper.results, conclusions_of(paper)
+
+    def written(name: str) -> str:
+        told = [sentence(c, results, name) for c in said.get(name, ())] if name in results else []
+        return block(results.get(name), told)
+
+    return BLOCK.sub(lambda m: f"{m[1]}{written(m['name'])}{m[3]}", text)
 
 
-def block(name: str, entry: Mapping[str, Any] | None) -> str:
-    """One experiment: table, figures, notes, command, machine, minutes."""
+def block(entry: Mapping[str, Any] | None, said: Sequence[str] = ()) -> str:
+    """One experiment: table, figures, what it says, notes, command, machine, minutes."""
     if entry is None:
         return "Not run yet.\n"
     out = [
@@ -47,6 +55,8 @@ def block(name: str, entry: Mapping[str, Any] | None) -> str:
         "",
         *(f"![{entry['title']}]({f})" for f in entry["figures"]),
         *([""] if entry["figures"] else []),
+        *(f"- {text}" for text in said),
+        *([""] if said else []),
         *(line for n in entry["notes"] for line in (n, "")),
     ]
     for other in entry["measured_by"]:
@@ -103,10 +113,10 @@ def write_summary(folder: Path) -> Path:
 
 def summary(folder: Path, text: str) -> str:
     """The README of all papers with its blocks `<!-- results: grid -->` and `<!-- results: summary -->` anew."""
-    if [m["name"] for m in BLOCK.finditer(text)] != [GRID, SUMMARY]:
+    if [m["name"] for m in BLOCK.finditer(text)] != [SAID, GRID, SUMMARY, ITEMS]:
         raise InputError(
-            f"papers/README.md needs two blocks, `<!-- results: {GRID} -->` and `<!-- results: {SUMMARY} -->`, each "
-            f"with a line `<!-- end -->`"
+            f"papers/README.md needs the blocks {SAID}, {GRID}, {SUMMARY} and {ITEMS} in this order, each a line "
+            f"`<!-- results: NAME -->` and a line `<!-- end -->`"
         )
     papers = [load_paper(name, folder) for name in all_papers(folder)]
     lines = [
@@ -116,8 +126,10 @@ def summary(folder: Path, text: str) -> str:
         for line in entry["summary"]
     ]
     blocks = {
+        SAID: "".join(f"- {text}\n" for text in overall(folder, papers)) or "Not written yet.\n",
         GRID: grid([line[-1] for line in lines if line[-1].get("compared")]),
         SUMMARY: _listed([line for line in lines if not line[-1].get("compared")]),
+        ITEMS: items.told(folder),
     }
     return BLOCK.sub(lambda m: f"{m[1]}{blocks[m['name']]}{m[3]}", text)
 
@@ -179,24 +191,6 @@ def _listed(lines: Sequence[tuple[Any, ...]]) -> str:
             f"| {paper_name}/{experiment} |"
         )
     return "\n".join(out) + "\n"
-
-
-def shown(value: float | str | None) -> str:
-    """A number as the papers print it: .857; 1.23; 14.
-
-    Examples
-    --------
-    >>> [shown(v) for v in (0.8571, 1.2345, 14, None, "below .07")]
-    ['.857', '1.23', '14', '–', 'below .07']
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) or abs(value) >= 100:
-        return f"{value:.0f}"
-    text = f"{value:.3f}" if abs(value) < 1 else f"{value:.3g}"
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
 
 import tacit
-from papers.common.run import Run, middle
+from papers.common.run import Run, together
 
 from .protocol import adult_parts, each_release, fitted, history, mean_in_print, measured, mimic_parts, titanic_parts
 
@@ -27,7 +27,7 @@ def table3(run: Run) -> None:
     found = each_release(run, printed, titanic_release)
     for name, runs in found.items():
         for i, label in enumerate(("Survived", "Sex", "Pclass")):
-            leak = middle([r["audit"] for r in runs], label)["leakage"][label] if i else None
+            leak = together([r["audit"] for r in runs])["leakage"][label] if i else None
             mean_in_print(run, name, label, runs, printed[name][i], loss=True, leak=leak)
         run.audited(IN_FULL.get(name, name), "titanic", [r["audit"] for r in runs],
                     floor=found["autoencoder"][0]["audit"])  # fmt: skip
@@ -81,7 +81,7 @@ def curves(run: Run, data: str, labels: Sequence[str], figure: str, printed: Seq
     for name, runs in found.items():
         audits = [r["audit"] for r in runs]
         for label, words in zip(labels, printed, strict=True):
-            leak = middle(audits, label)["leakage"][label] if label in audits[0]["leakage"] else None
+            leak = together(audits)["leakage"][label] if label in audits[0]["leakage"] else None
             mean_in_print(run, f"{data}: {name}", label, runs, words if name == "EIGAN" else None, loss=True,
                           leak=leak)  # fmt: skip
         if data != "mimic_demo":  # a test part of some thirty rows says nothing
@@ -137,7 +137,7 @@ def fig16(run: Run) -> None:
         audits = [r["audit"] for r in runs]
         mean_in_print(run, name, "digit", runs)
         printed = "no separation from PCA or autoencoder" if name == "EIGAN" else None
-        mean_in_print(run, name, "parity", runs, printed, leak=middle(audits, "parity")["leakage"]["parity"])
+        mean_in_print(run, name, "parity", runs, printed, leak=together(audits)["leakage"]["parity"])
         run.audited(f"{name}, l=16", "mnist, digit kept", audits, floor=found["PCA"][0]["audit"])
     ranges = [np.ptp(r["game"]["encoder"][len(r["game"]["encoder"]) // 2 :]) for r in found["EIGAN"]]
     run.row("EIGAN", "encoder loss, range over the last half of training", "does not settle", float(np.mean(ranges)))

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import tacit
-from papers.common.run import Run, by_attacker, middle
+from papers.common.run import Run, by_attacker, together
 
 from .protocol import adult_parts, fitted, history, mean_in_print, measured, titanic_parts
 
@@ -28,7 +28,7 @@ def fig6(run: Run) -> None:
         ]
         for n, runs in zip(counts, found, strict=True):
             what = f"{n} {kind if n > 1 else {'allies': 'ally', 'adversaries': 'adversary'}[kind]}"
-            leak = middle([r["audit"] for r in runs], "sex")["leakage"]["sex"]
+            leak = together([r["audit"] for r in runs])["leakage"]["sex"]
             mean_in_print(run, what, "income", runs, "constant", loss=True)
             mean_in_print(run, what, "sex", runs, "constant", loss=True, leak=leak)
         for label in ("income", "sex"):
@@ -75,7 +75,7 @@ def fig17(run: Run) -> None:
         }
         for size, runs in found.items():
             (secret,) = runs[0]["audit"]["leakage"]
-            leak = middle([r["audit"] for r in runs], secret)["leakage"][secret]
+            leak = together([r["audit"] for r in runs])["leakage"][secret]
             run.row(f"{data}, l={size}", "encoder loss on test rows", "falls with l", mean["loss"][size])
             run.row(f"{data}, l={size}", "epochs to nine tenths of the way", "falls with l", mean["settled"][size])
             run.row(f"{data}, l={size}", f"{secret}, balanced accuracy", guessing=leak["guessing"],

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import tacit
-from papers.common.run import Run, by_attacker, honest, middle
+from papers.common.run import Run, by_attacker, honest, together
 from tacit.federated import DistributedEIGAN, Node
 
 from . import federated as deigan
@@ -150,7 +150,7 @@ def fig21(run: Run) -> None:
         for at in settings
     }
     for (delta, phi), audits in found.items():
-        one = middle(audits, "shape")
+        one = together(audits)
         kept, leak = one["utility"]["colour"], one["leakage"]["shape"]
         what = f"2 nodes, delta={delta}, phi={phi:g}"
         printed = "little effect", "worse when rarer" if phi == 1 else "no benefit of a part"

@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 import tacit
-from papers.common.run import Run, by_attacker, honest, middle
+from papers.common.run import Run, by_attacker, honest, together
 
 from .protocol import adult_parts, audit, fitted
 
@@ -20,7 +20,7 @@ def fig4(run: Run) -> None:
     """How far the code moves when a column is permuted, and its mean absolute gradient: the paper says not which."""
     runs = [run.part(f"seed {seed}", importance, seed, run.settings) for seed in run.seeds]
     mean = {kind: pd.DataFrame([r[kind] for r in runs]).mean() for kind in ("permutation", "gradient")}
-    leak = middle([r["audit"] for r in runs], "sex")["leakage"]["sex"]
+    leak = together([r["audit"] for r in runs])["leakage"]["sex"]
     for kind, shares in mean.items():
         ranks = shares.rank(ascending=False).astype(int)
         for column in ("sex", "relationship", "marital-status", "occupation"):

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 import tacit
 from papers.common.principal import principal
 from papers.common.run import Run, by_attacker, honest
-from papers.common.tables import shown
+from papers.common.shown import shown
 from tacit.records.encoding import make_encoder
 
 Parts = tuple[tacit.Dataset, tacit.Dataset, tacit.Dataset]  # for the filter, for attackers, to test on

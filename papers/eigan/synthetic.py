@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy.stats import mannwhitneyu
 
 import tacit
-from papers.common.run import Run, honest, middle
+from papers.common.run import Run, honest, together
 
 from .protocol import audit, fitted, mean_in_print, measured
 
@@ -26,7 +26,7 @@ def synthetic(run: Run) -> None:
         runs = [run.part(f"{figure} seed {seed}", points, data, options, seed, run.settings) for seed in run.seeds]
         for label in runs[0]["print"]:
             hidden = label in runs[0]["audit"]["leakage"]
-            leak = middle([r["audit"] for r in runs], label)["leakage"][label] if hidden else None
+            leak = together([r["audit"] for r in runs])["leakage"][label] if hidden else None
             mean_in_print(run, f"{figure}, {data}", label, runs, "collapsed" if hidden else "kept", leak=leak)
         for row, which in enumerate(("before", "after")):
             scatter(axes[row, i], np.array(runs[0][which]), runs[0]["colour"], runs[0]["marker"])

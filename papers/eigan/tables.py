@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import nn
 
 import tacit
-from papers.common.run import Run, by_attacker, honest, middle
+from papers.common.run import Run, by_attacker, honest, together
 
 from .protocol import adult_parts, each_release, fitted, mean_in_print, measured
 
@@ -54,7 +54,7 @@ def table(
     """Rows of Table 1: means over seeds in the paper's measure, and the seed with the middle leak under attack."""
     for name, runs in found.items():
         for label, i in labels.items():
-            leak = middle([r["audit"] for r in runs], label)["leakage"][label] if i else None
+            leak = together([r["audit"] for r in runs])["leakage"][label] if i else None
             mean_in_print(run, name, label, runs, printed.get(name, (None, None))[i], leak=leak)
         run.audited(name, data, [r["audit"] for r in runs], floor=found["raw data"][0]["audit"])
 
@@ -91,7 +91,7 @@ def table2(run: Run) -> None:
     found = each_release(run, ["raw data", "EIGAN"], mnist_release)
     for name, audits in found.items():
         seen = [by_family(a["audit"]) for a in audits]
-        best = middle(seen, "digit")
+        best = together(seen)
         for family in audits[0]["families"]:
             kept, read = (float(np.mean([a["families"][family][k] for a in audits])) for k in ("parity", "digit"))
             printed = IN_PRINT[name].get(family, (None, None))

@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import tacit
-from papers.common.run import Run, by_attacker, honest, middle
-from papers.common.tables import shown
+from papers.common.run import Run, by_attacker, honest, together
+from papers.common.shown import shown
 
 from . import protocol
 from .personal import one_trial
@@ -165,13 +165,13 @@ def tradeoff(run: Run, part: str, target: str, secret: str, data: str, said: Cal
             run.row(at, f"{target}, accuracy", printed[0], row["target"],
                     guessing=guessing[target])  # fmt: skip
             name = method if method in ("minimax nonlinear", "DDD") else f"{method} d={d}"
-            found = middle(attacked[name], secret)["leakage"][secret] if name in attacked else None
+            found = together(attacked[name])["leakage"][secret] if name in attacked else None
             balanced = f"; attacker: balanced, {shown(found['guessing'])}" if found else ""
             run.row(at, f"{secret}, accuracy (guessing {shown(guessing[secret])}{balanced})",
                     printed[1], row["secret"], **by_attacker(found))  # fmt: skip
     for name, audits in attacked.items():
         run.audited(name, data, audits, floor=attacked.get("raw data", audits)[0])
-    audits = {d: middle(attacked[f"minimax d={d}"], secret) for d in s["dims"]}
+    audits = {d: together(attacked[f"minimax d={d}"]) for d in s["dims"]}
     run.figure(run.experiment, draw(means, audits, target, secret, guessing[target]))
 
 

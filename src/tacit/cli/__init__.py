@@ -361,7 +361,10 @@ def reproduce(
     show: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     readme: Annotated[bool, typer.Option("--readme", help="Only write the READMEs' tables anew.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Forget finished parts of an earlier run.")] = False,
-    out: Annotated[Path | None, typer.Option(help="With --quick: folder for its figures.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With --quick or --data: folder for its figures.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Data of the paper that you hold: celeba, facescrub, mimic3, enterface.")
+    ] = None,
 ) -> None:
     """Run a paper's table or figure and set it beside the printed numbers. Interrupted full runs resume."""
     from tacit.cli.reproduce import command  # every command starts quickly
@@ -372,7 +375,7 @@ def reproduce(
     elif readme:
         papers.rewrite(console, experiment)
     else:
-        papers.run(console, experiment, everything, quick, seeds, out, again)
+        papers.run(console, experiment, everything, quick, seeds, out, again, data)
 
 
 @data_app.command("list")
