@@ -89,6 +89,30 @@ def test_an_interrupted_run_goes_on(toy):
     assert not list(paper.folder.glob(".unfinished*"))
 
 
+def test_parts_run_side_by_side_and_give_the_same(toy):
+    alone = toy()
+    run_experiment(Run(alone, "fig1"))
+    one = alone.results["fig1"]
+    (alone.folder / "results.json").unlink()
+    side = toy()
+    run_experiment(Run(side, "fig1"), jobs=2)
+    assert worked(side) == []  # in other processes
+    two = side.results["fig1"]
+    assert two["rows"] == one["rows"]
+    assert {k: p["value"] for k, p in two["raw"].items()} == {"seed 0": 0, "seed 1": 10}
+
+
+def test_a_part_that_needs_another_comes_later_and_an_error_is_told(toy):
+    paper = toy()
+    chained = SCRIPT.replace("    run.row(", "    found.append(run.part('last', work, found[1], 2))\n    run.row(")
+    (paper.folder / "reproduce.py").write_text(chained)
+    run_experiment(Run(toy(), "fig1"), jobs=2)
+    assert toy().results["fig1"]["rows"][0]["ours"] == 10.0  # of 0, 10 and 20
+    (paper.folder / "reproduce.py").write_text(SCRIPT.replace("return seed * size", "raise OSError('disk')"))
+    with pytest.raises(OSError, match="disk"):
+        run_experiment(Run(toy(), "fig1"), jobs=2)
+
+
 def test_a_script_imports_what_lies_beside_it_and_a_move_there_keeps_finished_parts(toy):
     paper = toy()
     run_experiment(Run(paper, "fig1"))

@@ -27,6 +27,7 @@ def run(
     out: Path | None,
     again: bool,
     data: str | None = None,
+    jobs: int = 1,
 ) -> None:
     chosen = choose(asked, everything)
     root = out or (Path(tempfile.mkdtemp(prefix="tacit-quick-")) if quick else Path("reproduced") if data else None)
@@ -41,7 +42,7 @@ def run(
             continue
         began = time.perf_counter()
         try:
-            _one(console, paper, experiment, quick, seeds, root, again, data)
+            _one(console, paper, experiment, quick, seeds, root, again, data, jobs)
         except Exception as error:  # one broken experiment must not cost the others' hours
             if len(chosen) == 1:
                 raise
@@ -65,12 +66,13 @@ def _one(
     root: Path | None,
     again: bool,
     data: str | None,
+    jobs: int,
 ) -> None:
     own = f"{experiment}-{data}" if data else experiment
     out = root / paper.name / own if root is not None else None
     tell = lambda text: console.print(f"  {text}", highlight=False)  # noqa: E731
     this = Run(paper, experiment, quick, seeds, out, again, tell, data)
-    run_experiment(this)
+    run_experiment(this, jobs)
     table = Table(box=None, pad_edge=False, title=escape(this.settings.get("title", experiment)), title_justify="left")
     for head in ("", "measure", "printed", "ours", "adaptive attacker"):
         table.add_column(head)

@@ -6,15 +6,11 @@ full run goes on where it stopped; it tells its figures with `run.row`, `run.aud
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import platform
 import shutil
-import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +20,10 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from papers.common.papers import Paper
+from papers.common.part import Work, finished
 from papers.common.shown import shown
 from papers.common.tables import script_of
-from tacit.audit.looks import new_project
+from papers.common.waves import Wanted, done
 from tacit.errors import InputError
 from tacit.files import write_whole
 from tacit.report.report import Report, provenance
@@ -73,13 +70,18 @@ class Run:
         self.seeds = range(int(self.settings["seeds"]))
         self.folder = out if (quick or data) and out is not None else paper.folder
         self.tell = tell or (lambda text: None)
+        self._missing: dict[str, Work] | None = None
+        self._begin()
+        self._finished = {} if quick or again else self._earlier()
+
+    def _begin(self) -> None:
+        """Nothing has been told yet."""
         self.rows: list[dict[str, Any]] = []
         self.summary: list[dict[str, Any]] = []
         self.figures: list[str] = []
         self.measured_by: list[dict[str, str]] = []
         self.notes: list[str] = []
         self._asked: dict[str, dict[str, Any]] = {}
-        self._finished = {} if quick or again else self._earlier()
 
     # -- work -----------------------------------------------------------------------------------
 
@@ -89,21 +91,42 @@ class Run:
         The result must be plain data (it is kept as JSON). A part is done again when its arguments have
         changed (in a table of settings other than in title and number of seeds), or its function's text.
         """
-        same = self._finished.get(key)
-        stamp = _stamp(work, arguments)
+        asked = Work(work, arguments)
+        same, stamp = self._finished.get(key), asked.stamp
         if same is None or same["stamp"] != stamp:
+            if self._missing is not None:
+                self._missing[key] = asked
+                return Wanted()
             self.tell(f"{self.paper.name}/{self.experiment}: {key}")
-            began = time.perf_counter()
-            with warnings.catch_warnings(), new_project():
-                warnings.simplefilter("ignore")  # an experiment that is about a warning records it itself
-                value = work(*arguments)
-            seconds = round(time.perf_counter() - began, 2)
-            same = {"value": json.loads(json.dumps(value, default=_plain)), "seconds": seconds, "stamp": stamp}
-        self._asked[key] = self._finished[key] = same
+            same = finished(asked)
+        self._asked[key] = same
+        self._keep_part(key, same)
+        return same["value"]
+
+    def parts_in_parallel(self, jobs: int) -> None:
+        """Work out the parts in so many processes; a part that needs another's value comes in a later wave."""
+        while missing := self._still_missing():
+            for key, result in done(missing, jobs):
+                self.tell(f"{self.paper.name}/{self.experiment}: {key}")
+                self._keep_part(key, result)
+
+    def _still_missing(self) -> dict[str, Work]:
+        """What the experiment asks for up to the first value that is not there."""
+        self._missing = {}
+        try:
+            self.paper.experiments[self.experiment](self)
+        except Exception:  # for want of a value; where none is missing it is an error of the experiment's own
+            if not self._missing:
+                raise
+        missing, self._missing = self._missing, None
+        self._begin()
+        return missing
+
+    def _keep_part(self, key: str, part: dict[str, Any]) -> None:
+        self._finished[key] = part
         if not self.quick:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._unfinished, json.dumps(self._finished))
-        return same["value"]
 
     def recorded(self, command: str, machine: str) -> Any:
         """Figures that a script wrote beside itself; the entry says by which command, on which machine."""
@@ -316,24 +339,16 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} cores, {os.environ.get('OMP_NUM_THREADS', 'all')} thread"
 
 
-def run_experiment(run: Run) -> Path:
-    """Run it and keep what it found."""
+def run_experiment(run: Run, jobs: int = 1) -> Path:
+    """Run it, its parts in so many processes, and keep what it found."""
     if run.quick:
         shutil.rmtree(run.folder, ignore_errors=True)
+    if jobs > 1:
+        run.parts_in_parallel(jobs)
     run.paper.experiments[run.experiment](run)
     if not run.rows:
         raise InputError(f"{run.paper.name}/{run.experiment} told no row; call run.row for each printed figure")
     return run.keep()
-
-
-def _stamp(work: Callable[..., Any], arguments: Sequence[Any]) -> str:
-    """Tells whether a part kept from before is the part asked for now."""
-    told = [
-        {k: v for k, v in a.items() if k not in ("title", "seeds", "needs")} if isinstance(a, Mapping) else a
-        for a in arguments
-    ]
-    text = json.dumps(told, sort_keys=True, default=str) + inspect.getsource(inspect.unwrap(work))
-    return sha256(text.encode()).hexdigest()[:12]
 
 
 def _result(r: Result) -> dict[str, Any]:
@@ -354,8 +369,3 @@ def _versions() -> dict[str, str]:
     import torch
 
     return {**provenance()["versions"], "torch": torch.__version__}
-
-
-def _plain(value: Any) -> Any:
-    """Numpy's numbers and arrays as JSON."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)

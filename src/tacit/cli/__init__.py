@@ -365,6 +365,7 @@ def reproduce(
     data: Annotated[
         str | None, typer.Option(help="Data of the paper that you hold: celeba, facescrub, mimic3, enterface.")
     ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes: parts of an experiment side by side.")] = 1,
 ) -> None:
     """Run a paper's table or figure and set it beside the printed numbers. Interrupted full runs resume."""
     from tacit.cli.reproduce import command  # every command starts quickly
@@ -375,7 +376,7 @@ def reproduce(
     elif readme:
         papers.rewrite(console, experiment)
     else:
-        papers.run(console, experiment, everything, quick, seeds, out, again, data)
+        papers.run(console, experiment, everything, quick, seeds, out, again, data, jobs)
 
 
 @data_app.command("list")
