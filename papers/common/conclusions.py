@@ -87,9 +87,25 @@ class Reading:
         self.fewest = min(self.fewest, seeds)
         return Figure(value, low, high, seeds=seeds)
 
+    def rows(self, seeds: int, experiment: str | None = None) -> list[Mapping[str, Any]]:
+        """All rows of the table, of so many seeds: for sentences that count."""
+        self.fewest = min(self.fewest, seeds)
+        return self._entry(experiment)["rows"]
+
+    def lines(self, experiment: str | None = None) -> list[Mapping[str, Any]]:
+        """All audited lines of the summary: for sentences that count."""
+        lines = self._entry(experiment)["summary"]
+        self.fewest = min([self.fewest, *(line["seeds"] for line in lines)])
+        return lines
+
     def raw(self, part: str, experiment: str | None = None) -> Any:
         """What `run.part(part, ...)` gave. Tell numbers from it with `figure`, so that their seeds are counted."""
         return self._entry(experiment)["raw"][part]["value"]
+
+    @property
+    def few(self) -> str:
+        """ " (one seed)" or " (two seeds)" where what was read so far rests on so few, else nothing."""
+        return {1: " (one seed)", 2: " (two seeds)"}.get(self.fewest, "")
 
     def holds(self, condition: bool, what: str = "") -> None:
         """What must be true for the sentence to be written."""
