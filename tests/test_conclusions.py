@@ -9,6 +9,7 @@ import pytest
 
 from papers.common.conclusions import Figure, NotFoundError, Reading, conclusions_of, sentence
 from papers.common.items import KEYS, STATES, items_of
+from papers.common.moved import moved, table
 from papers.common.papers import PAPERS as FOLDER
 from papers.common.papers import all_papers, load_paper
 from papers.common.run import over_seeds, together
@@ -110,6 +111,16 @@ def test_few_seeds_are_said():
 
 def test_figures_are_written_as_the_tables_write_them():
     assert f"{Figure(0.8571)} {Figure(0.8571, 0.8, 0.9):interval}" == ".857 .857 [.800, .900]"
+
+
+def test_what_moves_between_machines_is_told_with_the_sentences_that_fail():
+    one, other = (
+        {"rows": [{"what": "m", "measure": "t (guessing .5)", "ours": v, "adaptive": None}], "machine": "a"}
+        for v in (0.5, 0.52)
+    )
+    assert moved(one, other) == [("m t", pytest.approx(0.02))]
+    line = {"experiment": "x/fig1", "machines": ["a", "b"], "figures": 1, "moved": 1, "most": 0.02, "which": "m t"}
+    assert "| .020 | m t | 1 of 2 (not: holds) |" in table([{**line, "sentences": 2, "failing": ["holds"]}])
 
 
 # -- the state of every item ---------------------------------------------------------------------------

@@ -39,7 +39,9 @@ def toy(tmp_path):
     home = tmp_path / "papers" / "toy"
     home.mkdir(parents=True)
     (tmp_path / "papers" / "README.md").write_text(
-        "".join(f"<!-- results: {name} -->\n<!-- end -->\n" for name in ("conclusions", "grid", "summary", "items"))
+        "".join(
+            f"<!-- results: {name} -->\n<!-- end -->\n" for name in ("conclusions", "grid", "summary", "moved", "items")
+        )
     )
     (home / "reproduce.py").write_text(SCRIPT)
     (home / "settings.toml").write_text(SETTINGS)

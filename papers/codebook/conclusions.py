@@ -18,8 +18,8 @@ def more_income_at_no_more_leakage(read: Reading) -> str:
     read.holds(max(leaks) < 0.02)
     return (
         f"The six learned codes keep {shown(min(gains))} to {shown(max(gains))} more income than the prototype's of "
-        f"the same weight, and leak {shown(min(leaks))} to {shown(max(leaks))} more. A weight does not mean quite what it "
-        f"meant there, the training differs: compare pairs of accuracy and leakage."
+        f"the same weight, and leak {shown(min(leaks))} to {shown(max(leaks))} more. A weight does not mean quite what "
+        f"it meant there, the training differs: compare pairs of accuracy and leakage."
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from papers.common import items
+from papers.common import items, moved
 from papers.common.conclusions import conclusions_of, overall, sentence
 from papers.common.papers import Paper, all_papers, load_paper
 from papers.common.shown import shown
@@ -17,7 +17,7 @@ from tacit.files import write_whole
 from tacit.report.results import beats
 
 BLOCK = re.compile(r"(<!-- results: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.S)
-SAID, GRID, SUMMARY, ITEMS = "conclusions", "grid", "summary", "items"  # blocks of papers/README.md
+SAID, GRID, SUMMARY, MOVED, ITEMS = "conclusions", "grid", "summary", "moved", "items"  # blocks of papers/README.md
 SOON = 60  # seconds: what takes less is told in seconds, or not at all beside a script that took far longer
 
 
@@ -113,10 +113,10 @@ def write_summary(folder: Path) -> Path:
 
 def summary(folder: Path, text: str) -> str:
     """The README of all papers with its blocks `<!-- results: grid -->` and `<!-- results: summary -->` anew."""
-    if [m["name"] for m in BLOCK.finditer(text)] != [SAID, GRID, SUMMARY, ITEMS]:
+    if [m["name"] for m in BLOCK.finditer(text)] != [SAID, GRID, SUMMARY, MOVED, ITEMS]:
         raise InputError(
-            f"papers/README.md needs the blocks {SAID}, {GRID}, {SUMMARY} and {ITEMS} in this order, each a line "
-            f"`<!-- results: NAME -->` and a line `<!-- end -->`"
+            f"papers/README.md needs the blocks {SAID}, {GRID}, {SUMMARY}, {MOVED} and {ITEMS} in this order, each a "
+            f"line `<!-- results: NAME -->` and a line `<!-- end -->`"
         )
     papers = [load_paper(name, folder) for name in all_papers(folder)]
     lines = [
@@ -129,6 +129,7 @@ def summary(folder: Path, text: str) -> str:
         SAID: "".join(f"- {text}\n" for text in overall(folder, papers)) or "Not written yet.\n",
         GRID: grid([line[-1] for line in lines if line[-1].get("compared")]),
         SUMMARY: _listed([line for line in lines if not line[-1].get("compared")]),
+        MOVED: moved.told(folder),
         ITEMS: items.told(folder),
     }
     return BLOCK.sub(lambda m: f"{m[1]}{blocks[m['name']]}{m[3]}", text)
