@@ -10,19 +10,28 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import markupsafe
 
 from tacit.files import write_whole
+from tacit.report.glossary import explain
 from tacit.report.markdown import DOES_NOT_PROTECT
 from tacit.report.results import at_most, beats, shown
+from tacit.report.verdict import RULE, not_covered, opening, verdict
 
 
 def write_page(reports: Sequence[Any], path: str | Path, title: str, introduction: str = "") -> Path:
-    """Write one or several audits of the same data as one page, with the utility-leakage figure."""
+    """Write one or several audits of the same data as one page; it opens with what to think of the last of them."""
+    return write_whole(path, page_text(reports, title, introduction))
+
+
+def page_text(reports: Sequence[Any], title: str, introduction: str = "") -> str:
+    """The page itself."""
     plain = [r.to_dict() for r in reports]
     beaten = dominated(reports)
     attributes = list(reports[0].leakage)
     why = {s: [_why(r, s, beaten) for r in reports] for s in attributes}
-    text = render(
+    lead = reports[-1]
+    return render(
         "page.html.j2",
         {"reports": plain, "dominated": why},
         title=title,
@@ -38,8 +47,12 @@ def write_page(reports: Sequence[Any], path: str | Path, title: str, introductio
         ),
         has_floor_row=any(r.name == "label-only" for r in reports),
         level=reports[0].level,
+        lead=lead,
+        opening=opening(lead),
+        verdicts=[verdict(lead, name) for name in lead.leakage],
+        rule=RULE,
+        not_covered=not_covered(lead),
     )
-    return write_whole(path, text)
 
 
 def render(template: str, data: Any, **told: Any) -> str:
@@ -48,10 +61,16 @@ def render(template: str, data: Any, **told: Any) -> str:
         loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["up"] = lambda value: "–" if value is None else at_most(value)
+    environment.globals |= {"term": term, "explained": explain}
     environment.filters["p"] = lambda value: "–" if value is None else shown(value)
     # inside a script element only "<" could end it
     embedded = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     return environment.get_template(template).render(embedded=embedded, limits=DOES_NOT_PROTECT, **told)
+
+
+def term(word: str, shown_as: str | None = None) -> Any:
+    """A word whose explanation is one hover, or one touch, away."""
+    return markupsafe.Markup('<abbr tabindex="0" title="{}">{}</abbr>').format(explain(word), shown_as or word)
 
 
 def _why(report: Any, attribute: str, beaten: dict[tuple[str, str], str]) -> str | None:
@@ -76,8 +95,18 @@ def dominated(reports: Sequence[Any]) -> dict[tuple[str, str], str]:
 
 def figure(reports: Sequence[Any], attribute: str) -> str:
     """Utility against leakage of every release, with intervals and certificates, as inline SVG."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
+    from matplotlib.backends.backend_svg import FigureCanvasSVG  # slow to import, and a device has none
+
+    out = io.StringIO()
+    fig = drawn(reports, attribute)
+    FigureCanvasSVG(fig).print_svg(out, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    text = out.getvalue()
+    return text[text.index("<svg") :]
+
+
+def drawn(reports: Sequence[Any], attribute: str) -> Any:
+    """The same as a matplotlib figure."""
+    from matplotlib.figure import Figure  # slow to import, and a device has none
 
     target = next(iter(reports[0].utility))
     fig = Figure(figsize=(6.4, 4.2), layout="constrained")
@@ -107,7 +136,4 @@ def figure(reports: Sequence[Any], attribute: str) -> str:
     axes.set_title("Better is up and to the left; dotted lines are guessing", fontsize=9, loc="left")
     axes.legend(fontsize=8, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    out = io.StringIO()
-    FigureCanvasSVG(fig).print_svg(out, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    drawn = out.getvalue()
-    return drawn[drawn.index("<svg") :]
+    return fig
