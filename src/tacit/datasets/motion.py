@@ -43,7 +43,8 @@ def motionsense(
     signals : "magnitude" (lengths of rotation rate and acceleration, 2 channels) or "axes" (6 channels)
     gravity : add gravity to the acceleration, as the authors' published runs do
     activities : also "sitting" and "standing" (the posture, "std" in the files)
-    sensitive : of identity (1 to 24), gender, and weight, height, age (each cut at the people's median)
+    sensitive : of identity (1 to 24), gender, weight, height, age (each cut at the people's median), and
+        weight_kg, height_cm, age_years (as numbers)
 
     Windows never straddle recordings. As in the published runs a window that would end exactly with
     its recording is left out: 60,117 and 13,381 windows by trial. The unit of identity is the recording
@@ -86,12 +87,13 @@ def motionsense(
 
 
 def _people(path: object) -> pd.DataFrame:
-    """Gender by name; weight, height and age cut at the median of the people."""
+    """Gender by name; weight, height and age cut at the median of the people, and as numbers."""
     table = pd.read_csv(str(path)).set_index("code")
     out = pd.DataFrame({"gender": np.where(table["gender"] == 1, "male", "female")}, index=table.index)
     for column, unit in (("weight", "kg"), ("height", "cm"), ("age", "years")):
         middle = table[column].median()
         out[column] = np.where(table[column] > middle, f"above {middle:g} {unit}", f"up to {middle:g} {unit}")
+        out[f"{column}_{unit}"] = table[column].astype(float)
     return out
 
 
