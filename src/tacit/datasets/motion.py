@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -60,10 +61,10 @@ def motionsense(
     # less its last sample, so that no window ends with the recording
     size = file["trial_length"][chosen] - 1
     rows = np.concatenate([np.arange(s, s + n) for s, n in zip(file["trial_start"][chosen], size, strict=True)])
-    samples = (file["signals_i16"][rows] * file["scale"]).astype(np.float32)
+    samples = signals_of(file)[rows]
     if gravity:
         other = np.load(require(GRAVITY, SOURCE))
-        samples[:, :3] += (other["signals_i16"][rows, :3] * other["scale"][:3]).astype(np.float32)
+        samples[:, :3] += signals_of(other)[rows, :3]
     if signals == "magnitude":
         samples = np.column_stack([np.linalg.norm(samples[:, 3:], axis=1), np.linalg.norm(samples[:, :3], axis=1)])
     bout = np.repeat(chosen, size)
@@ -84,6 +85,11 @@ def motionsense(
         name="motionsense",
         official=np.where(test, "test", "train"),
     )
+
+
+def signals_of(file: Any) -> np.ndarray:
+    """Samples (n, channels): as the publisher has them, or from the shared copy's whole numbers."""
+    return file["signals"] if "signals" in file else (file["signals_i16"] * file["scale"]).astype(np.float32)
 
 
 def _people(path: object) -> pd.DataFrame:
