@@ -588,7 +588,7 @@ def test_the_command_says_what_it_wrote(shelf, box, tmp_path):
 
 
 def test_a_name_that_nobody_publishes(shelf, box):
-    refuses("digit", box, r"no publisher's files are known of 'digit'; .*The names are cmu_faces")
+    refuses("digit", box, r"no publisher's files are known of 'digit'; .*The names are celeba, cmu_faces")
     refuses("uci-har", box / "nowhere", r"no folder or file .*nowhere; pass what the publisher of uci_har hands out")
     assert PUBLISHERS.keys() >= {"fer_plus", "motionsense", "uci_har"}
 

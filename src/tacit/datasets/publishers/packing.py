@@ -9,7 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.datasets.publishers import emodb_files, fer2013_files, genki_files, har_files, motion_files, pgm_faces
+from tacit.datasets.publishers import (
+    celeba_files,
+    emodb_files,
+    facescrub_files,
+    fer2013_files,
+    genki_files,
+    har_files,
+    motion_files,
+    pgm_faces,
+)
 from tacit.datasets.publishers.pack import Pack
 from tacit.datasets.publishers.source import Source
 from tacit.datasets.store import cache_folder
@@ -26,8 +35,10 @@ class Publisher:
 
 
 PUBLISHERS = {
+    "celeba": Publisher(celeba_files.WHERE, celeba_files.pack_celeba),
     "cmu_faces": Publisher(pgm_faces.CMU_WHERE, pgm_faces.pack_cmu),
     "emodb": Publisher(emodb_files.WHERE, emodb_files.pack_emodb),
+    "facescrub": Publisher(facescrub_files.WHERE, facescrub_files.pack_facescrub),
     "fer_plus": Publisher(fer2013_files.WHERE, fer2013_files.pack_fer2013),
     "genki": Publisher(genki_files.WHERE, genki_files.pack_genki),
     "genki4k": Publisher(genki_files.WHERE_4K, genki_files.pack_genki4k),

@@ -50,6 +50,9 @@ class Source:
         else:
             self._add(self.path.name, _opener(self.path))
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
     def where(self, name: str) -> str:
         """How a message calls a file."""
         inside = self.path if self.path.is_dir() else self.path.parent
