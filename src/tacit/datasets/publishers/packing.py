@@ -16,6 +16,7 @@ from tacit.datasets.publishers import (
     fer2013_files,
     genki_files,
     har_files,
+    mimic_files,
     motion_files,
     pgm_faces,
 )
@@ -42,6 +43,7 @@ PUBLISHERS = {
     "fer_plus": Publisher(fer2013_files.WHERE, fer2013_files.pack_fer2013),
     "genki": Publisher(genki_files.WHERE, genki_files.pack_genki),
     "genki4k": Publisher(genki_files.WHERE_4K, genki_files.pack_genki4k),
+    "mimic3": Publisher(mimic_files.WHERE, mimic_files.pack_mimic),
     "motionsense": Publisher(motion_files.WHERE, motion_files.pack_motionsense),
     "orl_faces": Publisher(pgm_faces.ORL_WHERE, pgm_faces.pack_orl),
     "uci_har": Publisher(har_files.WHERE, har_files.pack_har),
