@@ -331,7 +331,7 @@ def avi(sound, rate):
     return chunk(b"RIFF", b"AVI " + chunk(b"LIST", b"hdrl" + chunk(b"avih", bytes(56)) + b"".join(stream)) + film)
 
 
-def test_enterface(shelf):
+def test_enterface(shelf, monkeypatch):
     rate = 8000
     time = np.arange(rate // 2) / rate
     for speaker, tone in (("subject 1", 300), ("subject 2", 1200)):
@@ -351,6 +351,24 @@ def test_enterface(shelf):
     assert data.sensitive["speaker"].tolist() == ["subject 1"] * 2 + ["subject 2"] * 2
     assert np.allclose(data.X.iloc[0], data.X.iloc[1])
     assert abs(data.X.iloc[0] - data.X.iloc[2]).max() > 1  # another tone, other coefficients
+    done = prepare("enterface", shelf, shelf / "out")  # the folder above
+    assert done.rows == "4 sentences of 2 speakers: anger 2, happiness 2"
+    monkeypatch.setenv("TACIT_DATA", str(shelf / "out"))
+    packed = tacit.load_dataset("enterface")
+    assert np.allclose(packed.X, data.X)
+    assert packed.sensitive.equals(data.sensitive)
+    assert packed.y.equals(data.y)
+    monkeypatch.setenv("TACIT_DATA", str(shelf))
+    whole = path.with_suffix(".wav").read_bytes()
+    path.with_suffix(".wav").write_bytes(whole[:-100])
+    with pytest.raises(tacit.TacitError, match=r"clip\.wav: it is cut; convert"):
+        prepare("enterface", shelf, shelf / "out")
+    stray = shelf / "enterface" / "subject 2" / "joy" / "clip.avi"
+    stray.parent.mkdir()
+    stray.write_bytes(b"")
+    with pytest.raises(tacit.TacitError, match=r"joy.clip\.avi: expected a folder of anger, .* below 'subject 2'"):
+        prepare("enterface", shelf, shelf / "out")
+    shutil.rmtree(stray.parent)
     path.with_suffix(".wav").unlink()
     path.write_bytes(b"RIFF....AVI ")
     with pytest.raises(tacit.TacitError, match=r"clip.avi: no sound in it; convert its sound to a .wav"):

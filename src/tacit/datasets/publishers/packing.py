@@ -12,6 +12,7 @@ from pathlib import Path
 from tacit.datasets.publishers import (
     celeba_files,
     emodb_files,
+    enterface_files,
     facescrub_files,
     fer2013_files,
     genki_files,
@@ -39,6 +40,7 @@ PUBLISHERS = {
     "celeba": Publisher(celeba_files.WHERE, celeba_files.pack_celeba),
     "cmu_faces": Publisher(pgm_faces.CMU_WHERE, pgm_faces.pack_cmu),
     "emodb": Publisher(emodb_files.WHERE, emodb_files.pack_emodb),
+    "enterface": Publisher(enterface_files.SOURCE, enterface_files.pack_enterface),
     "facescrub": Publisher(facescrub_files.WHERE, facescrub_files.pack_facescrub),
     "fer_plus": Publisher(fer2013_files.WHERE, fer2013_files.pack_fer2013),
     "genki": Publisher(genki_files.WHERE, genki_files.pack_genki),
