@@ -5,18 +5,21 @@ from __future__ import annotations
 import gzip
 import io
 import shutil
+import sys
 import tarfile
 import zipfile
 
 import numpy as np
 import pandas as pd
+import pooch
 import pytest
 from PIL import Image
 from scipy.io import savemat, wavfile
 from typer.testing import CliRunner
 
 import tacit
-from tacit.cli import app
+from tacit.cli import app, main
+from tacit.datasets import declarations
 from tacit.datasets.publishers import source as source_module
 from tacit.datasets.publishers.emodb_files import feature_names, log_mel, statistics, two_seconds
 from tacit.datasets.publishers.fer2013_files import VOTES
@@ -26,6 +29,7 @@ from tacit.datasets.publishers.packing import PUBLISHERS, prepare
 from tacit.datasets.publishers.pgm import read_pgm
 from tacit.datasets.publishers.source import Source
 from tacit.datasets.store import locate
+from tacit.datasets.where import WHERE
 
 
 @pytest.fixture
@@ -575,6 +579,72 @@ def test_a_tone_is_loudest_in_its_band_of_forty():
     assert np.allclose(log_mel(2 * loud).max() - log_mel(loud).max(), np.log(4), atol=1e-6)  # power
 
 
+# -- tables and digits ----------------------------------------------------------------------------
+
+
+def test_adult(shelf, box):
+    row = (
+        "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, US"
+    )
+    write(box / "adult.data", f"{row}, <=50K\n{row.replace('State-gov', '?')}, >50K\n\n")
+    write(box / "adult.test", f"|1x3 Cross validator\n{row}, <=50K.\n\n")
+    assert prepare("adult", box).rows == "3 people: train 2, test 1"
+    data = tacit.load_dataset("adult")
+    assert data.y["income"].tolist() == ["<=50K", ">50K", "<=50K"]
+    assert data.X["age"].tolist() == [39] * 3
+    assert data.X["workclass"].isna().tolist() == [False, True, False]
+    write(box / "adult.data", f"{row}, <=50K\n{row}\n")
+    refuses("adult", box, r"adult\.data, line 2: 14 cells; expected 15")
+    write(box / "adult.data", f"{row}, <=50K\n{row.replace('39', 'old')}, <=50K\n")
+    assert "old" not in refuses("adult", box, r"adult\.data, line 2: age is not a number").split("line 2")[1]
+
+
+def test_titanic(shelf, box):
+    heads = "PassengerId,Survived,Pclass,Name,Sex,Age,SibSp,Parch,Ticket,Fare,Cabin,Embarked"
+    write(
+        box / "train.csv",
+        f'{heads}\n1,0,3,"Braund, Mr.",male,22,1,0,A/5,7.25,,S\n2,1,1,"C, D",female,,1,0,PC,71,C85,C\n',
+    )
+    assert prepare("titanic", box).rows == "2 passengers"
+    data = tacit.load_dataset("titanic")
+    assert data.sensitive["Sex"].tolist() == ["male", "female"]
+    assert data.X["Age"].isna().tolist() == [False, True]
+    write(box / "train.csv", f"{heads}\n1,0,3,Braund\n")
+    assert "Braund" not in refuses("titanic", box, r"train\.csv, line 2: 4 cells where line 1 names 12 columns")
+
+
+@pytest.mark.filterwarnings("ignore:Could not infer format")
+def test_mimic_demo_from_its_own_tables(real, monkeypatch, tmp_path):
+    shared = real("mimic_demo")
+    folder = locate("mimic3_demo")
+    prepare("mimic_demo", folder, tmp_path)
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    data = tacit.load_dataset("mimic_demo")
+    assert len(data) == len(shared) == 129
+    assert set(shared.X) <= set(data.X)
+    assert data.sensitive["GENDER"].value_counts().equals(shared.sensitive["GENDER"].value_counts())
+    assert data.y["HOSPITAL_EXPIRE_FLAG"].sum() == shared.y["HOSPITAL_EXPIRE_FLAG"].sum()
+
+
+def test_mnist(shelf, box):
+    rng = np.random.default_rng(7)
+    made = {}
+    for stem, n in (("train", 5), ("t10k", 3)):
+        images, labels = rng.integers(0, 256, (n, 28, 28), dtype=np.uint8), rng.integers(0, 10, n, dtype=np.uint8)
+        sizes = b"".join(k.to_bytes(4, "big") for k in (n, 28, 28))
+        write(box / f"{stem}-images-idx3-ubyte.gz", gzip.compress(b"\0\0\x08\x03" + sizes + images.tobytes()))
+        write(box / f"{stem}-labels.idx1-ubyte", b"\0\0\x08\x01" + sizes[:4] + labels.tobytes())
+        made[stem] = images
+    assert prepare("mnist", box).rows == "8 images: train 5, test 3"
+    data = tacit.load_dataset("mnist", flat=False)
+    assert np.array_equal(np.round(data.X[:, 0] * 255), np.concatenate([made["train"], made["t10k"]]))
+    path = box / "t10k-labels.idx1-ubyte"
+    path.write_bytes(path.read_bytes()[:-1])
+    refuses("mnist", box, r"t10k-labels\.idx1-ubyte is cut: its header says \(3,\), but 2 bytes follow")
+    path.write_bytes(b"<html>")
+    refuses("mnist", box, r"t10k-labels\.idx1-ubyte is not an IDX file")
+
+
 # -- the command ----------------------------------------------------------------------------------
 
 
@@ -587,8 +657,41 @@ def test_the_command_says_what_it_wrote(shelf, box, tmp_path):
     assert not shelf.exists()
 
 
+@pytest.mark.parametrize("name", sorted(PUBLISHERS))
+def test_show_says_where_to_get_a_set_and_how_to_pack_it(name, shelf, monkeypatch, capsys):
+    def no_network(*_, **__):
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr(pooch, "retrieve", no_network)
+    monkeypatch.setattr(sys, "argv", ["tacit", "data", "show", name])
+    with pytest.raises(SystemExit) as left:
+        main()
+    told = " ".join(capsys.readouterr().err.split())
+    assert left.value.code == 2
+    if name in ("adult", "mnist"):  # fetched where the network allows
+        assert "no network in tests" in told
+        assert f"get {WHERE[name]} elsewhere" in told
+    else:
+        assert "is not here. Get it: " + WHERE[name] in told
+    assert f"tacit data prepare {name} FOLDER" in told
+
+
+def test_show_of_a_set_that_is_here_says_it_too(shelf, box):
+    fer(box, n=60)
+    prepare("fer_plus", box)
+    done = CliRunner().invoke(app, ["data", "show", "fer_plus"])
+    assert done.exit_code == 0
+    assert "tacit data prepare fer_plus FOLDER" in done.output
+    assert "microsoft/FERPlus" in done.output
+
+
+def test_every_publisher_has_an_address_and_a_declaration():
+    assert set(PUBLISHERS) == set(WHERE) <= set(declarations())
+    assert {d.name for d in declarations().values() if d.files} == set(WHERE)
+
+
 def test_a_name_that_nobody_publishes(shelf, box):
-    refuses("digit", box, r"no publisher's files are known of 'digit'; .*The names are celeba, cmu_faces")
+    refuses("digit", box, r"no publisher's files are known of 'digit'; .*The names are adult, celeba, cmu_faces")
     refuses("uci-har", box / "nowhere", r"no folder or file .*nowhere; pass what the publisher of uci_har hands out")
     assert PUBLISHERS.keys() >= {"fer_plus", "motionsense", "uci_har"}
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tacit.datasets.declaration import choose_labels, declare
 from tacit.datasets.publishers import celeba_files, facescrub_files
-from tacit.datasets.store import locate, require
+from tacit.datasets.store import locate, packed
 from tacit.errors import InputError, check_number
 from tacit.records.dataset import Dataset
 from tacit.records.images import load_images
@@ -71,7 +71,7 @@ def celeba(
     files = _celeba()
     if files is None or files.images is None or not files.images.is_dir():
         missing = TABLE if files is None else f"celeba/{celeba_files.IMAGES}"
-        require(missing, f"{celeba_files.WHERE}; `tacit data prepare celeba FOLDER` packs them")
+        packed(missing, "celeba")
         raise InputError(f"{missing} is no folder of images; run `tacit data prepare celeba FOLDER`")
     attributes, part, person = celeba_files.read_celeba(files)
     labels = attributes.replace({1: "yes", 0: "no"})
@@ -131,7 +131,7 @@ def facescrub(people: int | None = 200, size: int | tuple[int, int] | None = 64)
     check_number("people", people, 2, whole=True, optional=True)
     found = _faces()
     if not found:
-        require(GENDERS[0], f"{facescrub_files.WHERE}; `tacit data prepare facescrub FOLDER` packs them")
+        packed(GENDERS[0], "facescrub")
         raise InputError(f"{locate('facescrub')} holds no image; expected one folder of images per person")
     table = pd.DataFrame(found, columns=["path", "identity", "gender"])
     count = table.groupby(["gender", "identity"], as_index=False).size()

@@ -11,7 +11,7 @@ from tacit.datasets.people_tables import choose_columns
 from tacit.datasets.publishers import mimic_files
 from tacit.datasets.publishers.admissions import join_mimic
 from tacit.datasets.publishers.source import Source
-from tacit.datasets.store import locate, require
+from tacit.datasets.store import locate, packed
 from tacit.records.dataset import Dataset
 
 TABLES = tuple(mimic_files.COLUMNS)
@@ -36,13 +36,12 @@ def mimic3(sensitive: str | Sequence[str] = ("GENDER", "RACE"), keep_sensitive: 
     Nothing that is written down at or after discharge (place of discharge, time of death) is an input,
     save the lengths of stay and the codes of diagnoses and procedures.
     """
-    packed = locate(mimic_files.PACKED)
-    if packed is None:
-        where = f"{mimic_files.WHERE}; `tacit data prepare mimic3 FOLDER` packs them"
-        folder = min(require(f"mimic3/{name}.csv.gz", where) for name in TABLES).parent
+    whole = locate(mimic_files.PACKED)
+    if whole is None:
+        folder = min(packed(f"mimic3/{name}.csv.gz", "mimic3") for name in TABLES).parent
         table = join_mimic(mimic_files.base_tables(Source(folder, "mimic3")))
     else:
-        table = pd.read_csv(packed, low_memory=False)
+        table = pd.read_csv(whole, low_memory=False)
     units = table["SUBJECT_ID"].to_numpy()
     drop = ["SUBJECT_ID", "HADM_ID"]
     return choose_columns(table, "HOSPITAL_EXPIRE_FLAG", sensitive, keep_sensitive, "mimic3", drop, units=units)

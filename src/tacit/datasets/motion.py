@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tacit.datasets.declaration import declare
-from tacit.datasets.store import require
+from tacit.datasets.store import packed
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
 from tacit.records.windows import windows
@@ -22,7 +23,7 @@ TEST_TRIALS = range(11, 17)  # the short recordings
 SIGNALS = "motionsense/motionsense_acc_gyro.npz"
 GRAVITY = "motionsense/motionsense_gravity_attitude.npz"
 PEOPLE = "motionsense/data_subjects_info.csv"
-SOURCE = "MotionSense (A_DeviceMotion_data and data_subjects_info.csv) of Malekzadeh et al., packed as its README says"
+SOURCE = WHERE["motionsense"]
 
 
 @declare("73,498", "window", "activity", "identity, gender", "MIT (Malekzadeh et al.)", (SIGNALS, PEOPLE))
@@ -55,7 +56,7 @@ def motionsense(
     _check("split", [split], ["trial", "subject"])
     _check("signals", [signals], ["magnitude", "axes"])
     _check("activities", activities, list(ACTIVITIES))
-    file = np.load(require(SIGNALS, SOURCE))
+    file = np.load(packed(SIGNALS, "motionsense"))
     names = np.asarray(file["activity_names"])[file["trial_activity"]]
     chosen = np.flatnonzero(np.isin(names, [ACTIVITIES[a] for a in activities]))
     # less its last sample, so that no window ends with the recording
@@ -63,7 +64,7 @@ def motionsense(
     rows = np.concatenate([np.arange(s, s + n) for s, n in zip(file["trial_start"][chosen], size, strict=True)])
     samples = signals_of(file)[rows]
     if gravity:
-        other = np.load(require(GRAVITY, SOURCE))
+        other = np.load(packed(GRAVITY, "motionsense"))
         samples[:, :3] += signals_of(other)[rows, :3]
     if signals == "magnitude":
         samples = np.column_stack([np.linalg.norm(samples[:, 3:], axis=1), np.linalg.norm(samples[:, :3], axis=1)])
@@ -71,7 +72,7 @@ def motionsense(
     cut = windows(samples, [bout], length, stride)
     bout = bout[cut.start]
 
-    people = _people(require(PEOPLE, SOURCE))
+    people = _people(packed(PEOPLE, "motionsense"))
     _check("sensitive", secrets, ["identity", *people.columns])
     person = file["trial_subject"][bout].astype(int)
     about = people.loc[person].reset_index(drop=True).assign(identity=person)

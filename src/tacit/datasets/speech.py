@@ -15,13 +15,12 @@ from scipy.io import wavfile
 
 from tacit.datasets.declaration import choose_labels, declare
 from tacit.datasets.publishers.wav import said_bytes
-from tacit.datasets.store import locate, require
+from tacit.datasets.store import locate, packed
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
 
 EMOTIONS = ("anger", "disgust", "fear", "happiness", "sadness", "surprise")
 PACKED = "enterface/enterface_mfcc.npz"
-SOURCE = "the eNTERFACE'05 EMOTION database (folders 'subject 1' and so on) from enterface.net"
 BANDS = 13
 SUBJECT = re.compile(r"subject[ _-]?0*(\d+)", re.IGNORECASE)
 
@@ -42,14 +41,14 @@ def enterface(target: str = "happy", sensitive: str = "speaker") -> Dataset:
     published, or .wav files in their place. 52 inputs: mean,
     maximum, minimum and standard deviation over a sentence of 13 MFCCs (20 ms frames that overlap by half).
     """
-    packed = locate(PACKED)
-    if packed is not None:
-        file = np.load(packed)
+    features = locate(PACKED)
+    if features is not None:
+        file = np.load(features)
         X, emotion, speaker = file["features"], file["emotion"], file["speaker"]
     else:
         folder = locate("enterface")
         if not clips(folder):
-            require(PACKED, f"{SOURCE}; `tacit data prepare enterface FOLDER` packs it")
+            packed(PACKED, "enterface")
         X, emotion, speaker = sentences(folder)
     labels = {"emotion": emotion, "happy": np.where(emotion == "happiness", "happy", "other"), "speaker": speaker}
     return Dataset(

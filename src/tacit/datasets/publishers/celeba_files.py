@@ -12,12 +12,9 @@ import pandas as pd
 
 from tacit.datasets.publishers.pack import Pack, Writer, counted, same_files
 from tacit.datasets.publishers.source import Source
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 
-WHERE = (
-    "CelebA of the Chinese University of Hong Kong (its terms forbid passing copies on): list_attr_celeba.txt, "
-    "identity_CelebA.txt, list_eval_partition.txt and the aligned images img_align_celeba; or Kaggle's csv files"
-)
 IMAGES = "img_align_celeba"
 PARTS = ("train", "validation", "test")
 AGAIN = "fetch the file again"
@@ -54,7 +51,7 @@ def find_celeba(folder: Path) -> CelebA | None:
     if tables[0] is None:
         return None
     if tables[1] is None:
-        raise InputError(f"{folder} has no file list_eval_partition.txt (or .csv); get {WHERE}")
+        raise InputError(f"{folder} has no file list_eval_partition.txt (or .csv); get {WHERE['celeba']}")
     return CelebA(folder, tables[0], tables[1], tables[2], found.get("images") or found.get(f"{IMAGES}.zip"))
 
 
@@ -70,10 +67,12 @@ def pack_celeba(source: Source) -> Pack:
     """The tables checked, and the images beside them: linked where the disk is the same, else copied."""
     files = find_celeba(source.path) if source.path.is_dir() else None
     if files is None:
-        raise InputError(f"{source.path} has no file list_attr_celeba.txt (or .csv); get {WHERE}, and pass the folder")
+        raise InputError(
+            f"{source.path} has no file list_attr_celeba.txt (or .csv); get {WHERE['celeba']}, and pass the folder"
+        )
     attributes, part, person = read_celeba(files)
     if files.images is None:
-        raise InputError(f"{source.path} has no folder {IMAGES} and no {IMAGES}.zip; get {WHERE}")
+        raise InputError(f"{source.path} has no folder {IMAGES} and no {IMAGES}.zip; get {WHERE['celeba']}")
     marks = attributes * 2 - 1
     lines = [f"{name} " + " ".join(map(str, row)) for name, row in zip(marks.index, marks.to_numpy(), strict=True)]
     packed: dict[str, Writer] = {

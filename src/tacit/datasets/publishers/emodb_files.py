@@ -11,9 +11,9 @@ from scipy.signal import resample_poly
 from tacit.datasets.publishers.pack import Pack, counted, npz
 from tacit.datasets.publishers.source import Source
 from tacit.datasets.publishers.wav import read_wav
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 
-WHERE = "download.zip of emodb.bilderbar.info (Burkhardt et al. 2005, TU Berlin)"
 FORM = re.compile(r"(?:^|/)(\d\d)([ab]\d\d)([A-Z])([a-z]?)\.wav$", re.IGNORECASE)
 EMOTIONS = {"W": "anger", "L": "boredom", "E": "disgust", "A": "fear", "F": "happiness", "N": "neutral", "T": "sadness"}
 AGES = {3: 31, 8: 34, 9: 21, 10: 32, 11: 26, 12: 30, 13: 32, 14: 35, 15: 25, 16: 31}  # of the publisher's page
@@ -27,7 +27,9 @@ def pack_emodb(source: Source) -> Pack:
     """Two seconds of every sentence, cut or followed by silence as in the copies that the papers here measured."""
     found = source.matches(FORM)
     if not found:
-        raise InputError(f"{source.path} has no recording such as wav/03a01Fa.wav; get {WHERE}, and pass its folder")
+        raise InputError(
+            f"{source.path} has no recording such as wav/03a01Fa.wav; get {WHERE['emodb']}, and pass its folder"
+        )
     found.sort(key=lambda pair: pair[0].rsplit("/", 1)[-1].lower())
     bands, labels = [], []
     for name, match in found:

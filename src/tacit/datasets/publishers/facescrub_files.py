@@ -7,13 +7,10 @@ from pathlib import Path
 
 from tacit.datasets.publishers.pack import Pack, counted, same_files
 from tacit.datasets.publishers.source import Source
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 from tacit.records.pixels import SUFFIXES
 
-WHERE = (
-    "FaceScrub of Ng and Winkler: its lists facescrub_actors.txt and facescrub_actresses.txt, and the face images that "
-    "a script fetched by them (or MegaFace's copy)"
-)
 GENDERS = {
     **dict.fromkeys(("actors", "actor", "actor_faces", "actors_faces", "male", "men"), "male"),
     **dict.fromkeys(("actresses", "actress", "actress_faces", "actresses_faces", "female", "women"), "female"),
@@ -60,7 +57,7 @@ def pack_facescrub(source: Source) -> Pack:
     """actors/NAME and actresses/NAME, linked where the disk is the same, else copied."""
     found = find_faces(source.path) if source.path.is_dir() else []
     if not found:
-        raise InputError(f"{source.path} has no folder of face images; get {WHERE}, and pass the folder")
+        raise InputError(f"{source.path} has no folder of face images; get {WHERE['facescrub']}, and pass the folder")
     files = {}
     for folder, gender in (("actors", "male"), ("actresses", "female")):
         of = [(path, f"{_folder_name(name)}/{path.name}") for path, name, g in found if g == gender]

@@ -7,21 +7,18 @@ import numpy as np
 from tacit.datasets.publishers.columns import AGAIN, rows, same_length, whole_in
 from tacit.datasets.publishers.pack import Pack, counted, npz
 from tacit.datasets.publishers.source import Source
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 
 SIDE = 48
 VOTES = ("neutral", "happiness", "surprise", "sadness", "anger", "disgust", "fear", "contempt", "unknown", "NF")
 PARTS = ("Training", "PublicTest", "PrivateTest")
-WHERE = (
-    "fer2013.csv of Kaggle's 'Challenges in Representation Learning: Facial Expression Recognition' and "
-    "fer2013new.csv of the GitHub repository microsoft/FERPlus"
-)
 
 
 def pack_fer2013(source: Source) -> Pack:
     """Images and votes; rows that FER+ gives no image name are no faces, and left out."""
-    pixels = source.need("fer2013.csv", "icml_face_data.csv", remedy=f"get {WHERE}, and put both into one folder")
-    votes = source.need("fer2013new.csv", remedy=f"get {WHERE}, and put both into one folder")
+    pixels = source.need("fer2013.csv", "icml_face_data.csv", remedy=f"get {WHERE['fer_plus']}")
+    votes = source.need("fer2013new.csv", remedy=f"get {WHERE['fer_plus']}")
     images, parts = _images(source, pixels)
     named, counts, usage = _votes(source, votes)
     same_length(source, {pixels: len(images), votes: len(counts)})

@@ -11,10 +11,9 @@ import numpy as np
 from tacit.datasets.publishers.columns import matrix, same_length
 from tacit.datasets.publishers.pack import Pack, counted, npz
 from tacit.datasets.publishers.source import Source
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 
-WHERE = "test/genki.mat of the GitHub repository hammlab/MinimaxFilter"
-WHERE_4K = "GENKI-4K or GENKI-R2009a of the Machine Perception Laboratory, UC San Diego"
 SIDE, SIDE_4K = 16, 64
 PICTURE = re.compile(r"(?:^|/)files/[^/]+\.jpe?g$", re.IGNORECASE)
 
@@ -61,8 +60,10 @@ def pack_genki4k(source: Source) -> Pack:
     """
     pictures = {name.rsplit("/", 1)[1].lower(): name for name, _ in source.matches(PICTURE)}
     if not pictures:
-        raise InputError(f"{source.path} has neither genki.mat nor pictures in files/; get {WHERE}, or {WHERE_4K}")
-    labels = source.need("GENKI-4K_Labels.txt", "labels.txt", remedy=f"get {WHERE_4K}")
+        raise InputError(
+            f"{source.path} has neither genki.mat nor pictures in files/; get {WHERE['genki']}, or {WHERE['genki4k']}"
+        )
+    labels = source.need("GENKI-4K_Labels.txt", "labels.txt", remedy=f"get {WHERE['genki4k']}")
     values = matrix(source, labels)
     wrong = np.flatnonzero(~np.isin(values[:, 0], (0, 1)) | (values.shape[1] not in (1, 4)))
     if len(wrong):
@@ -79,7 +80,7 @@ def pack_genki4k(source: Source) -> Pack:
             names.append(text.strip().rsplit("/", 1)[-1].lower())
             if names[-1] not in pictures:
                 raise InputError(
-                    f"{source.where(listed)}, line {line}: no such picture in files/; get {WHERE_4K} again"
+                    f"{source.where(listed)}, line {line}: no such picture in files/; get {WHERE['genki4k']} again"
                 )
         same_length(source, {labels: len(values), listed: len(names)})
     images = np.array([_grey(source, pictures[name]) for name in names])
@@ -100,17 +101,19 @@ def _matlab(data: bytes, where: str) -> dict[str, Any]:
             io.BytesIO(data), variable_names=[f"{n}{p}" for n in ("X", "y1_", "y2_") for p in ("train", "test")]
         )
     except NotImplementedError:
-        raise InputError(f"{where} is a file of MATLAB 7.3; save it with -v7, or get {WHERE}") from None
+        raise InputError(f"{where} is a file of MATLAB 7.3; save it with -v7, or get {WHERE['genki']}") from None
     except Exception as error:  # a damaged file may raise anything
-        raise InputError(f"{where} is no whole MATLAB file ({type(error).__name__}); get {WHERE} again") from None
+        raise InputError(
+            f"{where} is no whole MATLAB file ({type(error).__name__}); get {WHERE['genki']} again"
+        ) from None
 
 
 def _array(found: dict[str, Any], key: str, where: str) -> np.ndarray:
     if key not in found:
-        raise InputError(f"{where} has no array {key}; get {WHERE} again")
+        raise InputError(f"{where} has no array {key}; get {WHERE['genki']} again")
     array = np.asarray(found[key])
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{where}: {key} does not hold numbers; get {WHERE} again")
+        raise InputError(f"{where}: {key} does not hold numbers; get {WHERE['genki']} again")
     return array
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from tacit.datasets.publishers.columns import matrix, same_length, whole_numbers
 from tacit.datasets.publishers.pack import Pack, counted, npz
 from tacit.datasets.publishers.source import Source
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 
-WHERE = "'Human Activity Recognition Using Smartphones' of the UCI Machine Learning Repository (the zip as it is)"
 CHANNELS = tuple(f"{s}_{axis}" for s in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
 LENGTH, HALF = 128, 64
 
@@ -81,7 +81,7 @@ def laid_out(windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _part(source: Source, part: str, columns: int, activities: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     X, y, people = (
-        source.need(f"{part}/{stem}_{part}.txt", f"{stem}_{part}.txt", remedy=f"get {WHERE}")
+        source.need(f"{part}/{stem}_{part}.txt", f"{stem}_{part}.txt", remedy=f"get {WHERE['uci_har']}")
         for stem in ("X", "y", "subject")
     )
     values = matrix(source, X, columns)
@@ -98,7 +98,7 @@ def _windows(source: Source, part: str, count: int) -> np.ndarray | None:
     for name, channel in zip(found, CHANNELS, strict=True):
         if name is None:
             raise InputError(
-                f"{source.path} has no file Inertial Signals/{channel}_{part}.txt beside the others; get {WHERE}"
+                f"{source.path} has no file Inertial Signals/{channel}_{part}.txt beside the others; fetch it again"
             )
     values = [matrix(source, str(name), LENGTH).astype(np.float32) for name in found]
     for name, array in zip(found, values, strict=True):
@@ -108,7 +108,7 @@ def _windows(source: Source, part: str, count: int) -> np.ndarray | None:
 
 def _listed(source: Source, file: str, what: str) -> list[str]:
     """Lines "1 WALKING", numbered from 1."""
-    name = source.need(file, remedy=f"get {WHERE}")
+    name = source.need(file, remedy=f"get {WHERE['uci_har']}")
     found: list[str] = []
     for line, text in source.lines(name):
         number, _, word = text.strip().partition(" ")

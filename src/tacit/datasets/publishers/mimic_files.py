@@ -14,11 +14,9 @@ from tacit.datasets.publishers.columns import column_place
 from tacit.datasets.publishers.hospital_events import LABORATORY, VITALS, Measured, Taken
 from tacit.datasets.publishers.pack import Pack, counted, csv_gz
 from tacit.datasets.publishers.source import Source
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 
-WHERE = (
-    "MIMIC-III of PhysioNet, which asks for a signed agreement (mimic_demo is free): its .csv.gz files in one folder"
-)
 PACKED = "mimic3/admissions_table.csv.gz"
 AGAIN = "fetch the file again, or mend that line"
 CHUNK = 64 * 2**20  # bytes
@@ -123,7 +121,7 @@ def _told(text: str, columns: Sequence[str]) -> str:
 
 
 def _whole(source: Source, table: str, columns: Sequence[str]) -> pd.DataFrame:
-    name = source.need(f"{table}.csv", remedy=f"get {WHERE}")
+    name = source.need(f"{table}.csv", remedy=f"get {WHERE['mimic3']}")
     found = pd.concat(list(chunks(source, name, columns)), ignore_index=True)
     for column in (c for c in columns if c in (*KEYS, "HOSPITAL_EXPIRE_FLAG")):
         missing = found.index[found[column].isna()]

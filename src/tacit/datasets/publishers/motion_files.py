@@ -11,9 +11,9 @@ import pandas as pd
 from tacit.datasets.publishers.columns import number_in, rows, table, whole_in
 from tacit.datasets.publishers.pack import Pack, npz
 from tacit.datasets.publishers.source import Source
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 
-WHERE = "A_DeviceMotion_data.zip and data_subjects_info.csv, in data/ of the GitHub repository mmalekzadeh/motion-sense"
 CODES = ("dws", "ups", "wlk", "jog", "sit", "std")
 MOVEMENT = tuple(f"{s}.{axis}" for s in ("userAcceleration", "rotationRate") for axis in "xyz")
 POSTURE = (*(f"gravity.{axis}" for axis in "xyz"), *(f"attitude.{axis}" for axis in ("roll", "pitch", "yaw")))
@@ -32,7 +32,9 @@ def pack_motionsense(source: Source) -> Pack:
         if not RAW.search(name)
     ]
     if not found:
-        raise InputError(f"{source.path} has no recording such as A_DeviceMotion_data/dws_1/sub_1.csv; get {WHERE}")
+        raise InputError(
+            f"{source.path} has no recording such as A_DeviceMotion_data/dws_1/sub_1.csv; get {WHERE['motionsense']}"
+        )
     found.sort()
     for (key, name), (other, again) in itertools.pairwise(found):
         if key == other:
@@ -71,7 +73,7 @@ def pack_motionsense(source: Source) -> Pack:
 
 
 def _people(source: Source) -> pd.DataFrame:
-    name = source.need("data_subjects_info.csv", remedy=f"get {WHERE}")
+    name = source.need("data_subjects_info.csv", remedy=f"get {WHERE['motionsense']}")
     found = []
     for line, cells in rows(source, name, PEOPLE):
         code = whole_in(cells[0], source, name, line, 1, 255, "code")

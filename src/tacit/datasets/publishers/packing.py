@@ -19,6 +19,7 @@ from tacit.datasets.publishers import (
     har_files,
     mimic_files,
     motion_files,
+    open_tables,
     pgm_faces,
 )
 from tacit.datasets.publishers.pack import Pack
@@ -27,28 +28,23 @@ from tacit.datasets.store import cache_folder
 from tacit.errors import InputError
 from tacit.files import replacing
 
-
-@dataclass(frozen=True)
-class Publisher:
-    """Where a set is to be had, and what reads it."""
-
-    where: str
-    pack: Callable[[Source], Pack]
-
-
-PUBLISHERS = {
-    "celeba": Publisher(celeba_files.WHERE, celeba_files.pack_celeba),
-    "cmu_faces": Publisher(pgm_faces.CMU_WHERE, pgm_faces.pack_cmu),
-    "emodb": Publisher(emodb_files.WHERE, emodb_files.pack_emodb),
-    "enterface": Publisher(enterface_files.SOURCE, enterface_files.pack_enterface),
-    "facescrub": Publisher(facescrub_files.WHERE, facescrub_files.pack_facescrub),
-    "fer_plus": Publisher(fer2013_files.WHERE, fer2013_files.pack_fer2013),
-    "genki": Publisher(genki_files.WHERE, genki_files.pack_genki),
-    "genki4k": Publisher(genki_files.WHERE_4K, genki_files.pack_genki4k),
-    "mimic3": Publisher(mimic_files.WHERE, mimic_files.pack_mimic),
-    "motionsense": Publisher(motion_files.WHERE, motion_files.pack_motionsense),
-    "orl_faces": Publisher(pgm_faces.ORL_WHERE, pgm_faces.pack_orl),
-    "uci_har": Publisher(har_files.WHERE, har_files.pack_har),
+PUBLISHERS: dict[str, Callable[[Source], Pack]] = {
+    "adult": open_tables.pack_adult,
+    "celeba": celeba_files.pack_celeba,
+    "cmu_faces": pgm_faces.pack_cmu,
+    "emodb": emodb_files.pack_emodb,
+    "enterface": enterface_files.pack_enterface,
+    "facescrub": facescrub_files.pack_facescrub,
+    "fer_plus": fer2013_files.pack_fer2013,
+    "genki": genki_files.pack_genki,
+    "genki4k": genki_files.pack_genki4k,
+    "mimic3": mimic_files.pack_mimic,
+    "mimic_demo": open_tables.pack_mimic_demo,
+    "mnist": open_tables.pack_mnist,
+    "motionsense": motion_files.pack_motionsense,
+    "orl_faces": pgm_faces.pack_orl,
+    "titanic": open_tables.pack_titanic,
+    "uci_har": har_files.pack_har,
 }
 OTHER_NAMES = {
     "att_faces": "orl_faces", "cmu": "cmu_faces", "emo_db": "emodb", "fer2013": "fer_plus", "ferplus": "fer_plus",
@@ -86,7 +82,7 @@ def prepare(name: str, folder: str | Path, out: str | Path | None = None) -> Pre
             f"no publisher's files are known of {name!r}; {hint}The names are {', '.join(sorted(PUBLISHERS))}"
         )
     root = Path(out) if out is not None else Path(os.environ.get("TACIT_DATA") or cache_folder())
-    pack = PUBLISHERS[known].pack(Source(folder, known))
+    pack = PUBLISHERS[known](Source(folder, known))
     try:
         for relative, write in pack.files.items():
             _write(root / relative, write)

@@ -9,10 +9,9 @@ import numpy as np
 from tacit.datasets.publishers.pack import Pack, counted, npz
 from tacit.datasets.publishers.pgm import read_pgm
 from tacit.datasets.publishers.source import Source
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 
-CMU_WHERE = "'CMU Face Images' of the UCI Machine Learning Repository (faces_4.tar.gz, or faces.tar.gz with all sizes)"
-ORL_WHERE = "'The Database of Faces' (att_faces.zip) of AT&T Laboratories Cambridge"
 POSES = ("left", "right", "straight", "up")
 EXPRESSIONS = ("angry", "happy", "neutral", "sad")
 CMU = re.compile(r"(?:^|/)([^/_]+)_([^/_]+)_([^/_]+)_(open|sunglasses)(?:_([24]))?\.pgm$", re.IGNORECASE)
@@ -23,7 +22,7 @@ QUARTER, FULL = (30, 32), (120, 128)
 def pack_cmu(source: Source) -> Pack:
     """The quarter size, 30x32: files ``*_4.pgm``; where a set has only larger ones, their mean over blocks."""
     by_size: dict[int, dict[tuple[str, ...], str]] = {1: {}, 2: {}, 4: {}}
-    for name, match in _matches(source, CMU, "an2i/an2i_left_angry_open_4.pgm", CMU_WHERE):
+    for name, match in _matches(source, CMU, "an2i/an2i_left_angry_open_4.pgm", WHERE["cmu_faces"]):
         person, pose, mood, eyes = (word.lower() for word in match.groups()[:4])
         for word, known, what in ((pose, POSES, "pose"), (mood, EXPRESSIONS, "expression")):
             if word not in known:
@@ -56,7 +55,7 @@ def pack_cmu(source: Source) -> Pack:
 
 def pack_orl(source: Source) -> Pack:
     """All images of all people, by person and number."""
-    files = sorted(((int(m[1]), int(m[2])), name) for name, m in _matches(source, ORL, "s1/1.pgm", ORL_WHERE))
+    files = sorted(((int(m[1]), int(m[2])), name) for name, m in _matches(source, ORL, "s1/1.pgm", WHERE["orl_faces"]))
     images = [read_pgm(source.read(name), source.where(name)) for _, name in files]
     for image, (_, name) in zip(images, files, strict=True):
         _same_size(image, images[0].shape, source, name)
