@@ -340,6 +340,8 @@ def test_archives_that_lead_out_or_blow_up_are_refused(shelf, box, monkeypatch):
     refuses("orl_faces", box / "link.tar", r"no image such as s1/1\.pgm")
     bad.write_bytes(bad.read_bytes()[:50])
     refuses("uci_har", bad, r"bad\.zip is no whole archive .*fetch it again")
+    monkeypatch.setattr(source_module, "INNER", 1000)
+    refuses("orl_faces", box / "bad.tar.gz", r"bad\.tar\.gz holds over 1,000 bytes; unpack it and pass the folder")
     monkeypatch.setattr(source_module, "LARGEST", 10)
     with zipfile.ZipFile(bad, "w") as archive:
         archive.writestr("features.txt", "1 something\n")

@@ -16,7 +16,7 @@ from tacit.errors import InputError
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 LARGEST = 32 * 2**30  # bytes of an archive's content
-INNER = 2**30  # bytes of an archive inside another, which is held in memory
+INNER = 2**30  # bytes of what is held in memory: an archive inside another, a tar file that was compressed
 RATIO, SMALL = 200, 2**20  # a file above SMALL that shrank by more is made to fill memory
 LONGEST = 4 * 2**20  # characters of a line
 BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError)
@@ -127,10 +127,7 @@ class Source:
         try:
             file = opener()
             if inner:  # it must be searched at random
-                held = file.read(INNER + 1)
-                if len(held) > INNER:
-                    raise InputError(f"{where} is an archive of over {INNER:,} bytes in another; unpack the outer one")
-                file = io.BytesIO(held)
+                file = io.BytesIO(_held(file, where))
             members = _zip(file, where) if name.lower().endswith(".zip") else _tar(file, where)
         except BROKEN as error:
             raise InputError(f"{where} is no whole archive ({_short(error)}); fetch it again") from None
@@ -178,7 +175,9 @@ def _zip(file: IO[bytes], where: str) -> dict[str, Opener]:
 
 
 def _tar(file: IO[bytes], where: str) -> dict[str, Opener]:
-    archive = tarfile.open(fileobj=file, mode="r:*")  # noqa: SIM115  (stays open as long as the source)
+    if where.lower().endswith("gz"):  # held unpacked: to go back in it would be to unpack it anew
+        file = io.BytesIO(_held(gzip.GzipFile(fileobj=file), where))
+    archive = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115  (stays open as long as the source)
     found: dict[str, Opener] = {}
     total = 0
     for member in archive:
@@ -188,6 +187,13 @@ def _tar(file: IO[bytes], where: str) -> dict[str, Opener]:
         if member.isfile():  # links lead out
             found[str(PurePosixPath(member.name))] = lambda m=member: archive.extractfile(m)  # type: ignore[misc,assignment]
     return found
+
+
+def _held(file: IO[bytes] | gzip.GzipFile, where: str) -> bytes:
+    held = file.read(INNER + 1)
+    if len(held) > INNER:
+        raise InputError(f"{where} holds over {INNER:,} bytes; unpack it and pass the folder")
+    return held
 
 
 def _check_path(name: str, where: str) -> None:
