@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import struct
 
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 from scipy.io import wavfile
 
 import tacit
+from publishers import HEADS, LAYOUTS, NAMES, avi, celeba, facescrub, picture
 from tacit.datasets import declarations
 from tacit.datasets.hospital import TABLES
 from tacit.datasets.publishers.packing import prepare
@@ -32,47 +31,6 @@ def test_without_the_files_the_error_says_where_to_get_them(name, shelf):
     assert not declarations()[name].present
     with pytest.raises(tacit.TacitError, match=rf"data file {name}/.* is not here. Get it: .*TACIT_DATA"):
         tacit.load_dataset(name)
-
-
-def picture(path, shade, size=(20, 16)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full((*size, 3), shade, dtype=np.uint8)).save(path)
-
-
-NAMES = [f"{i:06d}.jpg" for i in range(1, 7)]
-HEADS = ["Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling"]
-MARKS = [
-    (1, -1, -1, -1, 1, 1),
-    (-1, 1, -1, -1, -1, 1),
-    (1, -1, 1, -1, 1, -1),  # two colours: no hair label
-    (-1, -1, -1, 1, 1, 1),
-    (-1, -1, -1, -1, -1, -1),  # none
-    (-1, -1, 1, -1, -1, 1),
-]
-PARTS, PEOPLE = (0, 0, 0, 1, 1, 2), (7, 7, 9, 9, 11, 11)
-
-
-def celeba(folder, layout="flat"):
-    """Six images as the publisher lays them out, flat, or as Kaggle does."""
-    homes = {"flat": ("", "", "", "img_align_celeba"), "publisher": ("Anno", "Eval", "Anno", "Img/img_align_celeba")}
-    anno, parts, identity, images = homes.get(layout, ("", "", "", "img_align_celeba/img_align_celeba"))
-    for i, name in enumerate(NAMES):
-        picture(folder / images / name, 40 * i)
-    for home in (anno, parts, identity):
-        (folder / home).mkdir(exist_ok=True)
-    if layout == "kaggle":
-        rows = [",".join([n, *map(str, m)]) for n, m in zip(NAMES, MARKS, strict=True)]
-        (folder / "list_attr_celeba.csv").write_text("\r\n".join([",".join(["image_id", *HEADS]), *rows]))
-        rows = [f"{n},{p}" for n, p in zip(NAMES, PARTS, strict=True)]
-        (folder / "list_eval_partition.csv").write_text("\n".join(["image_id,partition", *rows]))
-        return folder
-    lines = [f"{n}  " + " ".join(map(str, m)) for n, m in zip(NAMES, MARKS, strict=True)]
-    (folder / anno / "list_attr_celeba.txt").write_text("\n".join(["6", " ".join(HEADS) + " ", *lines]) + "\n")
-    rows = [f"{n} {p}\n" for n, p in zip(NAMES, PARTS, strict=True)]
-    (folder / parts / "list_eval_partition.txt").write_text("".join(rows))
-    rows = [f"{n} {p}\n" for n, p in zip(NAMES, PEOPLE, strict=True)]
-    (folder / identity / "identity_CelebA.txt").write_text("".join(rows))
-    return folder
 
 
 @pytest.mark.parametrize("layout", ["flat", "publisher", "prepared", "prepared from the zip"])
@@ -186,32 +144,6 @@ def test_celeba_damaged(shelf):
     assert not (shelf / "out").exists()
 
 
-FACES = {"male": {"Al_One": 3, "Bo_Two": 1}, "female": {"Cy_Three": 2, "Di": 4}}
-LAYOUTS = {
-    "script": ("actors/faces/{0}", "actresses/faces/{0}"),
-    "script with images": ("actors/faces/{0}", "actresses/faces/{0}"),
-    "bare": ("actors/{0}", "actresses/{0}"),
-    "kaggle": ("Actor_Faces/{0}", "Actress_Faces/{0}"),
-    "download": ("download/{0}/face", "download/{0}/face"),
-    "megaface": ("FaceScrub/{0}", "FaceScrub/{0}"),
-}
-
-
-def facescrub(folder, layout):
-    for home, (gender, people) in zip(LAYOUTS[layout], FACES.items(), strict=True):
-        for name, count in people.items():
-            for i in range(count):
-                picture(folder / home.format(name) / f"{name}_{i}.jpeg", 9, size=(10 + i, 12))
-                if layout in ("download", "script with images"):  # whole pictures beside the faces
-                    whole = home.format(name).replace("/face", "") if layout == "download" else f"actors/images/{name}"
-                    picture(folder / whole / f"{name}_{i}.jpeg", 9, size=(99, 99))
-        if layout in ("download", "megaface"):
-            word = {"male": "actors", "female": "actresses"}[gender]
-            rows = "".join(f"{n.replace('_', ' ')}\t1\t2\thttp://x\t1,2,3,4\tabc\r\n" for n in people)
-            (folder / f"facescrub_{word}.txt").write_text("name\timage_id\tface_id\turl\tbbox\tsha256\r\n" + rows)
-    return folder
-
-
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_facescrub(shelf, layout, prepared):
@@ -307,28 +239,6 @@ def test_mimic3_agrees_with_the_table_made_from_the_demo(real, monkeypatch, tmp_
             assert np.allclose(joined[column], made[column], atol=0.011), column
         else:
             assert joined[column].fillna("").tolist() == made[column].fillna("").tolist(), column
-
-
-def avi(sound, rate):
-    """Two streams, a picture and stereo sound in two pieces; the picture's chunk has an odd size."""
-
-    def chunk(name, body):
-        return name + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)
-
-    pieces = np.column_stack([sound, sound]).astype("<i2")
-    half = len(pieces) // 2
-    stream = [
-        chunk(b"LIST", b"strl" + chunk(b"strh", b"vids" + bytes(52)) + chunk(b"strf", bytes(40))),
-        chunk(
-            b"LIST",
-            b"strl"
-            + chunk(b"strh", b"auds" + bytes(52))
-            + chunk(b"strf", struct.pack("<HHIIHH", 1, 2, rate, 4 * rate, 4, 16)),
-        ),
-    ]
-    film = chunk(b"00dc", b"abc") + chunk(b"01wb", pieces[:half].tobytes()) + chunk(b"00dc", b"abc")
-    film = chunk(b"LIST", b"movi" + film + chunk(b"01wb", pieces[half:].tobytes()))
-    return chunk(b"RIFF", b"AVI " + chunk(b"LIST", b"hdrl" + chunk(b"avih", bytes(56)) + b"".join(stream)) + film)
 
 
 def test_enterface(shelf, monkeypatch):
