@@ -1,12 +1,18 @@
-"""Small folders in the formats of publishers who alone may pass their sets on; and some rows of each, to run with."""
+"""Small folders in the publishers' own formats, made up; and larger ones of sets that only owners have, to run with."""
 
 from __future__ import annotations
 
 import struct
+import zipfile
 
 import numpy as np
+import pandas as pd
 from PIL import Image
-from scipy.io import wavfile
+from scipy.io import savemat, wavfile
+
+from tacit.datasets.publishers.fer2013_files import VOTES
+from tacit.datasets.publishers.har_files import CHANNELS
+from tacit.datasets.publishers.motion_files import MOVEMENT, POSTURE
 
 
 def made(name, folder):
@@ -179,3 +185,133 @@ def avi(sound, rate):
     film = chunk(b"00dc", b"abc") + chunk(b"01wb", pieces[:half].tobytes()) + chunk(b"00dc", b"abc")
     film = chunk(b"LIST", b"movi" + film + chunk(b"01wb", pieces[half:].tobytes()))
     return chunk(b"RIFF", b"AVI " + chunk(b"LIST", b"hdrl" + chunk(b"avih", bytes(56)) + b"".join(stream)) + film)
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def zipped(folder, target, prefix=""):
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                archive.write(path, prefix + path.relative_to(folder).as_posix())
+    return target
+
+
+def fer(box, n=6, end="\n"):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (n, 48 * 48))
+    usage = ["Training"] * (n - 2) + ["PublicTest", "PrivateTest"]
+    lines = [f"{i % 7},{' '.join(map(str, p))},{u}" for i, (p, u) in enumerate(zip(images, usage, strict=True))]
+    write(box / "fer2013" / "fer2013.csv", end.join(["emotion,pixels,Usage", *lines]) + end)
+    votes = []
+    for i, u in enumerate(usage):
+        eight = ["8" if v == i % 3 else "0" for v in range(8)]
+        votes.append(",".join([u, "" if i == 1 else f"fer{i:07d}.png", *eight, "2", "0"]))
+    write(box / "fer2013new.csv", end.join(["Usage,Image name," + ",".join(VOTES), *votes]) + end)
+    return images.reshape(-1, 48, 48)
+
+
+def motion(box, people=(1, 2), lengths=(400, 300)):
+    head = ["", *POSTURE[3:], *POSTURE[:3], *MOVEMENT[3:], *MOVEMENT[:3]]  # the publisher's order
+    rng = np.random.default_rng(1)
+    made = {}
+    for code, trial in (("dws", 1), ("wlk", 7), ("wlk", 15)):
+        for person, length in zip(people, lengths, strict=True):
+            values = rng.normal(size=(length, 12)).round(6)
+            table = pd.DataFrame(values, columns=head[1:])
+            path = box / "A_DeviceMotion_data" / f"{code}_{trial}" / f"sub_{person}.csv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            table.to_csv(path)
+            made[code, trial, person] = table
+    write(box / "data_subjects_info.csv", "code,weight,height,age,gender\n1,102,188,46,1\n2,72,180,28,0\n")
+    return made
+
+
+def har(box, features=5):
+    rng = np.random.default_rng(2)
+    root = box / "UCI HAR Dataset"
+    write(root / "features.txt", "".join(f"{i} tBodyAcc-mean()-{i}\n" for i in range(1, features + 1)))
+    names = ["WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING"]
+    write(root / "activity_labels.txt", "".join(f"{i} {n}\n" for i, n in enumerate(names, 1)))
+    made = {}
+    for part, subject, y in (
+        ("train", [1, 1, 1, 3, 3, 3], [5, 5, 4, 4, 4, 1]),
+        ("test", [2, 2, 2], [1, 1, 5]),
+    ):
+        n = len(y)
+        X = rng.uniform(-1, 1, (n, features))
+        write(root / part / f"X_{part}.txt", "".join(" " + "  ".join(f"{v:.7e}" for v in r) + "\n" for r in X))
+        write(root / part / f"y_{part}.txt", "".join(f"{v}\n" for v in y))
+        write(root / part / f"subject_{part}.txt", "".join(f"{v}\n" for v in subject))
+        signals = rng.normal(size=(n, 128, 9))
+        for i in range(1, n):
+            if (subject[i], y[i]) == (subject[i - 1], y[i - 1]):
+                signals[i, :64] = signals[i - 1, 64:]
+        for c, channel in enumerate(CHANNELS):
+            text = "".join("  " + " ".join(f"{v: .7e}" for v in row) + "\n" for row in signals[:, :, c])
+            write(root / part / "Inertial Signals" / f"{channel}_{part}.txt", text)
+        made[part] = X, signals
+    return made
+
+
+def pgm(image, text=False, largest=255):
+    height, width = image.shape
+    if text:
+        rows = "\n".join(" ".join(map(str, row)) for row in image)
+        return f"P2\n# made by hand\n{width} {height}\n{largest}\n{rows}\n".encode()
+    return f"P5\n{width} {height}\n{largest}\n".encode() + image.astype(np.uint8).tobytes()
+
+
+def cmu(box, size="_4", shape=(30, 32), text=False):
+    rng = np.random.default_rng(3)
+    made = {}
+    for person in ("an2i", "at33"):
+        for pose in ("left", "up"):
+            for eyes in ("open", "sunglasses"):
+                image = rng.integers(0, 256, shape)
+                name = f"{person}_{pose}_happy_{eyes}{size}.pgm"
+                write(box / "faces" / person / name, pgm(image, text))
+                made[person, pose, eyes] = image
+    write(box / "faces" / "an2i" / f"an2i_right_sad_open{size}.bad", b"damaged, says the publisher")
+    return made
+
+
+def orl(box):
+    rng = np.random.default_rng(4)
+    made = {(p, i): rng.integers(0, 256, (112, 92)) for p in (1, 2, 10) for i in (1, 2, 10)}
+    for (p, i), image in made.items():
+        write(box / "att_faces" / f"s{p}" / f"{i}.pgm", pgm(image))
+    write(box / "att_faces" / "README", "credit")
+    return made
+
+
+def genki(box, **changed):
+    """genki.mat, with some arrays changed, or left out where they are None."""
+    rng = np.random.default_rng(5)
+    arrays, images = {"K1": 2, "K2": 2, "D": 256, "Ntrain": 6, "Ntest": 4}, []
+    for part, n in (("train", 6), ("test", 4)):
+        images.append(rng.random((n, 16, 16)))
+        arrays[f"X{part}"] = images[-1].transpose(0, 2, 1).reshape(n, 256).T  # MATLAB lays columns one by one
+        arrays[f"y1_{part}"] = np.tile([1, 2], n // 2)[None]
+        arrays[f"y2_{part}"] = np.repeat([1, 2], n // 2)[None]
+    savemat(box / "genki.mat", {k: v for k, v in (arrays | changed).items() if v is not None})
+    return np.concatenate(images)
+
+
+def genki4k(box):
+    for i in range(1, 5):
+        picture(box / "genki4k" / "files" / f"file{i:04d}.jpg", 50 * i, size=(60 + i, 80))
+    return write(box / "genki4k" / "labels.txt", "1 -.1 .2 .0\n1 0 0 0\n0 1 1 1\n0 .5 .5 .5\n")
+
+
+def emodb(box):
+    rate, rng = 16000, np.random.default_rng(6)
+    (box / "wav").mkdir(parents=True)
+    for name, seconds in (("03a01Fa", 1.2), ("03a01Wa", 3.0), ("08b02Tb", 2.0), ("14a05Ld", 1.5)):
+        wavfile.write(
+            box / "wav" / f"{name}.wav", rate, (3000 * rng.standard_normal(int(rate * seconds))).astype(np.int16)
+        )

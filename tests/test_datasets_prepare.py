@@ -10,20 +10,16 @@ import tarfile
 import zipfile
 
 import numpy as np
-import pandas as pd
 import pooch
 import pytest
-from PIL import Image
-from scipy.io import savemat, wavfile
 from typer.testing import CliRunner
 
 import tacit
+from publishers import cmu, emodb, fer, genki, genki4k, har, motion, orl, pgm, write, zipped
 from tacit.cli import app, main
 from tacit.datasets import declarations
 from tacit.datasets.publishers import source as source_module
 from tacit.datasets.publishers.emodb_files import feature_names, log_mel, statistics, two_seconds
-from tacit.datasets.publishers.fer2013_files import VOTES
-from tacit.datasets.publishers.har_files import CHANNELS
 from tacit.datasets.publishers.motion_files import MOVEMENT, POSTURE
 from tacit.datasets.publishers.packing import PUBLISHERS, prepare
 from tacit.datasets.publishers.pgm import read_pgm
@@ -47,41 +43,13 @@ def box(tmp_path):
     return tmp_path / "box"
 
 
-def write(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
 def refuses(name, folder, match):
     with pytest.raises(tacit.TacitError, match=match) as caught:
         prepare(name, folder)
     return str(caught.value)
 
 
-def zipped(folder, target, prefix=""):
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                archive.write(path, prefix + path.relative_to(folder).as_posix())
-    return target
-
-
 # -- FER2013 and FER+ -----------------------------------------------------------------------------
-
-
-def fer(box, n=6, end="\n"):
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (n, 48 * 48))
-    usage = ["Training"] * (n - 2) + ["PublicTest", "PrivateTest"]
-    lines = [f"{i % 7},{' '.join(map(str, p))},{u}" for i, (p, u) in enumerate(zip(images, usage, strict=True))]
-    write(box / "fer2013" / "fer2013.csv", end.join(["emotion,pixels,Usage", *lines]) + end)
-    votes = []
-    for i, u in enumerate(usage):
-        eight = ["8" if v == i % 3 else "0" for v in range(8)]
-        votes.append(",".join([u, "" if i == 1 else f"fer{i:07d}.png", *eight, "2", "0"]))
-    write(box / "fer2013new.csv", end.join(["Usage,Image name," + ",".join(VOTES), *votes]) + end)
-    return images.reshape(-1, 48, 48)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -147,22 +115,6 @@ def test_fer2013_damaged(shelf, box):
 # -- MotionSense ----------------------------------------------------------------------------------
 
 
-def motion(box, people=(1, 2), lengths=(400, 300)):
-    head = ["", *POSTURE[3:], *POSTURE[:3], *MOVEMENT[3:], *MOVEMENT[:3]]  # the publisher's order
-    rng = np.random.default_rng(1)
-    made = {}
-    for code, trial in (("dws", 1), ("wlk", 7), ("wlk", 15)):
-        for person, length in zip(people, lengths, strict=True):
-            values = rng.normal(size=(length, 12)).round(6)
-            table = pd.DataFrame(values, columns=head[1:])
-            path = box / "A_DeviceMotion_data" / f"{code}_{trial}" / f"sub_{person}.csv"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            table.to_csv(path)
-            made[code, trial, person] = table
-    write(box / "data_subjects_info.csv", "code,weight,height,age,gender\n1,102,188,46,1\n2,72,180,28,0\n")
-    return made
-
-
 def test_motionsense_folders_of_csv(shelf, box):
     made = motion(box)
     done = prepare("motionsense", box)
@@ -221,33 +173,6 @@ def test_motionsense_damaged(shelf, box):
 
 
 # -- UCI HAR --------------------------------------------------------------------------------------
-
-
-def har(box, features=5):
-    rng = np.random.default_rng(2)
-    root = box / "UCI HAR Dataset"
-    write(root / "features.txt", "".join(f"{i} tBodyAcc-mean()-{i}\n" for i in range(1, features + 1)))
-    names = ["WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING"]
-    write(root / "activity_labels.txt", "".join(f"{i} {n}\n" for i, n in enumerate(names, 1)))
-    made = {}
-    for part, subject, y in (
-        ("train", [1, 1, 1, 3, 3, 3], [5, 5, 4, 4, 4, 1]),
-        ("test", [2, 2, 2], [1, 1, 5]),
-    ):
-        n = len(y)
-        X = rng.uniform(-1, 1, (n, features))
-        write(root / part / f"X_{part}.txt", "".join(" " + "  ".join(f"{v:.7e}" for v in r) + "\n" for r in X))
-        write(root / part / f"y_{part}.txt", "".join(f"{v}\n" for v in y))
-        write(root / part / f"subject_{part}.txt", "".join(f"{v}\n" for v in subject))
-        signals = rng.normal(size=(n, 128, 9))
-        for i in range(1, n):
-            if (subject[i], y[i]) == (subject[i - 1], y[i - 1]):
-                signals[i, :64] = signals[i - 1, 64:]
-        for c, channel in enumerate(CHANNELS):
-            text = "".join("  " + " ".join(f"{v: .7e}" for v in row) + "\n" for row in signals[:, :, c])
-            write(root / part / "Inertial Signals" / f"{channel}_{part}.txt", text)
-        made[part] = X, signals
-    return made
 
 
 @pytest.mark.parametrize("form", ["folder", "inner folder", "zip", "zip in a zip"])
@@ -368,14 +293,6 @@ def test_a_line_without_end_is_refused(box, monkeypatch):
 # -- pgm ------------------------------------------------------------------------------------------
 
 
-def pgm(image, text=False, largest=255):
-    height, width = image.shape
-    if text:
-        rows = "\n".join(" ".join(map(str, row)) for row in image)
-        return f"P2\n# made by hand\n{width} {height}\n{largest}\n{rows}\n".encode()
-    return f"P5\n{width} {height}\n{largest}\n".encode() + image.astype(np.uint8).tobytes()
-
-
 @pytest.mark.parametrize("text", [False, True])
 def test_pgm(text):
     image = np.random.default_rng(0).integers(0, 256, (5, 7))
@@ -395,20 +312,6 @@ def test_pgm(text):
 def test_text_pgm_names_the_line():
     with pytest.raises(tacit.TacitError, match=r"b\.pgm, line 5: a pixel is not a number"):
         read_pgm(b"P2\n2 2\n255\n1 2\n3 x\n", "b.pgm")
-
-
-def cmu(box, size="_4", shape=(30, 32), text=False):
-    rng = np.random.default_rng(3)
-    made = {}
-    for person in ("an2i", "at33"):
-        for pose in ("left", "up"):
-            for eyes in ("open", "sunglasses"):
-                image = rng.integers(0, 256, shape)
-                name = f"{person}_{pose}_happy_{eyes}{size}.pgm"
-                write(box / "faces" / person / name, pgm(image, text))
-                made[person, pose, eyes] = image
-    write(box / "faces" / "an2i" / f"an2i_right_sad_open{size}.bad", b"damaged, says the publisher")
-    return made
 
 
 @pytest.mark.parametrize("text", [False, True])
@@ -447,11 +350,7 @@ def test_cmu_faces_damaged(shelf, box):
 
 
 def test_orl_faces(shelf, box):
-    rng = np.random.default_rng(4)
-    made = {(p, i): rng.integers(0, 256, (112, 92)) for p in (1, 2, 10) for i in (1, 2, 10)}
-    for (p, i), image in made.items():
-        write(box / "att_faces" / f"s{p}" / f"{i}.pgm", pgm(image))
-    write(box / "att_faces" / "README", "credit")
+    made = orl(box)
     assert prepare("orl_faces", zipped(box, box.parent / "att_faces.zip")).rows == "9 images of 3 people"
     data = tacit.load_dataset("orl_faces")
     assert data.sensitive["person"].tolist() == [1, 1, 1, 2, 2, 2, 10, 10, 10]
@@ -464,26 +363,18 @@ def test_orl_faces(shelf, box):
 
 
 def test_genki_mat(shelf, box):
-    rng = np.random.default_rng(5)
-    arrays = {"K1": 2, "K2": 2, "D": 256, "Ntrain": 6, "Ntest": 4}
-    images = {}
-    for part, n in (("train", 6), ("test", 4)):
-        images[part] = rng.random((n, 16, 16))
-        arrays[f"X{part}"] = images[part].transpose(0, 2, 1).reshape(n, 256).T  # MATLAB lays columns one by one
-        arrays[f"y1_{part}"] = np.tile([1, 2], n // 2)[None]
-        arrays[f"y2_{part}"] = np.repeat([1, 2], n // 2)[None]
-    savemat(box / "genki.mat", arrays)
+    images = genki(box)
     assert prepare("genki", box).rows == "10 images: 6 train, 4 test"
     data = tacit.load_dataset("genki", flat=False)
-    assert np.allclose(data.X[:, 0], np.concatenate([images["train"], images["test"]]), atol=1e-6)
+    assert np.allclose(data.X[:, 0], images, atol=1e-6)
     assert data.y["smile"].tolist() == ["none", "smile"] * 5
     assert data.sensitive["gender"].tolist() == ["male"] * 3 + ["female"] * 3 + ["male"] * 2 + ["female"] * 2
     assert prepare("genki", box / "genki.mat").rows == "10 images: 6 train, 4 test"
-    savemat(box / "genki.mat", arrays | {"y2_test": np.array([[1, 2, 3, 1]])})
+    genki(box, y2_test=np.array([[1, 2, 3, 1]]))
     refuses("genki", box, r"genki\.mat: y2_test must have a code, 1 or 2, for each of 4 images")
-    savemat(box / "genki.mat", arrays | {"Xtest": arrays["Xtest"][:200]})
+    genki(box, Xtest=np.zeros((200, 4)))
     refuses("genki", box, r"genki\.mat: Xtest has shape \(200, 4\); expected 256 numbers a column")
-    savemat(box / "genki.mat", {k: v for k, v in arrays.items() if k != "y1_train"})
+    genki(box, y1_train=None)
     refuses("genki", box, r"genki\.mat has no array y1_train; get")
     whole = (box / "genki.mat").read_bytes()
     (box / "genki.mat").write_bytes(whole[: len(whole) // 2])
@@ -492,15 +383,8 @@ def test_genki_mat(shelf, box):
     refuses("genki", box, r"genki\.mat is no whole MATLAB file .*get test/genki\.mat")
 
 
-def picture(path, shade, size=(70, 90)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full((*size, 3), shade, dtype=np.uint8)).save(path)
-
-
 def test_genki_4k(shelf, box):
-    for i in range(1, 5):
-        picture(box / "genki4k" / "files" / f"file{i:04d}.jpg", 50 * i, size=(60 + i, 80))
-    labels = write(box / "genki4k" / "labels.txt", "1 -.1 .2 .0\n1 0 0 0\n0 1 1 1\n0 .5 .5 .5\n")
+    labels = genki4k(box)
     done = prepare("genki", box)
     assert done.rows == "4 images: smile 2, none 2"
     assert "no gender labels" in done.notes[0]
@@ -533,11 +417,7 @@ def test_genki_4k(shelf, box):
 
 
 def test_emodb_wav(shelf, box):
-    rate, rng = 16000, np.random.default_rng(6)
-    for name, seconds in (("03a01Fa", 1.2), ("03a01Wa", 3.0), ("08b02Tb", 2.0), ("14a05Ld", 1.5)):
-        sound = (3000 * rng.standard_normal(int(rate * seconds))).astype(np.int16)
-        (box / "wav").mkdir(exist_ok=True)
-        wavfile.write(box / "wav" / f"{name}.wav", rate, sound)
+    emodb(box)
     assert prepare("emodb", box).rows == "4 sentences of 3 speakers: happiness 1, anger 1, sadness 1, boredom 1"
     data = tacit.load_dataset("emodb", sensitive=["speaker", "gender"])
     assert data.X.shape == (4, 240)
