@@ -96,6 +96,8 @@ def test_fer2013_damaged(shelf, box):
     assert "Holiday" not in refuses("fer_plus", box, r"line 4: Usage must be one of Training, PublicTest")
     damaged(1, "emotion,pixel,Usage")
     refuses("fer_plus", box, r"fer2013\.csv has no column 'pixels'; its columns are emotion, pixel, Usage")
+    path.write_text("\n".join(lines[1:]))  # no header: its first line is somebody's
+    assert "Training" not in refuses("fer_plus", box, r"fer2013\.csv, line 1 names none of the columns pixels, Usage")
     path.write_text("\n".join(lines[:-1]))
     refuses("fer_plus", box, r"fer2013new\.csv has 6 rows but .*fer2013\.csv has 5; one of the two is cut")
     path.write_text("")

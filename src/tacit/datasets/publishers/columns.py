@@ -25,7 +25,7 @@ def rows(source: Source, name: str, columns: Sequence[str], remedy: str = AGAIN)
         raise InputError(f"{source.where(name)} is empty; expected a line of column names; {remedy}")
     mark = max(",;\t", key=first[1].count)
     heads = next(csv.reader([first[1]], delimiter=mark))
-    places = [column_place(heads, column, source.where(name), remedy) for column in columns]
+    at = places(heads, columns, source.where(name), remedy)
     for number, line in lines:
         cells = next(csv.reader([line], delimiter=mark), [])
         if len(cells) != len(heads):
@@ -33,17 +33,19 @@ def rows(source: Source, name: str, columns: Sequence[str], remedy: str = AGAIN)
                 f"{source.where(name)}, line {number}: {len(cells)} cells where line {first[0]} names {len(heads)} "
                 f"columns; {AGAIN}"
             )
-        yield number, [cells[p].strip() for p in places]
+        yield number, [cells[p].strip() for p in at]
 
 
-def column_place(heads: Sequence[str], column: str, where: str, remedy: str = AGAIN) -> int:
-    """Where a column is."""
+def places(heads: Sequence[str], columns: Sequence[str], where: str, remedy: str = AGAIN) -> list[int]:
+    """Where these columns are in a line of names."""
     plain = [h.strip().strip('"').lower() for h in heads]
-    if column.lower() not in plain:
-        raise InputError(
-            f"{where} has no column {column!r}; its columns are {', '.join(h or '(no name)' for h in heads)}; {remedy}"
-        )
-    return plain.index(column.lower())
+    missing = [c for c in columns if c.lower() not in plain]
+    if len(missing) == len(columns) > 1:  # a line of data, perhaps: it is not quoted
+        raise InputError(f"{where}, line 1 names none of the columns {', '.join(columns)}; {remedy}")
+    if missing:
+        of = ", ".join(h.strip() or "(no name)" for h in heads)
+        raise InputError(f"{where} has no column {missing[0]!r}; its columns are {of}; {remedy}")
+    return [plain.index(c.lower()) for c in columns]
 
 
 def table(source: Source, name: str, columns: Sequence[str]) -> np.ndarray:
@@ -52,11 +54,9 @@ def table(source: Source, name: str, columns: Sequence[str]) -> np.ndarray:
     first = content.split(b"\n", 1)[0].decode("utf-8-sig", errors="replace")
     heads = next(csv.reader([first]), [])
     try:
-        places = [column_place(heads, c, name) for c in columns]
-        read = pd.read_csv(
-            io.BytesIO(content), encoding="utf-8-sig", dtype=float, usecols=sorted(places), index_col=False
-        )
-        values = read.to_numpy()[:, np.argsort(np.argsort(places))]
+        at = places(heads, columns, name)
+        read = pd.read_csv(io.BytesIO(content), encoding="utf-8-sig", dtype=float, usecols=sorted(at), index_col=False)
+        values = read.to_numpy()[:, np.argsort(np.argsort(at))]
         # a line that is short ends in NaN, one that is long is refused only beyond the last column: count the marks
         whole = content.count(b",") == (len(values) + 1) * (len(heads) - 1)
         if whole and len(values) and np.isfinite(values).all():

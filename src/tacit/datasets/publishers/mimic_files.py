@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from tacit.datasets.publishers.admissions import join_mimic
-from tacit.datasets.publishers.columns import column_place
+from tacit.datasets.publishers.columns import places
 from tacit.datasets.publishers.hospital_events import LABORATORY, VITALS, Measured, Taken
 from tacit.datasets.publishers.pack import Pack, counted, csv_gz
 from tacit.datasets.publishers.source import Source
@@ -88,7 +88,7 @@ def chunks(source: Source, name: str, columns: Sequence[str]) -> Iterator[pd.Dat
 
     heads = next(csv.reader([next(source.lines(name), (0, ""))[1]]), [])
     where = source.where(name)
-    own = [heads[column_place(heads, c, where)] for c in columns]
+    own = [heads[p] for p in places(heads, columns, where)]
     kinds = {o: pa.float64() if c in NUMBERS else pa.string() for o, c in zip(own, columns, strict=True)}
     with source.reading(name) as file:
         try:
