@@ -112,6 +112,7 @@ def test_without_events(shelf, box):
         ("PRESCRIPTIONS", ",DRUG\n", ",PILL\n", r"has no column 'DRUG'"),
         ("ADMISSIONS", "1,1,10,2101-02-03 12:00:00", "1,1,,2101-02-03 12:00:00", r"line 2: HADM_ID is empty"),
         ("ADMISSIONS", "2101-02-03 12:00:00", "Wanda", r"line 2: ADMITTIME is no time"),
+        ("ADMISSIONS", "2150-06-01 00:00:00", "00:00:00", r"line 3: ADMITTIME is no time"),
         ("PATIENTS", '2,2,"M"', '2,Wanda,"M"', r"line 3: one of SUBJECT_ID is not a number"),
         ("DIAGNOSES_ICD", "1,1,10,1,4019", "1,1,10", r"line 2: 3 cells; expected 5"),
     ],

@@ -129,10 +129,12 @@ def _whole(source: Source, table: str, columns: Sequence[str]) -> pd.DataFrame:
             raise InputError(f"{source.where(name)}, line {missing[0] + 2}: {column} is empty; {AGAIN}")
         found[column] = found[column].astype(int)
     for column in (c for c in columns if c in ("ADMITTIME", "DISCHTIME", "DOB")):
-        times = pd.to_datetime(found[column], errors="coerce", format="mixed")
+        dated = found[column].str.match(r"\d+[-/]\d+[-/]\d+", na=False)  # a bare hour would be one of today
+        times = pd.to_datetime(found[column].where(dated), errors="coerce", format="mixed")
         missing = found.index[times.isna()]
         if len(missing):
             raise InputError(f"{source.where(name)}, line {missing[0] + 2}: {column} is no time; {AGAIN}")
+        found[column] = times
     return found
 
 
