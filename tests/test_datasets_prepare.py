@@ -145,6 +145,19 @@ def test_motionsense_as_the_repository_has_it(shelf, box):
     assert prepare("motionsense", box.parent).rows == whole
 
 
+def test_the_inner_folder_alone_is_enough_where_the_rest_lies_beside_it(shelf, box):
+    motion(box)
+    fer(box)
+    whole = prepare("motionsense", box).rows
+    assert prepare("motionsense", box / "A_DeviceMotion_data").rows == whole
+    assert prepare("fer_plus", box / "fer2013").rows.startswith("5 images")
+    path = zipped(box / "A_DeviceMotion_data", box / "A_DeviceMotion_data.zip")
+    assert prepare("motionsense", path).rows == whole
+    write(box / "data_subjects_info.csv", "code,weight,height,age,gender\n1,102,188,46,7\n")
+    told = refuses("motionsense", path, r"data_subjects_info\.csv, line 2: gender is not a whole number from 0 to 1")
+    assert told.startswith(str(box / "data_subjects_info.csv"))
+
+
 def test_motionsense_damaged(shelf, box):
     motion(box)
     path = box / "A_DeviceMotion_data" / "wlk_7" / "sub_2.csv"
@@ -396,7 +409,7 @@ def test_genki_4k(shelf, box):
     assert data.y["smile"].tolist() == ["smile", "smile", "none", "none"]
     assert np.allclose(data.sensitive["yaw"], [-0.1, 0, 1, 0.5])
     labels.write_text("1 -.1 .2 .0\n1 0 0 0\n0 1 1 1\n")
-    refuses("genki4k", box, r"files/ has 4 rows but .*labels\.txt has 3|labels\.txt has 3")
+    refuses("genki4k", box, r"files has 4 rows but .*labels\.txt has 3")
     labels.write_text("1 -.1 .2 .0\n2 0 0 0\n0 1 1 1\n0 1 1 1\n")
     refuses("genki4k", box, r"labels\.txt, line 2: expected smile \(0 or 1\)")
     labels.write_text("1 -.1 .2 .0\n1 0 0\n0 1 1 1\n0 1 1 1\n")
@@ -539,6 +552,24 @@ def test_the_command_says_what_it_wrote(shelf, box, tmp_path):
     assert "fer_plus: 5 images: Training 3" in done.output
     assert (tmp_path / "elsewhere" / "fer2013_ferplus" / "fer2013_ferplus.npz").exists()
     assert not shelf.exists()
+
+
+def test_the_command_tells_errors_in_a_line(shelf, box, monkeypatch, capsys):
+    fer(box)
+    write(box / "a file", "")
+    for arguments, told in (
+        (["fer_plus", str(box), "--out", str(box / "a file")], "cannot be written to"),
+        (["fer_plus", str(box / "nowhere")], "no folder or file"),
+        (["fer_minus", str(box)], "did you mean 'fer_plus'?"),
+        (["celeba", str(box)], "has no file list_attr_celeba.txt"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["tacit", "data", "prepare", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        assert left.value.code == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error:")
+        assert told in " ".join(error.split())
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHERS))

@@ -166,6 +166,11 @@ def test_facescrub(shelf, layout, prepared):
         tacit.load_dataset("facescrub", size=None)
 
 
+def test_facescrub_with_its_lists_beside_the_folder(shelf):
+    folder = facescrub(shelf / "box", "download")
+    assert prepare("facescrub", folder / "download", shelf / "out").rows == "10 images of 4 people: female 6, male 4"
+
+
 def test_facescrub_without_a_gender_or_a_list(shelf):
     folder = facescrub(shelf / "facescrub", "megaface")
     (folder / "facescrub_actresses.txt").write_text("Di and no tab\n")

@@ -47,7 +47,7 @@ def find_faces(folder: Path) -> list[Face]:
         if gender is None:
             raise InputError(
                 f"{path.parent}: neither a folder actors or actresses above it nor the lists facescrub_actors.txt and "
-                f"facescrub_actresses.txt in {folder} say this person's gender; add the lists, or move the folder"
+                f"facescrub_actresses.txt in {folder} or beside it say this person's gender; add the lists"
             )
         found.append((path, person.replace("_", " "), gender))
     return found
@@ -73,7 +73,7 @@ def pack_facescrub(source: Source) -> Pack:
 def _listed(folder: Path) -> dict[str, str]:
     """Gender by name, from the publisher's lists (name, image_id, face_id, url, bbox, sha256 between tabs)."""
     found: dict[str, str] = {}
-    for path in sorted(folder.rglob("*.txt")):
+    for path in [*sorted(folder.absolute().parent.glob("*.txt")), *sorted(folder.rglob("*.txt"))]:
         for gender, names in LISTS.items():
             if path.name.lower() in names:
                 for line, text in Source(path, "facescrub").lines(path.name):

@@ -15,7 +15,7 @@ from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 
 SIDE, SIDE_4K = 16, 64
-PICTURE = re.compile(r"(?:^|/)files/[^/]+\.jpe?g$", re.IGNORECASE)
+PICTURE = re.compile(r"\.jpe?g$", re.IGNORECASE)
 
 
 def pack_genki(source: Source) -> Pack:
@@ -58,10 +58,10 @@ def pack_genki4k(source: Source) -> Pack:
 
     A line of labels is: smile (0 or 1), yaw, pitch, roll. Pictures become grey, 64x64.
     """
-    pictures = {name.rsplit("/", 1)[1].lower(): name for name, _ in source.matches(PICTURE)}
+    pictures = {name.rsplit("/", 1)[-1].lower(): name for name, _ in source.matches(PICTURE)}
     if not pictures:
         raise InputError(
-            f"{source.path} has neither genki.mat nor pictures in files/; get {WHERE['genki']}, or {WHERE['genki4k']}"
+            f"{source.path} has neither genki.mat nor pictures; get {WHERE['genki']}, or {WHERE['genki4k']}"
         )
     labels = source.need("GENKI-4K_Labels.txt", "labels.txt", remedy=f"get {WHERE['genki4k']}")
     values = matrix(source, labels)
@@ -73,14 +73,14 @@ def pack_genki4k(source: Source) -> Pack:
     listed = source.find("GENKI-4K_Images.txt")
     if listed is None:
         names = sorted(pictures)
-        same_length(source, {labels: len(values), "files/": len(names)})
+        same_length(source, {labels: len(values), "files": len(names)})
     else:
         names = []
         for line, text in source.lines(listed):
             names.append(text.strip().rsplit("/", 1)[-1].lower())
             if names[-1] not in pictures:
                 raise InputError(
-                    f"{source.where(listed)}, line {line}: no such picture in files/; get {WHERE['genki4k']} again"
+                    f"{source.where(listed)}, line {line}: no such picture here; get {WHERE['genki4k']} again"
                 )
         same_length(source, {labels: len(values), listed: len(names)})
     images = np.array([_grey(source, pictures[name]) for name in names])

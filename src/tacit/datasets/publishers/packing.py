@@ -86,9 +86,10 @@ def prepare(name: str, folder: str | Path, out: str | Path | None = None) -> Pre
     try:
         for relative, write in pack.files.items():
             _write(root / relative, write)
-    except PermissionError as error:
+    except OSError as error:
         raise InputError(
-            f"{root} cannot be written to ({error.strerror}); pass --out with another, and set TACIT_DATA to it"
+            f"{root} cannot be written to ({error.strerror or error}); pass --out with another folder, and set TACIT_DATA "
+            f"to it"
         ) from None
     return Prepared(known, root, tuple(pack.files), pack.rows, tuple(pack.notes))
 

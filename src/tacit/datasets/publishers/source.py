@@ -55,8 +55,11 @@ class Source:
 
     def where(self, name: str) -> str:
         """How a message calls a file."""
-        inside = self.path if self.path.is_dir() else self.path.parent
-        return str(inside / name) if self.path.is_dir() or name == self.path.name else f"{self.path}: {name}"
+        if name.startswith("../"):
+            return str(self.path.parent / name[3:])
+        if self.path.is_dir():
+            return str(self.path / name)
+        return str(self.path) if name == self.path.name else f"{self.path}: {name}"
 
     def matches(self, form: re.Pattern[str]) -> list[tuple[str, re.Match[str]]]:
         """Every file whose name has this form, in order of names."""
@@ -73,11 +76,19 @@ class Source:
         return self.find(*ends) if self._look_inside() else None
 
     def need(self, *ends: str, remedy: str) -> str:
-        """As `find`; an error where there is none."""
-        found = self.find(*ends)
+        """As `find`, or what lies beside the folder or archive that was passed; an error where there is none."""
+        found = self.find(*ends) or self._beside(ends)
         if found is None:
             raise InputError(f"{self.path} has no file {' or '.join(ends)}; {remedy}")
         return found
+
+    def _beside(self, ends: tuple[str, ...]) -> str | None:
+        wanted = [f"{end}{suffix}".lower() for end in ends for suffix in ("", ".gz")]
+        for path in sorted(self.path.absolute().parent.iterdir()):
+            if path.name.lower() in wanted and path.is_file():
+                self._files[f"../{path.name}"] = _opener(path)
+                return f"../{path.name}"
+        return None
 
     def open(self, name: str) -> IO[bytes]:
         """The file's bytes, unpacked where its name ends in .gz."""
