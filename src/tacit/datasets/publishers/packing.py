@@ -88,8 +88,8 @@ def prepare(name: str, folder: str | Path, out: str | Path | None = None) -> Pre
             _write(root / relative, write)
     except OSError as error:
         raise InputError(
-            f"{root} cannot be written to ({error.strerror or error}); pass --out with another folder, and set TACIT_DATA "
-            f"to it"
+            f"{root} cannot be written to ({error.strerror or error}); pass --out with another folder, and set "
+            f"TACIT_DATA to it"
         ) from None
     return Prepared(known, root, tuple(pack.files), pack.rows, tuple(pack.notes))
 
