@@ -31,12 +31,13 @@ def _celeba(folder, images=160, people=20):
         image += rng.normal(0, 4, image.shape)
         (folder / "Img" / "img_align_celeba").mkdir(parents=True, exist_ok=True)
         Image.fromarray(image.clip(0, 255).astype(np.uint8)).save(folder / "Img" / "img_align_celeba" / name)
-        marks = [1 if hair == h else -1 for h in range(3)] + [-1, 1 if person % 2 else -1, 1 if i % 3 else -1]
-        attributes.append(f"{name} " + " ".join(map(str, marks)))
+        marks = dict(zip(FORTY, rng.choice([-1, 1], 40), strict=True))
+        marks |= {h: 1 if hair == k else -1 for k, h in enumerate(HEADS[:3])} | {"Male": 1 if person % 2 else -1}
+        attributes.append(f"{name} " + " ".join(map(str, marks.values())))
         parts.append(f"{name} {0 if person < 14 else 1 if person < 17 else 2}")
         names.append(f"{name} {person + 1}")
     for file, lines in (
-        ("Anno/list_attr_celeba.txt", [str(images), " ".join(HEADS), *attributes]),
+        ("Anno/list_attr_celeba.txt", [str(images), " ".join(FORTY), *attributes]),
         ("Anno/identity_CelebA.txt", names),
         ("Eval/list_eval_partition.txt", parts),
     ):
@@ -69,7 +70,7 @@ def _enterface(folder, speakers=5, sentences=3, rate=8000):
     return folder
 
 
-def _mimic(folder, admissions=160):
+def _mimic(folder, admissions=600):
     rng = np.random.default_rng(3)
     tables = {
         "PATIENTS": ["ROW_ID,SUBJECT_ID,GENDER,DOB"],
@@ -103,6 +104,48 @@ def picture(path, shade, size=(20, 16)):
     Image.fromarray(np.full((*size, 3), shade, dtype=np.uint8)).save(path)
 
 
+FORTY = [
+    "5_o_Clock_Shadow",
+    "Arched_Eyebrows",
+    "Attractive",
+    "Bags_Under_Eyes",
+    "Bald",
+    "Bangs",
+    "Big_Lips",
+    "Big_Nose",
+    "Black_Hair",
+    "Blond_Hair",
+    "Blurry",
+    "Brown_Hair",
+    "Bushy_Eyebrows",
+    "Chubby",
+    "Double_Chin",
+    "Eyeglasses",
+    "Goatee",
+    "Gray_Hair",
+    "Heavy_Makeup",
+    "High_Cheekbones",
+    "Male",
+    "Mouth_Slightly_Open",
+    "Mustache",
+    "Narrow_Eyes",
+    "No_Beard",
+    "Oval_Face",
+    "Pale_Skin",
+    "Pointy_Nose",
+    "Receding_Hairline",
+    "Rosy_Cheeks",
+    "Sideburns",
+    "Smiling",
+    "Straight_Hair",
+    "Wavy_Hair",
+    "Wearing_Earrings",
+    "Wearing_Hat",
+    "Wearing_Lipstick",
+    "Wearing_Necklace",
+    "Wearing_Necktie",
+    "Young",
+]
 NAMES = [f"{i:06d}.jpg" for i in range(1, 7)]
 HEADS = ["Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling"]
 MARKS = [
