@@ -107,7 +107,7 @@ def _owned():
 
 
 @pytest.mark.slow  # guards that owners of the real sets can run the papers' experiments on them
-@pytest.mark.parametrize(("paper", "experiment", "owned"), _owned())
+@pytest.mark.parametrize(("paper", "experiment", "owned"), list(_owned()))
 def test_every_experiment_that_takes_an_owners_set_runs_on_a_made_one(paper, experiment, owned, monkeypatch, tmp_path):
     recogniser = locate("face_recogniser")
     made(owned, tmp_path)
