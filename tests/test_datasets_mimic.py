@@ -9,7 +9,7 @@ import pytest
 
 import tacit
 from tacit.datasets import declarations
-from tacit.datasets.publishers import mimic_files
+from tacit.datasets.publishers import hospital_events, mimic_files
 from tacit.datasets.publishers.packing import prepare
 
 TABLES = {
@@ -70,6 +70,7 @@ def box(tmp_path):
 def test_events_are_joined_to_admissions(shelf, box, monkeypatch, few):
     if few:  # chunks so small that an admission's events are in several
         monkeypatch.setattr(mimic_files, "CHUNK", 450)
+        monkeypatch.setattr(hospital_events, "MANY", 2)
     done = prepare("mimic3", box.parent.parent)
     assert done.rows.startswith("3 admissions of 2 patients")
     assert not done.notes

@@ -10,6 +10,8 @@ import pandas as pd
 
 COMMON = 40  # drugs or inputs that get a column of their own: those of most admissions
 
+MANY = 100  # chunks whose sums are kept apart
+
 # Items of both record systems of the hospital (CareVue, MetaVision) with the values that a living person can have,
 # as the public mimic-code has them. Fahrenheit is turned into Celsius.
 Measure = tuple[tuple[int, ...], float, float]
@@ -66,11 +68,16 @@ class Measured:
         known = known.assign(value=value)[(value > known["low"]) & (value <= known["high"])]
         groups = known.groupby(["HADM_ID", "measure"])["value"]
         self.found.append(groups.agg(["sum", "count", "min", "max"]))
+        if len(self.found) >= MANY:
+            self.found = [self._together()]
+
+    def _together(self) -> pd.DataFrame:
+        how = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
+        return pd.concat(self.found).groupby(level=[0, 1]).agg(how)
 
     def columns(self) -> pd.DataFrame:
         """One row per admission that has any."""
-        how = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
-        total = pd.concat(self.found).groupby(level=[0, 1]).agg(how)
+        total = self._together()
         total["mean"] = total["sum"] / total["count"]
         wide = total[["mean", "min", "max"]].rename(columns=str.upper).unstack()
         out = pd.DataFrame(index=wide.index.astype(int) if len(wide) else pd.Index([], dtype=int))

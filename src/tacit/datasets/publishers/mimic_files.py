@@ -19,7 +19,7 @@ from tacit.errors import InputError
 
 PACKED = "mimic3/admissions_table.csv.gz"
 AGAIN = "fetch the file again, or mend that line"
-CHUNK = 64 * 2**20  # bytes
+CHUNK = 16 * 2**20  # bytes
 COLUMNS = {
     "PATIENTS": ("SUBJECT_ID", "GENDER", "DOB"),
     "ADMISSIONS": (
