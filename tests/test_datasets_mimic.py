@@ -93,6 +93,14 @@ def test_events_are_joined_to_admissions(shelf, box, monkeypatch, few):
     assert not {"SUBJECT_ID", "HADM_ID", "GENDER", "RACE"} & set(X)
 
 
+def test_tables_of_events_that_were_not_packed_are_told(shelf, box):
+    shelf.mkdir()
+    (shelf / "mimic3").symlink_to(box)
+    with pytest.warns(tacit.TacitWarning, match=r"CHARTEVENTS, .* are not read .*; tacit data prepare mimic3"):
+        data = tacit.load_dataset("mimic3")
+    assert "HEART_RATE_MEAN" not in data.X
+
+
 def test_without_events(shelf, box):
     for name in EVENTS:
         (box / f"{name}.csv.gz").unlink()

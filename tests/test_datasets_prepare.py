@@ -143,6 +143,9 @@ def test_motionsense_as_the_repository_has_it(shelf, box):
     zipped(box / "A_DeviceMotion_data", box / "A_DeviceMotion_data.zip", "A_DeviceMotion_data/")
     shutil.rmtree(box / "A_DeviceMotion_data")
     assert prepare("motionsense", box.parent).rows == whole
+    with zipfile.ZipFile(box / "A_DeviceMotion_data.zip", "a") as archive:
+        archive.writestr("A_DeviceMotion_data/jog_9/sub_1.csv", "no header\n")
+    refuses("motionsense", box, r"A_DeviceMotion_data\.zip/A_DeviceMotion_data/jog_9/sub_1\.csv, line 1 names none of")
 
 
 def test_the_inner_folder_alone_is_enough_where_the_rest_lies_beside_it(shelf, box):

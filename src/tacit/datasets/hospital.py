@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import pandas as pd
@@ -12,6 +13,7 @@ from tacit.datasets.publishers import mimic_files
 from tacit.datasets.publishers.admissions import join_mimic
 from tacit.datasets.publishers.source import Source
 from tacit.datasets.store import locate, packed
+from tacit.errors import TacitWarning
 from tacit.records.dataset import Dataset
 
 TABLES = tuple(mimic_files.COLUMNS)
@@ -39,7 +41,16 @@ def mimic3(sensitive: str | Sequence[str] = ("GENDER", "RACE"), keep_sensitive: 
     whole = locate(mimic_files.PACKED)
     if whole is None:
         folder = min(packed(f"mimic3/{name}.csv.gz", "mimic3") for name in TABLES).parent
-        table = join_mimic(mimic_files.base_tables(Source(folder, "mimic3")))
+        source = Source(folder, "mimic3")
+        unread = [name for name in mimic_files.EVENTS if source.find(f"{name}.csv")]
+        if unread:
+            warnings.warn(
+                f"mimic3: {', '.join(unread)} are not read at every start; tacit data prepare mimic3 {folder} packs "
+                f"what they say, once",
+                TacitWarning,
+                stacklevel=2,
+            )
+        table = join_mimic(mimic_files.base_tables(source))
     else:
         table = pd.read_csv(whole, low_memory=False)
     units = table["SUBJECT_ID"].to_numpy()

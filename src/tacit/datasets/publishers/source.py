@@ -129,8 +129,7 @@ class Source:
         inner = [] if self._looked_inside else [n for n in self._files if _is_archive(n)]
         self._looked_inside = True
         for name in inner:
-            folder = name[: -len(next(a for a in sorted(ARCHIVES, key=len, reverse=True) if name.lower().endswith(a)))]
-            self._add_archive(f"{folder}/", name, self._files[name], inner=not self.path.is_dir())
+            self._add_archive(f"{name}/", name, self._files[name], inner=not self.path.is_dir())
         return bool(inner)
 
     def _add_archive(self, prefix: str, name: str, opener: Opener, inner: bool) -> None:
