@@ -148,15 +148,16 @@ def _images(files: CelebA, names: list[str]) -> Writer:
         if missing is None:
             return same_files([(images / name, name) for name in names])
     else:
-        archive = Source(images, "celeba")
-        inside = {name.rsplit("/", 1)[-1]: name for name in archive}
+        with Source(images, "celeba") as archive:
+            inside = {name.rsplit("/", 1)[-1]: name for name in archive}
         missing = _first_missing(names, set(inside))
         if missing is None:
 
             def unpack(folder: Path) -> None:
-                for name in names:  # of the tables, each a bare file name
-                    with archive.reading(inside[name]) as packed, open(folder / name, "wb") as out:
-                        shutil.copyfileobj(packed, out)
+                with Source(images, "celeba") as archive:
+                    for name in names:  # of the tables, each a bare file name
+                        with archive.reading(inside[name]) as packed, open(folder / name, "wb") as out:
+                            shutil.copyfileobj(packed, out)
 
             return unpack
     raise InputError(f"{files.attributes} lists {names[missing]}, which is not in {images}; fetch the images again")

@@ -87,7 +87,7 @@ def chunks(source: Source, name: str, columns: Sequence[str]) -> Iterator[pd.Dat
     import pyarrow as pa  # only those who hold these tables need it
     from pyarrow import csv as arrow
 
-    heads = next(csv.reader([next(source.lines(name), (0, ""))[1]]), [])
+    heads = next(csv.reader([source.first_line(name)]), [])
     where = source.where(name)
     own = [heads[p] for p in places(heads, columns, where)]
     kinds = {o: pa.float64() if c in NUMBERS else pa.string() for o, c in zip(own, columns, strict=True)}

@@ -82,15 +82,16 @@ def prepare(name: str, folder: str | Path, out: str | Path | None = None) -> Pre
             f"no publisher's files are known of {name!r}; {hint}The names are {', '.join(sorted(PUBLISHERS))}"
         )
     root = Path(out) if out is not None else Path(os.environ.get("TACIT_DATA") or cache_folder())
-    pack = PUBLISHERS[known](Source(folder, known))
-    try:
-        for relative, write in pack.files.items():
-            _write(root / relative, write)
-    except OSError as error:
-        raise InputError(
-            f"{root} cannot be written to ({error.strerror or error}); pass --out with another folder, and set "
-            f"TACIT_DATA to it"
-        ) from None
+    with Source(folder, known) as source:
+        pack = PUBLISHERS[known](source)
+        try:
+            for relative, write in pack.files.items():
+                _write(root / relative, write)
+        except OSError as error:
+            raise InputError(
+                f"{root} cannot be written to ({error.strerror or error}); pass --out with another folder, and set "
+                f"TACIT_DATA to it"
+            ) from None
     return Prepared(known, root, tuple(pack.files), pack.rows, tuple(pack.notes))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -41,6 +42,7 @@ class Source:
             raise InputError(f"no folder or file {self.path}; pass what the publisher of {name} hands out")
         self._files: dict[str, Opener] = {}
         self._looked_inside = False
+        self._open = contextlib.ExitStack()  # archives, from which files are read as they are asked for
         if self.path.is_dir():
             for file in sorted(self.path.rglob("*")):
                 if file.is_file():
@@ -49,6 +51,12 @@ class Source:
             self._add_archive("", self.path.name, _opener(self.path), inner=False)
         else:
             self._add(self.path.name, _opener(self.path))
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -90,10 +98,9 @@ class Source:
                 return f"../{path.name}"
         return None
 
-    def open(self, name: str) -> IO[bytes]:
-        """The file's bytes, unpacked where its name ends in .gz."""
-        file = self._files[name]()
-        return gzip.GzipFile(fileobj=file) if name.lower().endswith(".gz") else file  # type: ignore[return-value]
+    def opened(self, name: str) -> IO[bytes]:
+        """The file's bytes as they lie there."""
+        return self._files[name]()
 
     def read(self, name: str) -> bytes:
         """All of a file that fits into memory."""
@@ -104,7 +111,7 @@ class Source:
         """A file to read within `with`; what is wrong with its packing is said with its name."""
         return Reading(self, name)
 
-    def lines(self, name: str) -> Iterator[tuple[int, str]]:
+    def lines(self, name: str) -> Generator[tuple[int, str], None, None]:
         """Number and text of every line that is not empty: any line ends, with or without a byte order mark."""
         with self.reading(name) as file:
             text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline=None)
@@ -116,6 +123,11 @@ class Source:
                     raise InputError(f"{self.where(name)}, line {number}: it is longer than {LONGEST:,} characters")
                 if line.strip():
                     yield number, line.rstrip("\n")
+
+    def first_line(self, name: str) -> str:
+        """The first line that is not empty."""
+        with contextlib.closing(self.lines(name)) as lines:
+            return next(lines, (0, ""))[1]
 
     # -- what is in it --------------------------------------------------------------------------
 
@@ -135,7 +147,7 @@ class Source:
     def _add_archive(self, prefix: str, name: str, opener: Opener, inner: bool) -> None:
         where = self.where(name)
         try:
-            file = opener()
+            file = self._open.enter_context(opener())
             if inner:  # it must be searched at random
                 file = io.BytesIO(_held(file, where))
             members = _zip(file, where) if name.lower().endswith(".zip") else _tar(file, where)
@@ -153,13 +165,16 @@ class Reading:
 
     def __enter__(self) -> IO[bytes]:
         try:
-            self.file = self.source.open(self.name)
+            self.packed = self.source.opened(self.name)
         except BROKEN as error:
             raise self._told(error) from None
-        return self.file
+        gz = self.name.lower().endswith(".gz")
+        self.file = gzip.GzipFile(fileobj=self.packed) if gz else self.packed
+        return self.file  # type: ignore[return-value]
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.file.close()
+        self.packed.close()  # which a GzipFile leaves open
         if isinstance(error, BROKEN):
             raise self._told(error) from None
 
