@@ -52,6 +52,35 @@ def r_squared(
     return Measure(value, min(low, lower), upper, 0.0)
 
 
+def r_squared_gain(
+    truth: np.ndarray,
+    guess: np.ndarray,
+    before: np.ndarray,
+    units: np.ndarray | None = None,
+    level: float = 0.95,
+    per: str = "unit",
+) -> Measure:
+    """How much more variance one guess explains than another, on the same records; guessing gains nothing.
+
+    Examples
+    --------
+    >>> truth = np.arange(9.0)
+    >>> r_squared_gain(truth, truth, np.full(9, 4.0)).value
+    1.0
+    """
+    weight = record_weights(len(truth), units, per)
+    weight = weight / weight.sum()
+    total = (truth - weight @ truth) ** 2
+    all_of_it = float(weight @ total)
+    gained = (truth - before) ** 2 - (truth - guess) ** 2
+    if all_of_it <= 0 or not gained.any():
+        return Measure(0.0, 0.0, 0.0, 0.0)
+    value = float(weight @ gained) / all_of_it
+    influence = gained / all_of_it - value - value * (total - all_of_it) / all_of_it
+    half = _half_width(weight * influence, units, level)
+    return Measure(value, value - half, value + half, 0.0)
+
+
 def rank_correlation(
     truth: np.ndarray, guess: np.ndarray, units: np.ndarray | None = None, level: float = 0.95, per: str = "unit"
 ) -> Measure:

@@ -28,6 +28,17 @@ def progress(console: Console) -> Progress:
     )
 
 
+def said_numbers(texts: Sequence[str] | None) -> dict[str, bool]:
+    """Which columns are numbers, as `--numeric` says: NAME, or NAME=no for one that is not.
+
+    Examples
+    --------
+    >>> said_numbers(["floors", "zip=no"])
+    {'floors': True, 'zip': False}
+    """
+    return {text.removesuffix("=no"): not text.endswith("=no") for text in texts or ()}
+
+
 def rows_as_people(console: Console, data: Dataset) -> Dataset:
     """A table without units, each row as a person of its own; says so where that looks wrong."""
     if data.units is not None:
