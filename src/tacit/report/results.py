@@ -463,7 +463,8 @@ def beats(utility: Mapping[str, Any], leak: Figure, other: Mapping[str, Any], ot
 
 def shown(value: float) -> str:
     """Three digits without the leading zero, as in the papers: .571"""
-    return f"{value:.3f}".removeprefix("0").replace("-0.", "-.", 1)
+    text = f"{value:.3f}".removeprefix("-" if abs(value) < 5e-4 else "")
+    return text.removeprefix("0").replace("-0.", "-.", 1)
 
 
 def digits(value: float) -> str:
