@@ -353,3 +353,37 @@ def test_the_command_line_says_which_columns_are_numbers(table):
     told = tacit_command("audit", table, "--data", table, *asked)
     assert told.returncode == 2
     assert "numeric names 'sex'" in " ".join(told.stderr.split())
+
+
+# -- real data ----------------------------------------------------------------------------------
+
+
+def test_diabetes_keeps_its_progression_as_a_number():
+    data = tacit.load_dataset("diabetes")
+    assert data.is_number("progression")
+    assert data.y["progression"].median() == 140.5
+    attack, test = data.split((0.6, 0.4), random_state=0)
+    report = tacit.audit(None, attack, test, ["ridge"], **QUICK)
+    progression = report.utility["progression"]
+    assert 0.25 < progression.value < 0.65  # linear models explain about half of it
+    assert progression.mae.high < progression.mae.guessing
+    assert tacit.load_dataset("diabetes", classes=True).y["progression"].nunique() == 2
+
+
+@pytest.mark.parametrize("role", ["sensitive", "target"])
+def test_adults_age(role):
+    try:
+        data = tacit.load_dataset("adult", sensitive="age" if role == "sensitive" else "sex",
+                                  target="income" if role == "sensitive" else "age")  # fmt: skip
+    except tacit.TacitError as missing:
+        pytest.skip(str(missing))
+    train, attack, test = data.take(np.arange(3000)).split()
+    raw = tacit.audit(None, attack, test, ["ridge", "trees"], **QUICK)
+    assert (raw.leakage if role == "sensitive" else raw.utility)["age"].low > 0.25
+    f = tacit.CodebookFilter(4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
+    report = tacit.audit(f, attack, test, **QUICK)
+    if role == "sensitive":
+        assert report.leakage["age"].high < 0.2
+        assert report.certificate["age in 4 classes"].bound < 0.5
+    else:
+        assert report.utility["age"].low > 0.1
