@@ -79,7 +79,10 @@ KeyFolder = Annotated[
     Path | None, typer.Option("--keys", help="Folder for the keys, which are never handed over; OUT-keys beside it.")
 ]
 Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitive attributes into this many classes.")]
-
+Weight = Annotated[
+    float | None,
+    typer.Option(help="The knob: strength (coupling), leakage_weight (codebook), alpha (eigan), rho (minimax), ..."),
+]
 Numeric = Annotated[
     list[str] | None,
     typer.Option(help="Target or sensitive column that is a number, such as floors; or not, zip=no (repeat)."),
@@ -123,12 +126,7 @@ def fit(
         str,
         typer.Option("--filter", help="coupling: the table back; codebook, eigan, minimax, ...: codes or numbers."),
     ] = "coupling",
-    weight: Annotated[
-        float | None,
-        typer.Option(
-            help="The knob: strength (coupling), leakage_weight (codebook), alpha (eigan), rho (minimax), ..."
-        ),
-    ] = None,
+    weight: Weight = None,
     pass_through: Annotated[
         list[str] | None,
         typer.Option(help="coupling: column that is carried along as it is, such as a key; nothing is hidden in it."),

@@ -34,7 +34,7 @@ def run(
 ) -> None:
     if data is None:
         if target or sensitive or unit or drop or bins or numeric:
-            raise InputError("--target, --sensitive, --unit, --drop, --bins and --numeric go with --data TABLE")
+            raise InputError("--target, --sensitive, --unit, --drop, --bins, --numeric go with --data TABLE")
         found = difference(read_audit(old), read_audit(new))
     else:
         if not target or not sensitive:

@@ -316,7 +316,11 @@ def encode_problem(f: Filter, X: Any, y: Any, sensitive_features: Any, units: An
 
 def filter_labels(f: Filter, values: Any, what: str, n: int) -> Labels:
     """Label columns of a fit; a number is an error where the filter cannot take one."""
-    labels = encode_labels(values, what, n, numbers=True)
+    return refuse_numbers(f, encode_labels(values, what, n, numbers=True), what)
+
+
+def refuse_numbers(f: Filter, labels: Labels, what: str) -> Labels:
+    """The labels, if the filter can take them."""
     if labels.number_names and not f.takes_numbers:
         name = labels.number_names[0]
         takes = [r.make.__name__ for r in registered_filters().values() if r.make.takes_numbers]
