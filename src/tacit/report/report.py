@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import math
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,14 +178,22 @@ class Report:
         text += f", guessing 0, {r.errors}"
         if r.attribute in self.label_only:
             text += f", label-only {shown(self.label_only[r.attribute].value)}"
-        found = next((c for n, c in self.certificate.items() if c and n.startswith(f"{r.attribute} in ")), None)
-        if found is None:
+        name = self.certified_classes(r.attribute)
+        if name is None:
             return f"{text}, audited, not certified"
+        found: Any = self.certificate[name]
         guess = shown(1 / found.n_classes)
         return (
             f"{text}, audited; in {found.n_classes} classes of about equal size: any attacker names the right one with "
             f"at most {at_most(found.bound)} (guessing {guess}), certified"
         )
+
+    def certified_classes(self, attribute: str) -> str | None:
+        """The name under which a number's classes are certified, such as "age in 4 classes"; None where none are."""
+        if not isinstance(self.leakage.get(attribute), NumberResult):
+            return None
+        begins = re.compile(re.escape(attribute) + r" in \d+ classes$")
+        return next((n for n, c in self.certificate.items() if c is not None and begins.match(n)), None)
 
     def worst(self, attribute: str) -> str | None:
         """How far one single release can move anybody's odds; None where nothing is certified at all."""
@@ -315,7 +324,7 @@ class Report:
             self._known(name, {**self.leakage, **{n: c for n, c in self.certificate.items() if c is not None}})
             found = self.certificate[name]
             if found is None and certified:
-                classes = next((n for n, c in self.certificate.items() if c and n.startswith(f"{name} in ")), None)
+                classes = self.certified_classes(name)
                 told = f"of a number only its classes are certified, by the name {classes!r}" if classes else None
                 problems.append(f"{name}: {told or 'no certificate exists for this release, only an audit'}")
                 continue
