@@ -386,3 +386,14 @@ def test_adults_age(role, real):
         assert report.certificate["age in 4 classes"].bound < 0.5
     else:
         assert report.utility["age"].low > 0.1
+
+
+def test_a_policy_holds_a_number_to_its_r_squared(table):
+    policy = table.parent / "tacit.toml"
+    told = '[data]\nfile = "people.csv"\ntargets = ["progression"]\nsensitive = ["age"]\n'
+    told += '[filter]\nname = "linear-arl"\n[limits]\nleakage = { age = %s }\nutility = { progression = 0.5 }\n'
+    for most, code in ((0.5, 0), (0.0001, 3)):
+        policy.write_text(told % most)
+        done = tacit_command("check", policy)
+        assert done.returncode == code, done.stderr + done.stdout
+    assert "R² .9" in one_line(done) or "R² 0.9" in one_line(done)
