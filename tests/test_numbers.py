@@ -130,6 +130,15 @@ def test_a_number_is_read_and_told(parts):
     assert any("are for classes, and are left out" in note for note in report.notes)
 
 
+def test_whoever_knows_nothing_says_little():
+    """Few rows of noise: guesses as learned would have R² of -.1 and worse, and errors beyond the median's."""
+    rng = np.random.default_rng(0)
+    halves = Dataset(rng.normal(size=(300, 6)), None, {"age": rng.normal(50, 10, 300)}).split((0.5, 0.5))
+    age = tacit.audit(None, *halves, "quick", **QUICK).leakage["age"]
+    assert age.value > -0.04
+    assert age.mae.value < 1.03 * age.mae.guessing
+
+
 def test_classes_beside_a_number_are_measured_as_without_it(parts):
     """Figures of classes do not move by a bit."""
     attack, test = parts[1:]

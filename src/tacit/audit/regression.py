@@ -1,13 +1,14 @@
 """The attack on one number: every regressor learns it from releases, and validation rows say who is told.
 
 R², the rank correlation and the mean error each have their own best attacker: whoever minimizes squares does not
-minimize absolute errors of a number that is skewed.
+minimize absolute errors of a number that is skewed. Guesses are drawn towards the mean (for the mean error, towards the
+median) as far as validation rows say: whoever knows little is better off saying little.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,9 @@ from tacit.report.results import NumberResult
 
 FOLDS = 4  # a quarter of the attackers' own rows says which attacker is told
 FEW_ROWS = 3000  # up to which every quarter takes its turn
+MEASURES = ("r2", "rank_correlation", "mae")
+SHARES = np.linspace(0, 1, 21)  # of the way from the middle to the guess
+Pairs = Mapping[str, tuple[np.ndarray, np.ndarray]]  # by regressor, guesses of validation rows and of test rows
 
 
 @dataclass(frozen=True)
@@ -31,13 +35,13 @@ class NumberOutcome:
 
     Attributes
     ----------
-    guesses : by regressor
-    chosen : by measure ("r2", "rank_correlation", "mae")
+    guesses : by measure ("r2", "rank_correlation", "mae") and regressor
+    chosen : by measure
     median : of the rows that were learned from
     """
 
     task: NumberTask
-    guesses: Mapping[str, np.ndarray]
+    guesses: Mapping[str, Mapping[str, np.ndarray]]
     chosen: Mapping[str, str]
     median: float
     interrupted: bool = False
@@ -45,7 +49,11 @@ class NumberOutcome:
     @property
     def best(self) -> np.ndarray:
         """The guesses with the best R²."""
-        return self.guesses[self.chosen["r2"]]
+        return self.told("r2")
+
+    def told(self, measure: str) -> np.ndarray:
+        """The guesses of who was chosen for a measure."""
+        return self.guesses[measure][self.chosen[measure]]
 
 
 def read_number(
@@ -84,24 +92,33 @@ def read_number(
             guesses.pop(name, None)
             interrupted = True
             break
-    chosen = _chosen(y[held_rows], held, float(np.median(y)))
-    return NumberOutcome(task, guesses, chosen, float(np.median(y)), interrupted)
+    truth, median = y[held_rows], float(np.median(y))
+    both = {name: (held[name], guesses[name]) for name in guesses}
+    if len(np.unique(truth)) < 2:  # nobody can be judged: the first one is told
+        first = dict.fromkeys(MEASURES, next(iter(guesses)))
+        return NumberOutcome(task, dict.fromkeys(MEASURES, guesses), first, median, interrupted)
+    drawn = {"r2": _drawn(both, truth, float(y.mean()), _squares), "rank_correlation": both}
+    drawn["mae"] = _drawn(both, truth, median, _distances)
+    chosen = {m: max(pairs, key=lambda n: _score(m, truth, pairs[n][0])) for m, pairs in drawn.items()}
+    told = {m: {n: guess for n, (_, guess) in pairs.items()} for m, pairs in drawn.items()}
+    return NumberOutcome(task, told, chosen, median, interrupted)
 
 
 def number_result(outcome: NumberOutcome, level: float, per: str = "unit") -> NumberResult:
     """The measures of those who were chosen, and every regressor's R² with its interval widened for showing all."""
     t, chosen = outcome.task, outcome.chosen
-    wide = 1 - (1 - level) / len(outcome.guesses)
+    every = outcome.guesses["r2"]
+    wide = 1 - (1 - level) / len(every)
     return NumberResult(
         t.attribute,
         chosen["r2"],
         r2=r_squared(t.yt, outcome.best, t.ut, level, per),
-        rank_correlation=rank_correlation(t.yt, outcome.guesses[chosen["rank_correlation"]], t.ut, level, per),
-        mae=mean_absolute_error(t.yt, outcome.guesses[chosen["mae"]], outcome.median, t.ut, level, per),
+        rank_correlation=rank_correlation(t.yt, outcome.told("rank_correlation"), t.ut, level, per),
+        mae=mean_absolute_error(t.yt, outcome.told("mae"), outcome.median, t.ut, level, per),
         n=len(t.yt),
         n_units=len(t.yt) if t.ut is None else len(np.unique(t.ut)),
         by=dict(chosen),
-        attackers={name: r_squared(t.yt, guess, t.ut, wide, per) for name, guess in outcome.guesses.items()},
+        attackers={name: r_squared(t.yt, guess, t.ut, wide, per) for name, guess in every.items()},
     )
 
 
@@ -130,13 +147,25 @@ def _learned(make: Regressor, X: np.ndarray, y: np.ndarray, seed: int) -> Any:
     return guess
 
 
-def _chosen(truth: np.ndarray, held: Mapping[str, np.ndarray], median: float) -> dict[str, str]:
-    """By measure, who did best on validation rows; the first one without any."""
-    first = next(iter(held))
-    if len(truth) < 2 or len(np.unique(truth)) < 2:
-        return dict.fromkeys(("r2", "rank_correlation", "mae"), first)
-    return {
-        "r2": max(held, key=lambda n: r_squared(truth, held[n]).value),
-        "rank_correlation": max(held, key=lambda n: rank_correlation(truth, held[n]).value),
-        "mae": min(held, key=lambda n: mean_absolute_error(truth, held[n], median).value),
-    }
+def _drawn(pairs: Pairs, truth: np.ndarray, middle: float, loss: Callable[[np.ndarray], float]) -> Pairs:
+    """The same guesses, drawn towards the middle by the share that loses least on validation rows."""
+    out = {}
+    for name, (own, other) in pairs.items():
+        share = min(SHARES[::-1], key=lambda k: loss(truth - middle - k * (own - middle)))
+        out[name] = middle + share * (own - middle), middle + share * (other - middle)
+    return out
+
+
+def _squares(off: np.ndarray) -> float:
+    return float((off * off).mean())
+
+
+def _distances(off: np.ndarray) -> float:
+    return float(np.abs(off).mean())
+
+
+def _score(measure: str, truth: np.ndarray, guess: np.ndarray) -> float:
+    """What is compared on validation rows; larger is better."""
+    if measure == "rank_correlation":
+        return rank_correlation(truth, guess).value
+    return -(_squares if measure == "r2" else _distances)(truth - guess)
