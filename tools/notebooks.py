@@ -27,14 +27,14 @@ X, y, sensitive = people[["age", "job", "hours"]], people[["income"]], people[["
 data = tacit.Dataset(X, y, sensitive, units="rows", name="people")
 train, attack, test = data.split((.5, .2, .3), random_state=0)
 data""",
-    "`job` tells the sex of most people. A **coupling** replaces few values until it no longer does. It looks at the sensitive column, "
-    "so it is given that at release too.",
+    "`job` tells the sex of most people. A **coupling** replaces few values until it no longer does. It looks at the "
+    "sensitive column, so it is given that at release too.",
     """f = tacit.CouplingFilter(random_state=0)
 f.fit(train.X, train.y, sensitive_features=train.sensitive)
 released = f.transform(test.X, sensitive_features=test.sensitive, y=test.y)
 pd.concat([test.X.head(6), released.head(6).add_suffix(" released")], axis=1)""",
-    "Attackers are trained afresh on released rows that the filter never saw. The light is *amber* at best: this was measured, "
-    "not proved.",
+    "Attackers are trained afresh on released rows that the filter never saw. The light is *amber* at best: this was "
+    "measured, not proved.",
     """report = tacit.audit(f, attack, test, random_state=0)
 report""",
     "The same for the raw rows, to see what the filter did:",

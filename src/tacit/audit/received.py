@@ -17,6 +17,7 @@ import pandas as pd
 from scipy import sparse
 
 from tacit.errors import InputError
+from tacit.labels import in_pandas
 
 # a cell with its quotes, then what ends it
 _CELL = re.compile(r'((?:[^",\r\n\t]|"(?:[^"]|"")*")*)(\r\n|\n|\r|,|\t|$)')
@@ -37,6 +38,7 @@ def received_pair(Za: Any, Zt: Any) -> tuple[Any, Any]:
 
 def received(Z: Any) -> Any:
     """A release as an array of numbers, where it is no more; else as a table of all that can be told apart."""
+    Z = in_pandas(Z)
     if sparse.issparse(Z):
         return _with_columns(plain_frame(Z), _stored(Z))
     if isinstance(Z, np.ma.MaskedArray):

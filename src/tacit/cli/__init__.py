@@ -81,6 +81,14 @@ KeyFolder = Annotated[
     Path | None, typer.Option("--keys", help="Folder for the keys, which are never handed over; OUT-keys beside it.")
 ]
 Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitive attributes into this many classes.")]
+Weight = Annotated[
+    float | None,
+    typer.Option(help="The knob: strength (coupling), leakage_weight (codebook), alpha (eigan), rho (minimax), ..."),
+]
+Numeric = Annotated[
+    list[str] | None,
+    typer.Option(help="Target or sensitive column that is a number, such as floors; or not, zip=no (repeat)."),
+]
 
 
 @app.callback()
@@ -115,16 +123,12 @@ def fit(
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
+    numeric: Numeric = None,
     filter_name: Annotated[
         str,
         typer.Option("--filter", help="coupling: the table back; codebook, eigan, minimax, ...: codes or numbers."),
     ] = "coupling",
-    weight: Annotated[
-        float | None,
-        typer.Option(
-            help="The knob: strength (coupling), leakage_weight (codebook), alpha (eigan), rho (minimax), ..."
-        ),
-    ] = None,
+    weight: Weight = None,
     pass_through: Annotated[
         list[str] | None,
         typer.Option(help="coupling: column that is carried along as it is, such as a key; nothing is hidden in it."),
@@ -185,6 +189,7 @@ def audit(
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
+    numeric: Numeric = None,
     alongside: Annotated[list[str] | None, typer.Option(help="Column that travels with the release.")] = None,
     attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
     require: Annotated[
@@ -256,6 +261,7 @@ def audit_diff(
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
+    numeric: Numeric = None,
     attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
@@ -323,6 +329,7 @@ def frontier(
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
+    numeric: Numeric = None,
     filter_name: Annotated[
         list[str] | None, typer.Option("--filter", help="codebook, eigan, ... (repeat: several in one picture).")
     ] = None,

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 import tacit
 from tacit.cli.fit import chosen_filter
-from tacit.cli.tables import progress, rows_as_people
+from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError, RequirementNotMet
 from tacit.files import write_whole
 from tacit.ledger.account import what_if
@@ -76,7 +76,8 @@ def _audited(console: Console, policy: Policy, bundle: Path | None, bar: Any) ->
     """The audit of what the policy names, and the bundle where there is one."""
     d, f = policy.data, policy.filter
     assert d is not None
-    rows = tacit.read_table(policy.place(d.file), list(d.targets), list(d.sensitive), d.unit, list(d.drop), d.bins)
+    said, columns = said_numbers(d.numeric), (list(d.targets), list(d.sensitive), d.unit, list(d.drop), d.bins)
+    rows = tacit.read_table(policy.place(d.file), *columns, numeric=said)
     data = rows_as_people(console, rows)
     place = bundle or (policy.place(f.bundle) if f.bundle else None)
     task = bar.add_task("", total=None)

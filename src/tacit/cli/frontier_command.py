@@ -12,7 +12,7 @@ from rich.markup import escape
 import tacit
 from tacit.cli.fit import chosen_filter, tell_keys
 from tacit.cli.ledger_command import Book
-from tacit.cli.tables import progress, rows_as_people
+from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError
 from tacit.ledger.recording import record_bundle
 from tacit.release.key_folder import key_folder
@@ -27,6 +27,7 @@ def run(
     unit: str | None,
     drop: list[str] | None,
     bins: int | None,
+    numeric: list[str] | None,
     filter_name: list[str] | None,
     values: str,
     seeds: int,
@@ -45,11 +46,9 @@ def run(
 ) -> None:
     wishes = [wish(text) for text in choose or []]
     _check(wishes, certified, save, keys, book)
-    data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
-    for name, sign, _ in wishes:
-        known = sensitive if sign == "<=" else target
-        if name not in known:
-            raise InputError(f"--choose {name}{sign}...: {name!r} is not among {', '.join(known)}")
+    said = said_numbers(numeric)
+    data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins, numeric=said))
+    _check_names(wishes, target, sensitive)
     filters = {name: chosen_filter(name, None, seed) for name in dict.fromkeys(filter_name or ["codebook"])}
     train, attack, test = data.split((0.5, 0.2, 0.3), random_state=seed)
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
@@ -79,6 +78,14 @@ def run(
         console.print(f"Page: {front.to_html(out)}", highlight=False, markup=False, soft_wrap=True)
     if wishes:
         _choose(console, front, wishes, certified, save, keys, book)
+
+
+def _check_names(wishes: list[tuple[str, str, float]], target: list[str], sensitive: list[str]) -> None:
+    """Refuse a wish for a column that is not on its side."""
+    for name, sign, _ in wishes:
+        known = sensitive if sign == "<=" else target
+        if name not in known:
+            raise InputError(f"--choose {name}{sign}...: {name!r} is not among {', '.join(known)}")
 
 
 def _say_left_out(console: Console, front: Any, minutes: float | None, checkpoint: Path | None) -> None:

@@ -14,7 +14,7 @@ from tacit.filters.base import Preparation, Problem, check_units, classes_of, dr
 from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.sensitive_classes import SensitiveClasses, learn_sensitive
-from tacit.labels import MISSING, label_frame
+from tacit.labels import MISSING, in_pandas, label_frame
 from tacit.noise.keyed import Noise
 from tacit.records.cells import MISSING_TEXT, OTHER_TEXT
 from tacit.records.encoding import array_to_frame
@@ -73,6 +73,7 @@ class TableIntake(Intake):
 
     def check(self, X: Any) -> pd.DataFrame:
         """The records as a table like that of the fit; targets and sensitive columns may stand in it besides."""
+        X = in_pandas(X)
         if isinstance(X, pd.DataFrame):
             if not len(X):
                 raise InputError("X has no rows; pass at least one record")
@@ -87,6 +88,7 @@ class TableIntake(Intake):
 
     def read(self, X: Any, sensitive: Any, y: Any) -> tuple[np.ndarray, pd.DataFrame]:
         """Records as numbers (codes of the columns, the sensitive class, the record's name), and what is carried."""
+        X = in_pandas(X)
         table = with_targets(self.check(X), self.targets, X, y)
         if sensitive is None and isinstance(X, pd.DataFrame) and set(self.hidden.names) <= set(X.columns):
             sensitive = X[list(self.hidden.names)]
@@ -203,6 +205,7 @@ class CouplingMechanism(Mechanism):
 
 def table_problem(f: Any, X: Any, y: Any, sensitive: Any, units: Any) -> Problem:
     """Check what a filter is to learn from, and learn the values of its columns."""
+    X = in_pandas(X)
     checked: Any = check_records(f, X, None)
     given = _as_table(checked)
     n, unit = len(given), check_units(units, len(given))

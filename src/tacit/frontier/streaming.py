@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
-from tacit.filters.base import Filter, Preparation, Problem, classes_of, draw_seed, prepared
+from tacit.filters.base import Filter, Preparation, Problem, classes_of, draw_seed, prepared, refuse_numbers
 from tacit.filters.notes import note_dependence
-from tacit.labels import Labels, encode_labels
+from tacit.labels import Labels, as_said, encode_labels
 from tacit.records.dataset import Dataset
 from tacit.records.encoding import make_encoder
 from tacit.records.fingerprints import Memory, fingerprints
@@ -47,6 +47,8 @@ class StreamedTable:
     def prepare(self, f: Filter) -> Problem:
         """What `prepare` does, with the records left in their file."""
         checked = check_records(f, self.sample.X, None)
+        for labels, what in ((self.targets, "y"), (self.sensitive, "sensitive_features")):
+            refuse_numbers(f, labels, what)
         f.notes_ = []
         note_dependence(f, self.targets, self.sensitive)
         intake = learn_intake(f, checked, Crowd(len(checked)), False, None)
@@ -95,10 +97,15 @@ def stream(path: str | Path, like: Dataset, folder: Path) -> StreamedTable:
             identity.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
     out.flush()
     targets, sensitive = (
-        encode_labels(pd.concat(held, ignore_index=True), what, n)
+        encode_labels(as_said(pd.concat(held, ignore_index=True), _numbers(like), what), what, n, numbers=True)
         for held, what in zip(labels, ("y", "sensitive_features"), strict=True)
     )
     return StreamedTable(numbers, sample, targets, sensitive, np.sort(np.concatenate(known)), identity.hexdigest())
+
+
+def _numbers(like: Dataset) -> dict[str, bool]:
+    """By label column whether it is a number, as in another part of the same table."""
+    return {c: like.is_number(c) for c in (*like.y.columns, *like.sensitive.columns)}
 
 
 def _parts(file: Any, sides: Sequence[list[str]]) -> Iterator[list[pd.DataFrame]]:

@@ -53,6 +53,7 @@ class DataPolicy:
     drop: tuple[str, ...] = ()
     alongside: tuple[str, ...] = ()
     bins: int | None = None
+    numeric: tuple[str, ...] = ()  # columns that are numbers, or "zip=no"
 
 
 @dataclass(frozen=True)

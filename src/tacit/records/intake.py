@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from tacit.errors import InputError, InputTypeError, TacitError
+from tacit.labels import in_pandas
 from tacit.records.encoding import ArrayEncoder, TableEncoder, array_to_frame, make_encoder
 from tacit.records.people import Crowd, coarse_ends
 from tacit.records.schema import ArraySchema, TableSchema
@@ -133,7 +134,7 @@ def check_records(
 
     `owner` is the estimator that is fitted (it learns its number of features) where nothing was `fitted` before.
     """
-    reset = fitted is None
+    reset, X = fitted is None, in_pandas(X)
     refuse = refuse if fitted is None else fitted.refuse
     try:
         if refuse is not None:

@@ -252,6 +252,10 @@ def columns_of(X: Any) -> dict[str, Any] | None:
         return columns
     if hasattr(X, "column_names"):
         return {str(name): X.column(i) for i, name in enumerate(X.column_names)}
+    if type(X).__module__.startswith("polars"):
+        return {
+            str(name): X[name].to_numpy() if X[name].dtype.is_numeric() else X[name].to_list() for name in X.columns
+        }
     if hasattr(X, "columns"):
         return {str(name): X.iloc[:, i] for i, name in enumerate(X.columns)}
     return None

@@ -15,8 +15,10 @@ import markupsafe
 from tacit.files import write_whole
 from tacit.report.glossary import explain
 from tacit.report.markdown import DOES_NOT_PROTECT
-from tacit.report.results import at_most, beats, shown
+from tacit.report.results import NumberResult, at_most, beats, digits, shown
 from tacit.report.verdict import RULE, not_covered, opening, verdict
+
+MEASURES = {"r2": "R²", "balanced_accuracy": "balanced accuracy of the best attacker"}
 
 
 def write_page(reports: Sequence[Any], path: str | Path, title: str, introduction: str = "") -> Path:
@@ -52,6 +54,9 @@ def page_text(reports: Sequence[Any], title: str, introduction: str = "") -> str
         verdicts=[verdict(lead, name) for name in lead.leakage],
         rule=RULE,
         not_covered=not_covered(lead),
+        number=lambda r: isinstance(r, NumberResult),
+        word=lambda r: MEASURES.get(r.headline, r.headline.replace("_", " ")),
+        own_units=digits,
     )
 
 
@@ -131,8 +136,11 @@ def drawn(reports: Sequence[Any], attribute: str) -> Any:
         certificate = report.certificate[attribute]
         if certificate is not None:
             axes.plot([certificate.bound], [u.value], marker="|", markersize=16, color=colour, markeredgewidth=2)
-    axes.set_xlabel(f"leakage of {attribute} (balanced accuracy of the best attacker; | certified bound)")
-    axes.set_ylabel(f"utility: accuracy of {target}")
+    leak, use = (
+        MEASURES.get(r.headline, r.headline) for r in (reports[0].leakage[attribute], reports[0].utility[target])
+    )
+    axes.set_xlabel(f"leakage of {attribute} ({leak}; | certified bound)")
+    axes.set_ylabel(f"utility: {use} of {target}")
     axes.set_title("Better is up and to the left; dotted lines are guessing", fontsize=9, loc="left")
     axes.legend(fontsize=8, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
