@@ -37,7 +37,7 @@ COLUMNS = {"adult": ["age", "education-num", "hours-per-week", "occupation", "re
 
 def task_of(name: str, seed: int) -> Task:
     """One split of a data set: half to learn from, half to test on."""
-    data: Dataset = load_dataset(name)
+    data: Dataset = load_dataset(name, **({"classes": True} if name == "diabetes" else {}))
     if name in COLUMNS:
         data = replace(data, X=data.X[COLUMNS[name]])
     some = np.sort(np.random.default_rng(seed).permutation(len(data))[: 2 * ROWS[name]])

@@ -33,7 +33,7 @@ SHAPED_BEFORE = ("convolutional", "spectrum")
 # rows that are used; windows and images as they are
 SETS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "titanic": ("titanic", 891, {}),
-    "diabetes": ("diabetes", 442, {}),
+    "diabetes": ("diabetes", 442, {"classes": True}),
     "quadrants": ("quadrants", 2000, {}),
     "digits": ("digits", 1797, {}),
     "mimic_demo": ("mimic_demo", 129, {}),

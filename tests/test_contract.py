@@ -186,7 +186,6 @@ BAD = {
     "one secret class": (lambda X, y, s: (X, y, np.ones(len(X))), "sensitive_features.*one class"),
     "lengths": (lambda X, y, s: (X, y[:-3], s), "y has 297 rows but X has 300"),
     "secret lengths": (lambda X, y, s: (X, y, s[:-1]), "sensitive_features has 299 rows but X has 300.*NaN"),
-    "continuous": (lambda X, y, s: (X, X[:, 0], s), "300 distinct values.*bin"),
     "empty target": (lambda X, y, s: (X, pd.DataFrame(index=range(len(X))), s), "y has no column"),
     "two names": (
         lambda X, y, s: (X, pd.DataFrame({0: y, 1: y}).set_axis(["a", "a"], axis=1), s),
@@ -207,6 +206,27 @@ def test_bad_input_is_a_tacit_error_that_says_where(f, what, plane):
     X, y, s = change(plane.X, plane.y["colour"].to_numpy(), plane.sensitive["shape"].to_numpy())
     with pytest.raises(tacit.TacitError, match=message):
         clone(f).fit(X, y, sensitive_features=s)
+
+
+@every_filter
+def test_a_number_is_taken_or_refused_with_the_names_of_those_that_take_it(f, plane):
+    """As target and as sensitive attribute; classes of the other column stay classes."""
+    number = plane.X.sum(axis=1) + np.random.default_rng(0).normal(size=len(plane))
+    for labels in ({"y": number, "s": plane.sensitive}, {"y": plane.y, "s": pd.Series(number, name="age")}):
+        g = clone(f)
+        if f.takes_numbers:
+            Z = np.asarray(g.fit(plane.X, labels["y"], sensitive_features=labels["s"]).transform(plane.X))
+            assert len(Z) == len(plane)
+            assert np.isfinite(Z.astype(float)).all()
+        else:
+            with pytest.raises(tacit.TacitError, match=r"is a number.*CodebookFilter, .*EIGAN.*bins="):
+                g.fit(plane.X, labels["y"], sensitive_features=labels["s"])
+
+
+@every_filter
+def test_labels_by_position_are_refused_with_their_names(f, plane):
+    with pytest.raises(tacit.TacitError, match="sensitive_features=s"):
+        clone(f).fit(plane.X, plane.y, plane.sensitive)
 
 
 @every_filter

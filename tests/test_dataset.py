@@ -133,8 +133,12 @@ def test_read_table(tmp_path):
         assert list(data.X.columns) == ["age", "job"]
         assert len(np.unique(data.units_of())) == 100
     path = tmp_path / "t.csv"
-    with pytest.raises(tacit.TacitError, match=r"'age' of t.csv is numeric with 100 distinct values.*bins="):
-        tacit.read_table(path, target="rich", sensitive="age")
+    assert tacit.read_table(path, target="rich", sensitive="age").is_number("age")
+    assert not tacit.read_table(path, target="rich", sensitive="age", numeric={"age": False}).is_number("age")
+    assert tacit.read_table(path, target="rich", sensitive="age", numeric=["rich"]).is_number("rich")
+    for numeric, message in ((["agee"], "'agee', which is not"), (["sex"], "'sex' holds values that are no numbers")):
+        with pytest.raises(tacit.TacitError, match=message):
+            tacit.read_table(path, target="rich", sensitive="sex", numeric=numeric)
     binned = tacit.read_table(path, target="rich", sensitive="age", bins={"age": 4})
     assert binned.sensitive["age"].nunique() == 4
     assert tacit.read_table(path, target="rich", sensitive="age", bins=5).sensitive["age"].nunique() == 5

@@ -97,7 +97,12 @@ def cell(data: str, name: str, s: dict[str, Any]) -> dict[str, Any]:
 
 def parts(name: str, rows: int) -> tuple[Dataset, ...]:
     target, secret = DATA[name]
-    data = tacit.load_dataset(name, target=target, sensitive=secret) if name in CHOICE else tacit.load_dataset(name)
+    more = {"classes": True} if name == "diabetes" else {}  # the table is of classes
+    data = (
+        tacit.load_dataset(name, target=target, sensitive=secret)
+        if name in CHOICE
+        else tacit.load_dataset(name, **more)
+    )
     X = data.X.reshape(len(data), -1) if np.ndim(data.X) > 2 else data.X
     data = Dataset(X, data.y[[target]], data.sensitive[[secret]], units=data.units_of(secret), name=name)
     if len(data) > rows:

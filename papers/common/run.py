@@ -27,7 +27,7 @@ from papers.common.waves import Wanted, done
 from tacit.errors import InputError
 from tacit.files import write_whole
 from tacit.report.report import Report, provenance
-from tacit.report.results import Result
+from tacit.report.results import AnyResult, NumberResult
 
 Tell = Callable[[str], None]
 
@@ -351,7 +351,8 @@ def run_experiment(run: Run, jobs: int = 1) -> Path:
     return run.keep()
 
 
-def _result(r: Result) -> dict[str, Any]:
+def _result(r: AnyResult) -> dict[str, Any]:
+    assert not isinstance(r, NumberResult), "the papers' tables are of classes"
     return {
         "value": round(r.value, 5),
         "low": round(r.low, 5),

@@ -162,7 +162,7 @@ def dominated(line: Mapping[str, Any]) -> bool:
     floor_use, floor_leak, use, leak = (
         SimpleNamespace(**line[k]) for k in ("label_only_utility", "label_only", "utility", "leakage")
     )
-    return beats({line["target"]: floor_use}, floor_leak, {line["target"]: use}, leak)  # type: ignore[dict-item, arg-type]
+    return beats({line["target"]: floor_use}, floor_leak, {line["target"]: use}, leak)  # type: ignore[arg-type]
 
 
 def _cell(line: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from tacit.audit.floor import NO_FLOOR, measure_floor
 from tacit.audit.forgotten_units import forgotten_units
 from tacit.audit.linkability import measure_linkability
 from tacit.audit.power import measure_power
+from tacit.audit.regressors import COUNTED
 from tacit.audit.released_values import count_released
 from tacit.audit.resemblance import resemblance
 from tacit.audit.singling_out import measure_singling_out
@@ -33,7 +34,7 @@ from tacit.records.dataset import Dataset
 from tacit.records.intake import encoded_once
 from tacit.renamed import renamed
 from tacit.report.report import Report, Settings, provenance
-from tacit.report.results import AttackResult, Resemblance, Result
+from tacit.report.results import AnyResult, AttackResult, NumberResult, Resemblance
 
 
 @renamed(
@@ -175,7 +176,7 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     trial, asked = whole.unseen() if whole.fresh else whole, whole.asked
     notes = _before(whole, doubt)
     found = _measured(suite, trial)
-    if suite.counts and all(set(r.attackers) == {"counting"} for r in found["leakage"].values()):
+    if suite.counts and all(set(r.attackers) <= COUNTED for r in found["leakage"].values()):
         notes.append(
             "the release has few values, so that counting which class had which is the best attack there is: no other "
             'attacker was trained on it (attackers="all" does)'
@@ -189,7 +190,7 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     ground = NO_FLOOR
     if asked.floor and targets:
         ground = budget.run("the label alone and the limit", lambda: measure_floor(trial, suite), NO_FLOOR)
-    in_sample: dict[str, Result] = {}
+    in_sample: dict[str, AnyResult] = {}
     if whole.fresh:
         in_sample = budget.run("rows of the fit", lambda: _in_sample(suite, whole, notes), {})
     found["breadth"] = budget.run("breadth", lambda: measure_breadth(trial), None)
@@ -198,7 +199,7 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     changed = found["breadth"] is not None
     found["change"] = budget.run("the changed table", lambda: measure_change(trial), None) if changed else None
     alike = budget.run("likeness to the records", lambda: resemblance(trial), Resemblance())
-    notes += [*_stopped(outcomes), *certified.notes]
+    notes += [*_stopped(outcomes), *_numbers(found["leakage"]), *certified.notes]
     if ground.note and asked.limit is not False and targets == 1:
         notes.append(ground.note)
     if alike.examples:
@@ -213,6 +214,18 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     found |= {"resemblance": alike, "attacks": attacks, "fresh": whole.fresh}
     found["notes"] = (*notes, *getattr(whole.release, "notes_", []))
     return found, {"rows": {"attack": len(trial.attack), "test": len(trial.test)}, "look": certified.look}
+
+
+def _numbers(leakage: Mapping[str, AnyResult]) -> list[str]:
+    """What is not measured of numbers."""
+    names = [name for name, r in leakage.items() if isinstance(r, NumberResult)]
+    if not names:
+        return []
+    return [
+        f"{', '.join(names)}: read as a number by regressors. Who is named for sure, the most exposed groups, planted "
+        f"leaks, pooled releases, raw columns that somebody knows and the limit are for classes, and are left out for "
+        f"it (bins= cuts it into classes)"
+    ]
 
 
 def _stopped(outcomes: Sequence[Outcome]) -> list[str]:
@@ -247,13 +260,21 @@ def _measured(suite: AttackSuite, trial: Trial) -> dict[str, Any]:
     if suite.interrupted:  # both sides get the attackers that finished everywhere
         outcomes = {side: [o.only(suite.finished) for o in found] for side, found in outcomes.items()}
     level, per = trial.level, trial.asked.per
-    utility = {o.task.attribute: suite.result(o, "accuracy", trial.asked.level, per) for o in outcomes["y"]}
-    leakage, groups, exposed = {}, {}, {}
+    utility: dict[str, AnyResult] = {
+        o.task.attribute: suite.result(o, "accuracy", trial.asked.level, per) for o in outcomes["y"]
+    }
+    utility |= suite.measure_numbers(trial, "y", trial.asked.level)
+    leakage: dict[str, AnyResult] = {}
+    groups, exposed = {}, {}
     for o in outcomes["sensitive"]:
         name = o.task.attribute
         groups[name] = subgroups(o, trial.test, trial.asked.groups, level)
         exposed[name] = exposure(o, level, groups[name])
         leakage[name] = replace(suite.result(o, "balanced_accuracy", level, per), named=exposed[name].named)
+    leakage |= suite.measure_numbers(trial, "sensitive", level)
+    utility, leakage = (
+        {c: told[c] for c in side.columns} for told, side in ((utility, trial.test.y), (leakage, trial.test.sensitive))
+    )
     found = {"utility": utility, "leakage": leakage, "groups": groups, "exposure": exposed}
     return {**found, "outcomes": tuple(outcomes["sensitive"])}
 
@@ -281,6 +302,14 @@ def _without_order(certified: Certified, attacks: Sequence[AttackResult]) -> Cer
     pairs = dict(certified.pairs)
     order = next((a.results for a in attacks if a.kind == "row order"), {})
     for name, found in order.items():
+        classes = [n for n in kept if n.startswith(f"{name} in ")] if isinstance(found, NumberResult) else []
+        if classes and found.low > 0:
+            kept |= dict.fromkeys(classes)
+            bound |= dict.fromkeys(classes)
+            notes.append(
+                f"{name}: the order of the rows tells it (R² {found.value:.3f}), which no certificate of the columns "
+                f"covers: not certified. Shuffle the rows before handing them over"
+            )
         if name in pairs and found.low > pairs[name].bound:
             del pairs[name]
         upper = bound.get(name)
@@ -293,7 +322,7 @@ def _without_order(certified: Certified, attacks: Sequence[AttackResult]) -> Cer
     return replace(certified, certificate=kept, bound=bound, notes=notes, pairs=pairs)
 
 
-def _in_sample(suite: AttackSuite, whole: Trial, notes: list[str]) -> dict[str, Result]:
+def _in_sample(suite: AttackSuite, whole: Trial, notes: list[str]) -> dict[str, AnyResult]:
     """How much rows of the fit leak: attackers learn from one half of them and are tested on the other."""
     halves = whole.in_sample()
     try:

@@ -79,8 +79,8 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
         return Certified(dict.fromkeys(names), dict.fromkeys(names), [note])
     # columns beside the release carry no noise: then only counting can certify
     release = None if trial.asked.alongside else trial.release
-    asked = statements(names)
-    out = Certified(dict.fromkeys(asked), dict.fromkeys(asked), [])
+    asked = statements(certified_names(trial))
+    out = Certified(dict.fromkeys([*names, *asked]), dict.fromkeys([*names, *asked]), [])
     evidence = _evidence(release, trial, versions)
     if any(e is None for e in evidence):
         kind = "this kind of noise" if has_noise(release) else "a deterministic continuous release"
@@ -132,8 +132,8 @@ def certify_few_columns(trial: Trial, terms: Terms, size: int) -> Certified:
     It says nothing of whoever reads more of them, and stands beside the certificates of the whole release, not among
     them. Statements, looks and versions of the rows share the error as in `certify_trial`.
     """
-    names, versions = list(trial.test.sensitive.columns), trial.versions()
-    out, asked = Certified({}, {}, []), statements(names)
+    versions = trial.versions()
+    out, asked = Certified({}, {}, []), statements(certified_names(trial))
     released = [str(c) for c in plain_frame(trial.Z[0]).columns]
     if not asked or versions[0].crossing or comb(len(released), min(size, len(released))) > MAX_SETS:
         return out
@@ -166,6 +166,19 @@ def statements(names: list[str]) -> dict[str, Sequence[int]]:
     """What is certified, each sensitive column and the product of all, and which columns that is."""
     asked: dict[str, Sequence[int]] = {name: [i] for i, name in enumerate(names)}
     return asked | ({" x ".join(names): range(len(names))} if len(names) > 1 else {})
+
+
+def certified_names(trial: Trial) -> list[str]:
+    """What is certified of each sensitive column: of a number, its classes of about equal size.
+
+    Where classes are cut at order statistics of the rows themselves, the rows between two cuts are still independent
+    draws of the people between them.
+    """
+    labels = trial.labels["sensitive"]
+    return [
+        name if labels.number(i) is None else f"{name} in {labels.n_classes(i)} classes"
+        for i, name in enumerate(trial.test.sensitive.columns)
+    ]
 
 
 def certify_cells(trial: Trial, column: int, cells: np.ndarray, terms: Terms) -> float | None:
@@ -278,6 +291,9 @@ def _who(trial: Trial, columns: Sequence[int], fitted: Mapping[str, Sequence[Any
     group = joint_codes(codes[known])
     first = np.unique(group, return_index=True)[1]
     values = [tuple(labels.classes[i][c] for i, c in zip(columns, row, strict=True)) for row in codes[known][first]]
+    if any(labels.number(i) is not None for i in columns):  # its classes are those of these rows
+        found = labels.classes[columns[0]].tolist() if len(columns) == 1 else values
+        place = {c: i for i, c in enumerate(found)}
     number = np.array([place[v[0] if len(columns) == 1 else v] for v in values], dtype=np.int64)
     units = None
     if trial.attack.units is not None:

@@ -9,6 +9,7 @@ training rows, and what is to lie above them all must know as much.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +23,11 @@ from tacit.audit.suite import AttackSuite, counting
 from tacit.audit.trial import Asked, Trial
 from tacit.filters.posterior import Posteriors
 from tacit.labels import MISSING
-from tacit.records.dataset import Dataset
+from tacit.records.dataset import Dataset, cross_folds
 from tacit.records.encoding import array_to_frame, make_encoder
 from tacit.records.people import Crowd
-from tacit.report.results import LimitPoint, Result
+from tacit.report.results import AnyResult, LimitPoint
+from tacit.training.trees import number_trees
 
 SLOPES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.17, 0.22, 0.3, 0.5, 1.0)  # along the limit curve
 WIDE = 1_000_000  # numbers in the data, above which three folds must do
@@ -36,8 +38,8 @@ MAX_FOR_LIMIT = 20_000_000  # rows x columns x classes; above it, posteriors of 
 class Floor(NamedTuple):
     """Results of releasing the predicted labels alone; the estimated limit curves, or why there is none."""
 
-    label_only_utility: dict[str, Result]
-    label_only: dict[str, Result]
+    label_only_utility: dict[str, AnyResult]
+    label_only: dict[str, AnyResult]
     limit: dict[str, tuple[Any, ...]]  # of `LimitPoint`
     note: str | None
 
@@ -66,6 +68,8 @@ def measure_floor(
     seed = int(check_random_state(suite.seed).randint(2**31 - 1))
     tree = _Trees(trial.attack, "y", 5 if np.size(trial.attack.X) <= WIDE else 3, seed)
     alone = [np.column_stack([p.argmax(axis=1) for p in ps]) for ps in (tree.own, tree.of(trial.test.X))]
+    if tree.labels.number_names:
+        alone = _with_numbers(alone, tree, trial, seed)
     utility, leakage = labels_alone(
         alone[0], trial.attack, alone[1], trial.test, level or trial.level, suite.seed, trial.asked.per
     )
@@ -86,12 +90,14 @@ def labels_alone(
     level: float = 0.95,
     seed: int = 0,
     per: str = "unit",
-) -> tuple[dict[str, Result], dict[str, Result]]:
+) -> tuple[dict[str, AnyResult], dict[str, AnyResult]]:
     """What predicted labels (one column per target) keep and leak by themselves, read by counting.
 
     They must come from a model that has seen neither these rows nor, for `own`, their labels.
     """
-    suite, trial = counting(seed), Trial((own, test), (own_labels, test_labels), asked=Asked(per=per))
+    trial = Trial((own, test), (own_labels, test_labels), asked=Asked(per=per))
+    numbers = any(own.is_number(c) for c in own.y)  # a predicted number is no cell that could be counted
+    suite = AttackSuite(("logistic", "trees"), seed) if numbers else counting(seed)
     return suite.measure(trial, "y", level), suite.measure(trial, "sensitive", level)
 
 
@@ -112,6 +118,28 @@ class _Trees:
         return self.posteriors.predict(self.encoder.transform(_table(X)))
 
 
+def _with_numbers(alone: list[np.ndarray], tree: _Trees, trial: Trial, seed: int) -> list[np.ndarray]:
+    """Predictions of both parts, with numbers where the target is one; of own rows by models that did not see them."""
+    own, other = (part.astype(float) for part in alone)
+    data, Xt = trial.attack, tree.encoder.transform(_table(trial.test.X))
+    fold = cross_folds(tree.labels.codes, 5, seed, data.units_of())
+    for i in range(len(tree.labels)):
+        y = tree.labels.number(i)
+        if y is None:
+            continue
+
+        def learned(rows: np.ndarray, y: np.ndarray = y) -> Any:
+            flat = tree.X.reshape(len(tree.X), -1)
+            return number_trees(flat.shape, seed).fit(flat[rows], y[rows])
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # LightGBM asks for names that arrays do not have
+            for k in np.unique(fold):
+                own[fold == k, i] = learned(fold != k).predict(tree.X.reshape(len(tree.X), -1)[fold == k])
+            other[:, i] = learned(np.ones(len(y), dtype=bool)).predict(Xt.reshape(len(Xt), -1))
+    return [own, other]
+
+
 def _table(X: Any) -> Any:
     """Records as an encoder takes them; an array of mixed objects has columns of numbers and of words."""
     if not isinstance(X, pd.DataFrame) and np.asarray(X).dtype.kind in "OUS":
@@ -125,6 +153,8 @@ def _why_not(trial: Trial, tree: _Trees, learned: Dataset) -> str | None:
         return "the limit was not asked for"
     if learned.y.shape[1] != 1:
         return "the limit is known for one target only"
+    if any(learned.is_number(c) for c in (*learned.y.columns, *learned.sensitive.columns)):
+        return "the limit is known for classes only, not for numbers"
     for side in ("y", "sensitive"):
         own, test = getattr(learned, side), getattr(trial.test, side)
         for c in own:

@@ -85,7 +85,8 @@ def whitebox_membership(
         attackers |= {f"{name}, losses": _reading(losses.shape[1], name) for name in READERS}
         attackers["sum of losses"] = _reading(1, "logistic")
     trial = Trial((learn, tested), (learn.X, tested.X))
-    (result,) = AttackSuite(attackers, random_state).measure(trial, "sensitive", confidence_level, "auc").values()
+    suite = AttackSuite(attackers, random_state)
+    result = suite.result(suite.run(trial.task("sensitive", 0), "auc"), "auc", confidence_level)
     return replace(result, more={**result.more, **_named(steps, labels, n, confidence_level)})
 
 
@@ -221,7 +222,7 @@ def _distances(encoded: np.ndarray, cuts: Mapping[int, np.ndarray]) -> np.ndarra
 def _label_codes(parts: Sequence[Dataset]) -> dict[str, np.ndarray]:
     """The codes of every label column, of both parts one after the other."""
     both = pd.concat([pd.concat([d.y, d.sensitive], axis=1) for d in parts], ignore_index=True)
-    labels = encode_labels(both, "labels", len(both), min_classes=1)
+    labels = encode_labels(both, "labels", len(both), min_classes=1, numbers=True)
     return dict(zip(labels.names, labels.codes.T, strict=True))
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit.audit.number_stats import r_squared_gain
+from tacit.audit.regression import number_result
 from tacit.audit.stats import paired_gain
 from tacit.audit.suite import HEADLINE, AttackSuite, Outcome
 from tacit.audit.trial import Trial
@@ -53,12 +55,18 @@ def paired_change(
     changes = []
     for side, figure in (("sensitive", LEAKAGE), ("y", "utility")):
         tasks = [t.tasks(side) for t in trials]
-        share = 1 - (1 - level) / max(1, len(tasks[0]))
+        share = 1 - (1 - level) / max(1, getattr(test, side).shape[1])
         for pair in zip(*tasks, strict=True):
             outcomes = [suite.run(task, HEADLINE[side]) for task in pair]
             before, after = (suite.result(o, HEADLINE[side], share).value for o in outcomes)
             m = _gain(outcomes[1], outcomes[0], side, share)
             changes.append(Change(figure, pair[0].attribute, before, after, m.low, m.high))
+        for numbers in zip(*(t.number_tasks(side) for t in trials), strict=True):
+            old_read, new_read = (suite.run_number(task) for task in numbers)
+            before, after = (number_result(o, share).value for o in (old_read, new_read))
+            t = numbers[1]
+            m = r_squared_gain(t.yt, new_read.best, old_read.best, t.ut, share)
+            changes.append(Change(figure, t.attribute, before, after, m.low, m.high))
     return Difference(tuple(changes), level, PAIRED)
 
 

@@ -155,6 +155,8 @@ def _telling(trial: Trial, rows: np.ndarray, released: Released, cells: np.ndarr
     delta = (1 - trial.asked.level) / 2 / max(1, len(labels))
     for i, name in enumerate(trial.test.sensitive.columns):
         codes = labels.codes[rows, i]
+        if labels.number(i) is not None:
+            continue  # what cells tell of a number is told of no class that others cut alike
         declared = len(dict.fromkeys([*trial.attack.classes_of(name), *trial.test.classes_of(name)]))
         table = np.zeros((len(counts), declared), dtype=np.int64)
         np.add.at(table, (cells[codes != MISSING], codes[codes != MISSING]), 1)

@@ -16,14 +16,16 @@ from tacit.audit.likeness import nearest_neighbour
 from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
 from tacit.audit.perceptrons import Perceptron, fit_together
 from tacit.audit.received_columns import Columns
+from tacit.audit.regression import NumberOutcome, number_result, read_number
+from tacit.audit.regressors import only_classifiers, regressors_for
 from tacit.audit.shaped_attackers import QUICK_SHAPED, SHAPED
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy, macro_auc
-from tacit.audit.trial import Task, Trial
+from tacit.audit.trial import NumberTask, Task, Trial
 from tacit.audit.weighing import clearly_better, stack
 from tacit.callback import Callback, silent
 from tacit.errors import InputError
 from tacit.records.dataset import allot
-from tacit.report.results import Result
+from tacit.report.results import AnyResult, NumberResult, Result
 
 FOLDS = 4  # a quarter of the attackers' own rows says which attacker is reported
 FEW_ROWS = 3000
@@ -78,7 +80,8 @@ class AttackSuite:
 
     Parameters
     ----------
-    attackers : a preset's name, a list of names and classifiers, or a mapping from names to attackers
+    attackers : a preset's name, a list of names and classifiers (and regressors, which read numbers), or a mapping from
+        names to attackers
     seed : same seed, same attackers
     callback : called with (what, None, None) whenever an attacker starts
     max_rows : rows that an attacker learns from; None: as many as the preset gives
@@ -103,7 +106,8 @@ class AttackSuite:
         budget: Budget | None = None,
         device: str = "cpu",
     ) -> None:
-        named = dict(attackers) if isinstance(attackers, Mapping) else resolve(attackers)
+        self.regressors = regressors_for(attackers)  # who reads numbers
+        named = dict(attackers) if isinstance(attackers, Mapping) else resolve(only_classifiers(attackers))
         preset = attackers if isinstance(attackers, str) and attackers in MAX_ROWS else ""
         # attackers that need a record's shape are made when it is known; presets have them all
         self.attackers: dict[str, Attacker] = {name: make for name, make in named.items() if make is not None}
@@ -121,14 +125,26 @@ class AttackSuite:
 
     def measure(
         self, trial: Trial, side: str, level: float | None = None, headline: str | None = None
-    ) -> dict[str, Result]:
+    ) -> dict[str, AnyResult]:
         """Attack every column of `y` or of `sensitive`; each statement at this level, or at the trial's."""
         level, headline = level or trial.level, headline or HEADLINE[side]
         outcomes = (self.run(task, headline) for task in trial.tasks(side))
-        return {o.task.attribute: self.result(o, headline, level, trial.asked.per) for o in outcomes}
+        found: dict[str, AnyResult] = {
+            o.task.attribute: self.result(o, headline, level, trial.asked.per) for o in outcomes
+        }
+        return found | self.measure_numbers(trial, side, level)
 
-    def measure_one(self, trial: Trial, side: str, column: int) -> Result:
+    def measure_numbers(self, trial: Trial, side: str, level: float) -> dict[str, NumberResult]:
+        """Attack every column of numbers."""
+        return {
+            t.attribute: number_result(self.run_number(t), level, trial.asked.per) for t in trial.number_tasks(side)
+        }
+
+    def measure_one(self, trial: Trial, side: str, column: int) -> AnyResult:
         """The same for one column."""
+        if trial.labels[side].number(column) is not None:
+            task = trial.number_task(side, column)
+            return number_result(self.run_number(task), trial.level, trial.asked.per)
         outcome = self.run(trial.task(side, column), HEADLINE[side])
         return self.result(outcome, HEADLINE[side], trial.level, trial.asked.per)
 
@@ -143,6 +159,16 @@ class AttackSuite:
         if self.device != "cpu":  # a processor gains nothing by a stack, and would train who is stopped later
             learn_stacked([(attackers, judge) for _, attackers, judge in judged], self.device)
         return (self._decide(*given) for given in judged)
+
+    def run_number(self, task: NumberTask) -> NumberOutcome:
+        """Train every regressor on a number; which of them is told is chosen on validation rows."""
+        some = slice(None)
+        if len(task.Xa) > self.max_rows:
+            some = np.random.default_rng(self.seed).permutation(len(task.Xa))[: self.max_rows]  # type: ignore[assignment]
+        few_cells = self.counts and task.finite and len(task.Xa) >= ENOUGH * len(np.unique(task.Xa, axis=0))
+        outcome = read_number(task, some, self.regressors, few_cells, self.seed, self.callback, self.budget)
+        self.interrupted = self.interrupted or outcome.interrupted
+        return outcome
 
     def _judged(self, task: Task, headline: str) -> tuple[dict[str, Attacker], _Judge]:
         """Who attacks, and who judges them."""

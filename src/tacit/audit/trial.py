@@ -76,6 +76,22 @@ class Task:
     Rt: pd.DataFrame
 
 
+@dataclass(frozen=True)
+class NumberTask:
+    """One number to be read from one release."""
+
+    attribute: str
+    Xa: np.ndarray
+    ya: np.ndarray
+    ca: np.ndarray  # its class among those of about equal size, by which rows are spread over folds
+    ua: np.ndarray | None
+    Xt: np.ndarray
+    yt: np.ndarray
+    ut: np.ndarray | None
+    finite: bool
+    rows: np.ndarray  # of `test` whose value is known
+
+
 @dataclass(frozen=True, eq=False)
 class Trial:
     """Released records of two parts, their data, and which of them the filter has seen.
@@ -238,10 +254,31 @@ class Trial:
         return {}
 
     def tasks(self, side: str) -> list[Task]:
-        """One task for each column of `y` or of `sensitive`."""
+        """One task for each column of `y` or of `sensitive` that has classes; numbers are `number_tasks`."""
         if side not in self._tasks:
-            self._tasks[side] = [self.task(side, i) for i in range(len(self.labels[side]))]
+            labels = self.labels[side]
+            self._tasks[side] = [self.task(side, i) for i in range(len(labels)) if labels.number(i) is None]
         return self._tasks[side]
+
+    def number_tasks(self, side: str) -> list[NumberTask]:
+        """One task for each column of `y` or of `sensitive` that is a number."""
+        labels = self.labels[side]
+        return [self.number_task(side, i) for i in range(len(labels)) if labels.number(i) is not None]
+
+    def number_task(self, side: str, i: int) -> NumberTask:
+        """The task of one column of numbers."""
+        name, values, n = getattr(self.attack, side).columns[i], self.labels[side].number(i), len(self.attack)
+        assert values is not None
+        ka, kt = ~np.isnan(values[:n]), ~np.isnan(values[n:])
+        ya, yt = values[:n][ka], values[n:][kt]
+        if len(np.unique(ya)) < 2 or len(np.unique(yt)) < 2:
+            raise InputError(
+                f"{name!r} has {len(np.unique(ya))} different values in `attack` and {len(np.unique(yt))} in `test`; "
+                f"attackers need two in both: use larger parts"
+            )
+        (Xa, Xt), (ca, _) = self.encoded, self.codes(side, i)
+        ua, ut = (None if (u := d.units_of(name)) is None else u[k] for d, k in zip(self.data, (ka, kt), strict=True))
+        return NumberTask(name, Xa[ka], ya, ca[ka], ua, Xt[kt], yt, ut, self.finite, np.flatnonzero(kt))
 
     def task(self, side: str, i: int) -> Task:
         """The task of one column."""

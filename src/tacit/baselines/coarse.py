@@ -10,7 +10,7 @@ import numpy as np
 from scipy.signal import resample
 
 from tacit.errors import InputError, check_number
-from tacit.filters.base import Filter, Knob, Preparation, Problem, finish_fit
+from tacit.filters.base import Filter, Knob, Preparation, Problem, finish_fit, refuse_positions
 from tacit.filters.mechanism import Learned
 from tacit.filters.registry import register_filter
 from tacit.labels import Labels
@@ -24,8 +24,9 @@ class CoarseWindows(Filter, auto_wrap_output_keys=None):  # type: ignore[call-ar
     needs_target = False
     refuse = check_windows
 
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, units: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *others: Any, sensitive_features: Any = None, units: Any = None) -> Self:
         """Check the parameters and remember the windows' shape."""
+        refuse_positions(self, others)
         windows: Any = check_records(self, X, None, check_windows)
         intake = Intake(type(self).__name__, windows.shape[1:], None, None, as_given=True, refuse=check_windows)
         learned = Learned(self._coarsening(windows.shape[2]), int(np.prod(windows.shape[1:])))

@@ -13,13 +13,16 @@ from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.posterior import Posteriors
 from tacit.filters.registry import register_filter
+from tacit.labels import Labels, cut_number
 from tacit.noise.support import Finite
 from tacit.training.trees import boosted_trees
+
+FINE = 12  # classes of a number, whose probabilities say what it is expected to be
 
 
 @register_filter("label-only", examples=[{"n_folds": 2}])
 class LabelOnly(Filter):
-    """Predict each target and release the prediction, one column per target.
+    """Predict each target and release the prediction, one column per target; of a number, a number.
 
     A filter that leaks more than this without being more useful is no use.
 
@@ -44,6 +47,7 @@ class LabelOnly(Filter):
     [0.0, 1.0]
     """
 
+    takes_numbers = True
     knob = Knob("n_folds", utility_rises=True, values=(5,))
 
     def __init__(self, classifier: Any = None, *, n_folds: int = 5, random_state: Any = None) -> None:
@@ -55,32 +59,59 @@ class LabelOnly(Filter):
         if self.classifier is not None and not hasattr(self.classifier, "predict_proba"):
             raise InputError(f"classifier {self.classifier!r} has no predict_proba; wrap it in CalibratedClassifierCV")
         make = boosted_trees if self.classifier is None else _Cloner(self.classifier)
+        targets, means = finely_cut(problem.targets)
         self.posteriors_ = Posteriors(self.n_folds, make).fit(
-            problem.X, problem.targets, problem.units, problem.seed, problem.crowd
+            problem.X, targets, problem.units, problem.seed, problem.crowd
         )
         self.classes_ = problem.targets.classes
-        return Learned(PredictedLabels(self.posteriors_), len(problem.targets), support=Finite())
+        support = None if problem.targets.number_names else Finite()
+        return Learned(PredictedLabels(self.posteriors_, means), len(problem.targets), support=support)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        return _likeliest(self.posteriors_.out_of_fold)
+        return _predicted(self.posteriors_.out_of_fold, finely_cut(problem.targets)[1])
 
 
 @dataclass(frozen=True, eq=False)
 class PredictedLabels:
-    """The likeliest class of every target, as its number."""
+    """The likeliest class of every target, as its number; of a number, what it is expected to be.
+
+    Attributes
+    ----------
+    means : by target, of a number the means of the classes it was cut into
+    """
 
     posteriors: Posteriors
+    means: tuple[np.ndarray | None, ...] = ()
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        return _likeliest(self.posteriors.predict(X))
+        return _predicted(self.posteriors.predict(X), self.means)
 
     def graph(self, g: Any, x: str) -> str:
-        labels = [g.column_of_numbers(g.argmax(p)) for p in self.posteriors.graph(g, x)]
+        told = zip(self.posteriors.graph(g, x), self.means or [None] * len(self.posteriors.out_of_fold), strict=True)
+        labels = [
+            g.column_of_numbers(g.argmax(p)) if m is None else g.op("MatMul", p, g.constant("means", m[:, None]))
+            for p, m in told
+        ]
         return g.join(*labels) if len(labels) > 1 else labels[0]
 
 
-def _likeliest(posteriors: list[np.ndarray]) -> np.ndarray:
-    return np.column_stack([p.argmax(axis=1) for p in posteriors]).astype(np.float64)
+def _predicted(posteriors: list[np.ndarray], means: tuple[np.ndarray | None, ...]) -> np.ndarray:
+    told = zip(posteriors, means or [None] * len(posteriors), strict=True)
+    return np.column_stack([p.argmax(axis=1) if m is None else p @ m for p, m in told]).astype(np.float64)
+
+
+def finely_cut(targets: Labels) -> tuple[Labels, tuple[np.ndarray | None, ...]]:
+    """Targets with their numbers cut into more classes, and the means of these; as they are where none is a number."""
+    if not targets.number_names:
+        return targets, ()
+    classes, codes, means = list(targets.classes), targets.codes.copy(), list[np.ndarray | None]()
+    for i in range(len(targets)):
+        values = targets.number(i)
+        means.append(None)
+        if values is not None:
+            classes[i], codes[:, i] = cut_number(values, FINE)
+            means[i] = np.array([values[codes[:, i] == c].mean() for c in range(len(classes[i]))])
+    return Labels(targets.names, tuple(classes), codes), tuple(means)
 
 
 class _Cloner:

@@ -63,6 +63,7 @@ class LinearARL(ByChunks):
     (400, 1)
     """
 
+    takes_numbers = True
     knob = Knob("lam", utility_rises=False, values=(0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99))
 
     def __init__(

@@ -66,6 +66,7 @@ class LinearEraser(ByChunks):
     True
     """
 
+    takes_numbers = True
     knob = Knob("n_folds", utility_rises=True, values=(5,))  # erasing is all or nothing
     needs_target = False
 

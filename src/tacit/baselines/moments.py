@@ -89,9 +89,15 @@ class ClassMeans:
     def __init__(self, width: int) -> None:
         self.width = width
         self.columns: dict[str, dict[object, tuple[int, np.ndarray]]] = {}
+        self.numbers: dict[str, Moments] = {}  # of the records beside a label that is a number
 
     def update(self, X: np.ndarray, labels: Labels) -> ClassMeans:
-        for name, classes, codes in zip(labels.names, labels.classes, labels.codes.T, strict=True):
+        for i, (name, classes, codes) in enumerate(zip(labels.names, labels.classes, labels.codes.T, strict=True)):
+            if (values := labels.number(i)) is not None:
+                there = ~np.isnan(values)
+                running = self.numbers.setdefault(name, Moments(self.width + 1))
+                running.update(np.column_stack([X[there], values[there]]))
+                continue
             known = self.columns.setdefault(name, {})
             for c in np.unique(codes[codes != MISSING]):
                 rows = X[codes == c]
@@ -108,16 +114,24 @@ class ClassMeans:
             for label, (count, mean) in classes.items():
                 n, before = known.get(label, (0, np.zeros(self.width)))
                 known[label] = n + count, before + (mean - before) * (count / (n + count))
+        for name, moments in other.numbers.items():
+            self.numbers.setdefault(name, Moments(self.width + 1)).merge(moments)
         return self
 
     def cross_covariance(self) -> np.ndarray:
-        """Covariance of the records with the one-hot labels, columns side by side: (width, classes)."""
+        """Covariance of the records with the one-hot labels, columns side by side: (width, classes).
+
+        A number, standardized, is one column.
+        """
         blocks = [np.empty((self.width, 0))]
         for classes in self.columns.values():
             counts = np.array([n for n, _ in classes.values()], dtype=float)
             means = np.array([mean for _, mean in classes.values()])
             shares = counts / counts.sum()
             blocks.append(((means - shares @ means) * shares[:, None]).T)
+        for moments in self.numbers.values():
+            covariance = moments.covariance
+            blocks.append(covariance[:-1, -1:] / max(np.sqrt(covariance[-1, -1]), np.finfo(float).tiny))
         return np.concatenate(blocks, axis=1)
 
     def fewest_classes(self) -> tuple[str, int] | None:

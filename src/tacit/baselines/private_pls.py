@@ -51,6 +51,7 @@ class PrivatePLS(ByChunks):
     (400, 2)
     """
 
+    takes_numbers = True
     knob = Knob("lam", utility_rises=False, values=(0.0, 0.3, 1.0, 3.0, 10.0, 30.0))
 
     def __init__(self, n_components: int | None = None, lam: float = 1.0, *, random_state: Any = None) -> None:

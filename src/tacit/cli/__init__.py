@@ -80,6 +80,11 @@ KeyFolder = Annotated[
 ]
 Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitive attributes into this many classes.")]
 
+Numeric = Annotated[
+    list[str] | None,
+    typer.Option(help="Target or sensitive column that is a number, such as floors; or not, zip=no (repeat)."),
+]
+
 
 @app.callback()
 def every_command(
@@ -113,6 +118,7 @@ def fit(
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
+    numeric: Numeric = None,
     filter_name: Annotated[
         str,
         typer.Option("--filter", help="coupling: the table back; codebook, eigan, minimax, ...: codes or numbers."),
@@ -183,6 +189,7 @@ def audit(
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
+    numeric: Numeric = None,
     alongside: Annotated[list[str] | None, typer.Option(help="Column that travels with the release.")] = None,
     attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
     require: Annotated[
@@ -254,6 +261,7 @@ def audit_diff(
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
+    numeric: Numeric = None,
     attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
@@ -321,6 +329,7 @@ def frontier(
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
+    numeric: Numeric = None,
     filter_name: Annotated[
         list[str] | None, typer.Option("--filter", help="codebook, eigan, ... (repeat: several in one picture).")
     ] = None,

@@ -7,15 +7,15 @@ from typing import Any
 
 import tacit
 from tacit.audit.received import read_cells
-from tacit.cli.tables import progress, rows_as_people
+from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError
 from tacit.records.dataset import read_file
 from tacit.report.report import Report
 from tacit.report.screen import Console
 
-NEEDS_ROWS = ("release", "data", "target", "bins", "alongside", "scan", "reconstruct", "group", "knows", "breadth",
-              "few_columns", "minutes", "linkability", "singling_out", "require_linkability", "require_singling_out",
-              "out", "owner_key")  # fmt: skip
+NEEDS_ROWS = ("release", "data", "target", "bins", "numeric", "alongside", "scan", "reconstruct", "group", "knows",
+              "breadth", "few_columns", "minutes", "linkability", "singling_out", "require_linkability",
+              "require_singling_out", "out", "owner_key")  # fmt: skip
 
 
 def run(console: Console, counts: Path | None, **options: Any) -> None:
@@ -32,6 +32,7 @@ def _attack(
     unit: str | None,
     drop: list[str] | None,
     bins: int | None,
+    numeric: list[str] | None,
     alongside: list[str] | None,
     attackers: str,
     require: list[str] | None,
@@ -59,7 +60,8 @@ def _attack(
         )
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    rows = rows_as_people(console, tacit.read_table(data, target, sensitive, unit, drop or [], bins))
+    table = tacit.read_table(data, target, sensitive, unit, drop or [], bins, numeric=said_numbers(numeric))
+    rows = rows_as_people(console, table)
     attack, test = rows.split((0.5, 0.5), random_state=seed)
     what = read_release(release, rows, (attack, test), data.name, owner_key)
     with progress(console) as bar:

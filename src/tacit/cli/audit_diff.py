@@ -8,7 +8,7 @@ from pathlib import Path
 import tacit
 from tacit.audit.paired_change import paired_change
 from tacit.cli.audit_command import read_release
-from tacit.cli.tables import progress
+from tacit.cli.tables import progress, said_numbers
 from tacit.errors import InputError
 from tacit.release.bundle import read_bundle
 from tacit.report.difference import Difference, difference
@@ -27,18 +27,19 @@ def run(
     unit: str | None,
     drop: list[str] | None,
     bins: int | None,
+    numeric: list[str] | None,
     attackers: str,
     as_json: bool,
     seed: int,
 ) -> None:
     if data is None:
-        if target or sensitive or unit or drop or bins:
-            raise InputError("--target, --sensitive, --unit, --drop and --bins go with --data TABLE")
+        if target or sensitive or unit or drop or bins or numeric:
+            raise InputError("--target, --sensitive, --unit, --drop, --bins and --numeric go with --data TABLE")
         found = difference(read_audit(old), read_audit(new))
     else:
         if not target or not sensitive:
             raise InputError("--data needs --target COLUMN and --sensitive COLUMN")
-        rows = tacit.read_table(data, target, sensitive, unit, drop or [], bins)
+        rows = tacit.read_table(data, target, sensitive, unit, drop or [], bins, numeric=said_numbers(numeric))
         found = _paired(console, (old, new), rows, data.name, attackers, seed)
     print(json.dumps(found.to_dict(), indent=1)) if as_json else console.print(
         str(found), highlight=False, markup=False

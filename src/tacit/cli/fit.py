@@ -18,7 +18,7 @@ from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Asked, Trial, transformed
 from tacit.cli.large_table import large_table
 from tacit.cli.ledger_command import Book
-from tacit.cli.tables import print_comparison, print_table_release, progress, rows_as_people
+from tacit.cli.tables import print_comparison, print_table_release, progress, rows_as_people, said_numbers
 from tacit.errors import InputError
 from tacit.files import replacing
 from tacit.filters.registry import make_filter
@@ -41,6 +41,7 @@ def run(
     unit: str | None,
     drop: list[str] | None,
     bins: int | None,
+    numeric: list[str] | None,
     filter_name: str,
     weight: float | None,
     pass_through: list[str] | None,
@@ -63,9 +64,9 @@ def run(
     chosen = chosen_filter(filter_name, weight, seed)
     large = large_table(console, table, unit, sample_rows, seed, chosen, bins)
     if large is None:
-        data = tacit.read_table(table, target, sensitive, unit, drop or [], bins)
+        data = tacit.read_table(table, target, sensitive, unit, drop or [], bins, numeric=said_numbers(numeric))
     else:
-        data = large.data(target, sensitive, drop or [], bins)
+        data = large.data(target, sensitive, drop or [], bins, said_numbers(numeric))
         large = None if large.sample.whole else large
     data = rows_as_people(console, data)
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it

@@ -12,7 +12,7 @@ from rich.markup import escape
 import tacit
 from tacit.cli.fit import chosen_filter, tell_keys
 from tacit.cli.ledger_command import Book
-from tacit.cli.tables import progress, rows_as_people
+from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError
 from tacit.ledger.recording import record_bundle
 from tacit.release.key_folder import key_folder
@@ -27,6 +27,7 @@ def run(
     unit: str | None,
     drop: list[str] | None,
     bins: int | None,
+    numeric: list[str] | None,
     filter_name: list[str] | None,
     values: str,
     seeds: int,
@@ -45,7 +46,8 @@ def run(
 ) -> None:
     wishes = [wish(text) for text in choose or []]
     _check(wishes, certified, save, keys, book)
-    data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins))
+    said = said_numbers(numeric)
+    data = rows_as_people(console, tacit.read_table(table, target, sensitive, unit, drop or [], bins, numeric=said))
     for name, sign, _ in wishes:
         known = sensitive if sign == "<=" else target
         if name not in known:

@@ -33,10 +33,14 @@ class LargeTable:
     unit: str | None
     sample: Sample
 
-    def data(self, target: Sequence[str], sensitive: Sequence[str], drop: Sequence[str], bins: Any) -> tacit.Dataset:
+    def data(
+        self, target: Sequence[str], sensitive: Sequence[str], drop: Sequence[str], bins: Any, numeric: Any = None
+    ) -> tacit.Dataset:
         """The rows that are held, each with its place in the whole table."""
         sample, name = self.sample, self.path.name
-        return as_dataset(sample.table, name, target, sensitive, self.unit, drop, bins, rows=sample.rows)
+        return as_dataset(
+            sample.table, name, target, sensitive, self.unit, drop, bins, rows=sample.rows, numeric=numeric
+        )
 
     @property
     def note(self) -> str:

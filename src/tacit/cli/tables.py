@@ -12,7 +12,7 @@ from rich.table import Table
 from tacit.audit.forgotten_units import forgotten_units
 from tacit.records.dataset import Dataset
 from tacit.report.report import Report
-from tacit.report.results import at_most, interval, shown
+from tacit.report.results import AnyResult, NumberResult, at_most, interval, shown
 from tacit.report.screen import Console
 
 
@@ -26,6 +26,17 @@ def progress(console: Console) -> Progress:
         console=console,
         transient=True,
     )
+
+
+def said_numbers(texts: Sequence[str] | None) -> dict[str, bool]:
+    """Which columns are numbers, as `--numeric` says: NAME, or NAME=no for one that is not.
+
+    Examples
+    --------
+    >>> said_numbers(["floors", "zip=no"])
+    {'floors': True, 'zip': False}
+    """
+    return {text.removesuffix("=no"): not text.endswith("=no") for text in texts or ()}
 
 
 def rows_as_people(console: Console, data: Dataset) -> Dataset:
@@ -42,7 +53,8 @@ def print_comparison(console: Console, reports: Sequence[Report]) -> None:
     for attribute in reports[0].leakage:
         table = Table(box=None, pad_edge=False)
         table.add_column("release", no_wrap=True)
-        heads = [*(f"{target} accuracy" for target in reports[0].utility), f"{attribute} best attacker"]
+        heads = [f"{target} {_measure(r)}" for target, r in reports[0].utility.items()]
+        heads.append(f"{attribute} best attacker{_in_r2(reports[0].leakage[attribute])}")
         for head in (*heads, f"{reports[0].level} interval", "guessing"):
             table.add_column(escape(head), justify="right")
         table.add_column("any attacker", no_wrap=True)
@@ -54,6 +66,14 @@ def print_comparison(console: Console, reports: Sequence[Report]) -> None:
         console.print(table)
 
 
+def _measure(r: AnyResult) -> str:
+    return "R²" if isinstance(r, NumberResult) else "accuracy"
+
+
+def _in_r2(r: AnyResult) -> str:
+    return " (R²)" if isinstance(r, NumberResult) else ""
+
+
 def print_table_release(console: Console, reports: Sequence[Report]) -> None:
     """One screen about a table that left as a table: what attackers get, what is kept, what is certified."""
     raw, released = reports
@@ -62,7 +82,10 @@ def print_table_release(console: Console, reports: Sequence[Report]) -> None:
         table.add_column(head, justify="right" if head else "left")
     for name, r in released.leakage.items():
         table.add_row(
-            f"{escape(name)}: best attacker", shown(raw.leakage[name].value), shown(r.value), shown(r.guessing)
+            f"{escape(name)}: best attacker{_in_r2(r)}",
+            shown(raw.leakage[name].value),
+            shown(r.value),
+            shown(r.guessing),
         )
     change = released.change
     for name, q in change.questions.items() if change else ():

@@ -23,12 +23,17 @@ def digits() -> Dataset:
 
 
 @declare("442", "table", "progression", "sex", "public domain (Efron et al. 2004)")
-def diabetes() -> Dataset:
-    """Diabetes patients. Keep whether the disease progresses above the median, hide sex."""
+def diabetes(classes: bool = False) -> Dataset:
+    """Diabetes patients. Keep how far the disease progresses, a number, and hide sex.
+
+    With ``classes=True`` keep whether it progresses above the median.
+    """
     bunch = sk.load_diabetes(as_frame=True)
     table = bunch.data
     sex = np.where(table["sex"] > 0, "b", "a")  # the source does not say which code is which
-    progression = np.where(bunch.target > bunch.target.median(), "above median", "below median")
+    progression = bunch.target.to_numpy()
+    if classes:
+        progression = np.where(bunch.target > bunch.target.median(), "above median", "below median")
     return Dataset(
         table.drop(columns="sex"),
         pd.DataFrame({"progression": progression}),

@@ -22,11 +22,14 @@ ADULT_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
 
 @declare("48,842", "table", "income", "sex, race", "CC BY 4.0 (UCI)", ("adult/adult.csv.gz",))
-def adult(sensitive: str | Sequence[str] = "sex", keep_sensitive: bool = False) -> Dataset:
-    """US census 1994: keep income above 50K, hide sex (or race, or both); official train/test split."""
+def adult(sensitive: str | Sequence[str] = "sex", keep_sensitive: bool = False, target: str = "income") -> Dataset:
+    """US census 1994: keep income above 50K, hide sex (or race, or both); official train/test split.
+
+    Age is a number, as target and as sensitive attribute.
+    """
     path = locate("adult/adult.csv.gz") or _download_adult()
     table = pd.read_csv(path, na_values="?")
-    return choose_columns(table, "income", sensitive, keep_sensitive, "adult", drop=["split"], official=table["split"])
+    return choose_columns(table, target, sensitive, keep_sensitive, "adult", drop=["split"], official=table["split"])
 
 
 @declare("891", "table", "Survived", "Sex, Pclass", "facts, public domain", ("titanic/titanic.csv.gz",))
@@ -66,7 +69,7 @@ def choose_columns(
     units: np.ndarray | None = None,
 ) -> Dataset:
     secrets = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    unknown = [s for s in secrets if s not in table]
+    unknown = [s for s in (target, *secrets) if s not in table]
     if unknown:
         raise InputError(f"{name} has no column {unknown[0]!r}; its columns are {', '.join(table.columns)}")
     out = {target, *drop, *([] if keep_sensitive else secrets)}

@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.errors import InputError
+from tacit.errors import InputError, InputTypeError
 from tacit.filters.mechanism import Learned, Mechanism
-from tacit.filters.notes import note_copies, note_dependence
+from tacit.filters.notes import note_copies, note_dependence, note_numbers
+from tacit.filters.registry import registered_filters
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.noise.keyed import new_key
 from tacit.records.dataset import PRODUCT, unit_columns
@@ -101,6 +102,7 @@ class Filter(OldNames, Estimator):
 
     knob: ClassVar[Knob]
     needs_target: ClassVar[bool] = True  # False: `fit` works without y
+    takes_numbers: ClassVar[bool] = False  # True: a target or sensitive column may be a number, as it is or in classes
     # what a bundle tells of its training people (words, ranges, edges of trees, tables) is shared by this many of them;
     # set it on a filter or on its class before `fit` to change it; 1 coarsens nothing, for filters that never leave
     min_people: int = MIN_PEOPLE
@@ -116,7 +118,7 @@ class Filter(OldNames, Estimator):
         """The name of the parameter that trades utility for privacy."""
         return self.knob.name
 
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, units: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *others: Any, sensitive_features: Any = None, units: Any = None) -> Self:
         """Learn the filter.
 
         Parameters
@@ -127,6 +129,7 @@ class Filter(OldNames, Estimator):
         units : which records belong together (a person, a bout); parts that must not see
             a record see none of its unit
         """
+        refuse_positions(self, others)
         problem = prepare(self, X, y, sensitive_features, units)
         finish_fit(self, problem, self._learn(problem))
         return self
@@ -294,12 +297,13 @@ def encode_problem(f: Filter, X: Any, y: Any, sensitive_features: Any, units: An
             f"{type(f).__name__} requires y to be passed, but the target y is None: "
             f"say what must keep working, or the best release is an empty one"
         )
-    targets = encode_labels(y, "y", n)
+    targets = filter_labels(f, y, "y", n)
     if len(targets) == 0 and y is not None:
         raise InputError("y has no column; say what must keep working")
-    sensitive = encode_labels(sensitive_features, "sensitive_features", n)
+    sensitive = filter_labels(f, sensitive_features, "sensitive_features", n)
     unit = check_units(units, n)
     f.notes_ = []
+    note_numbers(f, targets, sensitive)
     note_copies(f, checked, sensitive)
     note_dependence(f, targets, sensitive)
     intake = learn_intake(f, checked, Crowd(n, unit, f.min_people), f._as_given(checked), refuse)
@@ -308,6 +312,30 @@ def encode_problem(f: Filter, X: Any, y: Any, sensitive_features: Any, units: An
         encoded = np.clip(encoded, -FURTHEST, FURTHEST)
     problem = Problem(encoded, targets, sensitive, unit, draw_seed(f), f.min_people, intake.scaling)
     return prepared(f, problem, Preparation(intake, Memory.of(checked, unit), classes_of(sensitive)))
+
+
+def filter_labels(f: Filter, values: Any, what: str, n: int) -> Labels:
+    """Label columns of a fit; a number is an error where the filter cannot take one."""
+    labels = encode_labels(values, what, n, numbers=True)
+    if labels.number_names and not f.takes_numbers:
+        name = labels.number_names[0]
+        takes = [r.make.__name__ for r in registered_filters().values() if r.make.takes_numbers]
+        raise InputError(
+            f"{what} column {name!r} is a number (it looks like a measurement, or says so), which "
+            f"{type(f).__name__} cannot take; {', '.join(sorted(takes))} can. Or cut it into classes: "
+            f"tacit.read_table(..., bins={{{name!r}: 4}}), --bins 4, or pandas.qcut; or turn it into text if the "
+            f"numbers are names"
+        )
+    return labels
+
+
+def refuse_positions(f: Any, others: Sequence[Any]) -> None:
+    """Say how sensitive attributes are passed, to who passed them by position."""
+    if others:
+        raise InputTypeError(
+            f"{type(f).__name__}.fit takes X and y by position, and {len(others)} more came; say what the others are: "
+            f"fit(X, y, sensitive_features=s), and units=u for whose record each is"
+        )
 
 
 def prepared(f: Filter, problem: Problem, preparation: Preparation) -> Problem:
@@ -350,6 +378,9 @@ def copy_with(f: Any, mechanism: Mechanism) -> Any:
 
 def classes_of(labels: Labels) -> dict[str, list[Any]]:
     """The classes of every sensitive column of the fit, and the combinations of all of them that occur."""
+    if labels.number_names:  # whose classes others cut elsewhere
+        kept = [i for i in range(len(labels)) if labels.number(i) is None]
+        return {labels.names[i]: labels.classes[i].tolist() for i in kept}
     classes = {name: known.tolist() for name, known in zip(labels.names, labels.classes, strict=True)}
     known = np.unique(labels.codes[(labels.codes != MISSING).all(axis=1)], axis=0)
     both = [tuple(c[i] for c, i in zip(classes.values(), row, strict=True)) for row in known.tolist()]

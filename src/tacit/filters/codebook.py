@@ -90,6 +90,7 @@ class CodebookFilter(Filter):
     True
     """
 
+    takes_numbers = numbers_as_classes = True
     knob = Knob("leakage_weight", utility_rises=False, values=GRID)
 
     def __init__(

@@ -67,6 +67,7 @@ class CouplingFilter(Filter):
     """
 
     __metadata_request__transform = {"units": True, "sensitive_features": True}
+    takes_numbers = True
     knob = Knob("strength", utility_rises=False, values=(0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0))
     needs_target = False
     grouping = "seed"

@@ -26,7 +26,7 @@ from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.public_intake import encode_in_public, refuse_second_fit, tell_spent
 from tacit.filters.registry import register_filter
-from tacit.labels import MISSING, Labels
+from tacit.labels import MISSING, Labels, standardized
 from tacit.nets.forward import forward
 from tacit.nets.mlp import mlp
 from tacit.nets.pieces import cut_into_pieces
@@ -36,7 +36,7 @@ from tacit.noise.support import Bounded
 from tacit.renamed import renamed
 from tacit.training.device import choose_batch_size, choose_device, games_that_fit
 from tacit.training.identity import check_training, training_settings
-from tacit.training.label_heads import class_weights, cross_entropy
+from tacit.training.label_heads import class_weights, cross_entropy, squared_error
 from tacit.training.loop import Training, descend
 from tacit.training.private_steps import PrivateSteps
 from tacit.training.replay import replayed
@@ -102,6 +102,7 @@ class EIGAN(TrainedFilter):
     (400, 2)
     """
 
+    takes_numbers = True
     grouping = "stack"
     streams = True  # learns from records that lie in a mapped file
     knob = Knob("alpha", utility_rises=True, values=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9))
@@ -260,7 +261,7 @@ def stacked_games(f: EIGAN, problem: Problem) -> int:
     shape = (problem.n_in,) if isinstance(problem.n_in, int) else problem.n_in
     nets, inputs = [encoder_maker(f, problem)()], [torch.zeros(2, *shape)]
     for make, labels in zip(networks(f)[1:], (problem.targets, problem.sensitive), strict=True):
-        nets += [make(f.n_components, labels.n_classes(i)) for i in range(len(labels))]
+        nets += [make(f.n_components, answers(labels, i)) for i in range(len(labels))]
         inputs += [torch.zeros(2, f.n_components)] * len(labels)
     return games_that_fit(nets, inputs, choose_batch_size(f.batch_size, len(problem.X)), choose_device(f.device))
 
@@ -280,10 +281,11 @@ def warn_if_collapsed(f: EIGAN, problem: Problem, last: Mapping[str, float]) -> 
         known = codes[codes != MISSING]
         shares = np.bincount(known) / len(known)
         guess = -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
+        guess = 1.0 if name in problem.targets.number_names else guess  # the variance of a standardized number
         if last[f"target {name}"] > 0.98 * guess and len(known) >= 100:
             note(
                 f,
-                f"collapsed: target {name!r} is predicted no better than by its class frequencies "
+                f"collapsed: target {name!r} is predicted no better than by guessing "
                 f"(loss {last[f'target {name}']:.3f}, guessing {guess:.3f}); raise alpha (now {f.alpha}) "
                 f"or epochs (now {f.epochs}), or check that X tells anything about {name!r}",
                 CollapseWarning,
@@ -318,6 +320,12 @@ class Game:
         self.X = torch.as_tensor(problem.X, dtype=dtype, device=self.device)
         self.y = torch.as_tensor(problem.targets.codes, device=self.device)
         self.s = torch.as_tensor(problem.sensitive.codes, device=self.device)
+        self.y_numbers, self.s_numbers = (_numbers(v, self.device, dtype) for v in (problem.targets, problem.sensitive))
+        # an adversary that is worse than guessing is not made worse still: a squared error has no end
+        most = [1.0 if problem.sensitive.number(j) is not None else torch.inf for j in range(len(problem.sensitive))]
+        self.worst = (
+            torch.as_tensor(most, dtype=dtype, device=self.device)[:, None] if self.s_numbers is not None else None
+        )
         self.balance = [
             torch.as_tensor(class_weights(c, len(v)), dtype=dtype, device=self.device) if f.balanced else None
             for c, v in zip(problem.sensitive.codes.T, problem.sensitive.classes, strict=True)
@@ -358,7 +366,7 @@ class Game:
     def _heads(self, make: Factory, code: int, labels: Labels, seeds: Sequence[int]) -> list[Stack]:
         def stack(i: int) -> Stack:
             own = [s + 1000 * (i + 1) for s in seeds]
-            return Stack(lambda: make(code, labels.n_classes(i)), own, self.device, self.dtype)
+            return Stack(lambda: make(code, answers(labels, i)), own, self.device, self.dtype)
 
         return [stack(i) for i in range(len(labels))]
 
@@ -379,12 +387,19 @@ class Game:
         return z + self.noise * noise[self.which] if self.noise else z
 
     def ally_losses(self, z: Tensor, rows: Tensor) -> Tensor:
-        losses = [cross_entropy(ally(z), self.y[rows, i]) for i, ally in enumerate(self.allies)]
+        losses = [
+            cross_entropy(ally(z), self.y[rows, i])
+            if self.y_numbers is None or (values := self.y_numbers[i]) is None
+            else squared_error(ally(z), values[rows])
+            for i, ally in enumerate(self.allies)
+        ]
         return torch.stack(losses) if losses else z.new_zeros((0, z.shape[0]))
 
     def adversary_losses(self, z: Tensor, rows: Tensor) -> Tensor:
         losses = [
             cross_entropy(adversary(z), self.s[rows, j], self.balance[j])
+            if self.s_numbers is None or (values := self.s_numbers[j]) is None
+            else squared_error(adversary(z), values[rows])
             for j, adversary in enumerate(self.adversaries)
         ]
         return torch.stack(losses) if losses else z.new_zeros((0, z.shape[0]))
@@ -404,18 +419,20 @@ class Game:
                 descend(self.adam_theirs, self.adversary_losses(z, now[self.which]).sum())
         z, now = self.code(rows[-1], noise[-1]), rows[-1][self.which]
         kept, hidden = self.ally_losses(z, now), self.adversary_losses(z, now)
-        # eq. 3: sum_i a_i L_Ai - sum_j a_j L_Vj, summed over the games, which share no parameter
-        loss = (self.weights * torch.cat([kept, -hidden])).sum()
-        descend(self.adam, loss, self.ours)
+        descend(self.adam, self.encoder_loss(kept, hidden), self.ours)
         return kept.detach(), hidden.detach()
+
+    def encoder_loss(self, kept: Tensor, hidden: Tensor) -> Tensor:
+        """eq. 3: sum_i a_i L_Ai - sum_j a_j L_Vj, summed over the games, which share no parameter."""
+        bounded = hidden if self.worst is None else torch.minimum(hidden, self.worst)
+        return (self.weights * torch.cat([kept, -bounded])).sum()
 
     def _printed_round(self, rows: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Lines 10-14 as printed: on one batch first the encoder, then allies and adversaries on its new code."""
         now = rows[self.which]
         z = self.code(rows, noise)
         kept, hidden = self.ally_losses(z, now), self.adversary_losses(z, now)
-        loss = (self.weights * torch.cat([kept, -hidden])).sum()  # eq. 3; line 11
-        descend(self.adam, loss, self.encoders.parameters())  # line 12
+        descend(self.adam, self.encoder_loss(kept, hidden), self.encoders.parameters())  # lines 11, 12
         with torch.no_grad():
             z = self.code(rows, noise)
         if self.adam_allies is not None:
@@ -501,6 +518,22 @@ class PrivateGame(Game):
         fixed = {k: p.detach() for k, p in _named_parameters("adversary", self.adversaries).items()}
         hidden = [_loss(_run(v, fixed, f"adversary {j}", z), s[j]) for j, v in enumerate(self.adversaries)]
         return (self.weights[:, 0] * torch.stack([*kept, *(-h for h in hidden)])).sum()
+
+
+def answers(labels: Labels, column: int) -> int:
+    """How many outputs a head has: one a class, or one for a number."""
+    return labels.n_classes(column) if labels.number(column) is None else 1
+
+
+def _numbers(labels: Labels, device: torch.device, dtype: torch.dtype) -> list[Tensor | None] | None:
+    """The numbers among the columns, standardized; None where all have classes."""
+    if not labels.number_names:
+        return None
+    values = standardized(labels)
+    return [
+        torch.as_tensor(values[:, i], dtype=dtype, device=device) if labels.number(i) is not None else None
+        for i in range(len(labels))
+    ]
 
 
 def _named_parameters(what: str, stacks: Sequence[Stack]) -> dict[str, Tensor]:

@@ -30,7 +30,16 @@ from tacit.nets.forward import forward
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.local_privacy import local_dp
 from tacit.noise.support import Bounded, Finite
-from tacit.solvers.heads import CountingHeads, FourierFeatures, Head, MlpHeads, Reconstruction, SoftmaxHeads, Weighted
+from tacit.solvers.heads import (
+    CountingHeads,
+    FourierFeatures,
+    Head,
+    MlpHeads,
+    Reconstruction,
+    SoftmaxHeads,
+    Weighted,
+    with_numbers,
+)
 from tacit.solvers.inner import LinearCode, MinimaxResult, by_autograd, lbfgs
 from tacit.solvers.kiwiel import kiwiel
 from tacit.solvers.starts import cell_start, linear_start, rank
@@ -99,6 +108,13 @@ class MinimaxFilter(Filter):
     >>> f.fit(data.X, data.y, sensitive_features=data.sensitive).transform(data.X).shape
     (400, 1)
     """
+
+    takes_numbers = True
+
+    @property
+    def numbers_as_classes(self) -> bool:
+        """Whether numbers are kept and hidden as classes: the exact adversary counts."""
+        return self.adversary == "exact"
 
     knob = Knob("rho", utility_rises=True, values=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0))
 
@@ -234,6 +250,9 @@ class MinimaxFilter(Filter):
             return None
         if self.adversary == "exact":
             return CountingHeads(sensitive, balanced=True)
+        if sensitive.number_names:
+            read = FourierFeatures(d, seed=seed) if self.adversary in ("rbf", "mlp") else None
+            return with_numbers(sensitive, lambda classes: self._adversary(classes, seed), self.ridge, read)
         if self.adversary == "mlp":
             return MlpHeads(sensitive, d, binary=binary, seed=seed)
         if self.adversary == "rbf":
@@ -246,6 +265,8 @@ class MinimaxFilter(Filter):
             return Reconstruction(X, self.ridge)
         if self.adversary == "exact":
             return CountingHeads(targets, balanced=False)
+        if targets.number_names:
+            return with_numbers(targets, lambda classes: self._ally(classes, X), self.ridge)
         return SoftmaxHeads(targets, self.n_components_, ridge=self.ridge)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:

@@ -39,6 +39,19 @@ def note_copies(f: Any, X: pd.DataFrame | np.ndarray, sensitive: Labels) -> None
             )
 
 
+def note_numbers(f: Any, targets: Labels, sensitive: Labels) -> None:
+    """Say which numbers a filter that works by classes keeps or hides as classes."""
+    if not getattr(f, "numbers_as_classes", False):
+        return
+    for labels, verb in ((targets, "kept"), (sensitive, "hidden")):
+        for name in labels.number_names:
+            n = labels.n_classes(labels.names.index(name))
+            f.notes_.append(
+                f"{name!r} is a number: it is {verb} as {n} classes of about equal size; an audit measures the number "
+                f"itself"
+            )
+
+
 def note_dependence(f: Any, targets: Labels, sensitive: Labels) -> None:
     """Say which target and which sensitive column are nearly functions of each other."""
     for i, target in enumerate(targets.names):

@@ -35,6 +35,11 @@ def encode_in_public(f: Filter, dp: DP | None, X: Any, y: Any, sensitive_feature
         return problem
     if not isinstance(dp, DP):
         raise InputError(f"dp is a tacit.DP, such as tacit.DP(epsilon=3.0); found {dp!r}")
+    if numbers := [*problem.targets.number_names, *problem.sensitive.number_names]:
+        raise InputError(
+            f"dp bounds what one person adds to counts of classes; {numbers[0]!r} is a number: cut it into classes "
+            f"(bins=)"
+        )
     before = f._prepared
     intake, learned = stated(before.intake, dp)
     f.not_covered_ = (*learned, *REST)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
-from tacit.labels import MISSING, Labels, encode_labels, label_frame, looks_continuous
+from tacit.labels import MISSING, Labels, encode_labels, is_number, label_frame
 from tacit.records.people import Crowd
 from tacit.records.schema import Column
 
@@ -103,9 +103,9 @@ def learn_sensitive(values: Any, n_rows: int, crowd: Crowd, gaps: bool) -> tuple
     frame.columns = frame.columns.map(str)
     notes, edges = list[str](), dict[str, np.ndarray]()
     for name in map(str, frame.columns):
-        if looks_continuous(frame[name]):
+        if is_number(frame[name]):
             at = np.quantile(frame[name].dropna().astype(float), np.arange(1, QUANTILES) / QUANTILES)
-            edges[name] = np.unique(at)
+            edges[name] = np.unique(at[at < frame[name].max()])
             notes.append(
                 f"sensitive column {name!r} is a measurement: it is hidden as {len(edges[name]) + 1} classes of about "
                 f"equal size, cut at {', '.join(f'{e:g}' for e in edges[name])}; what differs within one is not hidden"

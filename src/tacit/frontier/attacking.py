@@ -13,6 +13,7 @@ import pandas as pd
 from tacit.audit.breadth import measure_breadth
 from tacit.audit.certification import Terms
 from tacit.audit.floor import Floor, measure_floor
+from tacit.audit.regression import number_result
 from tacit.audit.suite import HEADLINE, AttackSuite, Outcome, counting
 from tacit.audit.trial import Asked, Trial
 from tacit.frontier.checkpoint import Folder, unpacked
@@ -44,8 +45,11 @@ def audit_points(
         fresh = {n: trials[n].unseen() for n in some}
         asked = [(n, side, task) for n in some for side in HEADLINE for task in fresh[n].tasks(side)]
         outcomes = suite.run_many([(task, HEADLINE[side]) for _, side, task in asked])
-        for n, own in groupby(zip(asked, outcomes, strict=True), key=lambda pair: pair[0][0]):
-            arrays, told = _results(suite, trials[n], [(side, o) for (_, side, _), o in own], candidates, level)
+        by_point = groupby(zip(asked, outcomes, strict=True), key=lambda pair: pair[0][0])
+        for n, own in by_point if asked else ((n, ()) for n in some):  # numbers alone have no such task
+            arrays, told = _results(
+                suite, trials[n], fresh[n], [(side, o) for (_, side, _), o in own], candidates, level
+            )
             broad = measure_breadth(fresh[n]) if isinstance(trials[n].Z[0], pd.DataFrame) else None
             told["breadth"] = None if broad is None else broad.mean
             told["seconds"] = round(time.perf_counter() - began, 1)
@@ -60,9 +64,17 @@ def _is_code(trial: Trial) -> bool:
 
 
 def _results(
-    suite: AttackSuite, trial: Trial, outcomes: Sequence[tuple[str, Outcome]], candidates: int, level: float
+    suite: AttackSuite,
+    trial: Trial,
+    fresh: Trial,
+    outcomes: Sequence[tuple[str, Outcome]],
+    candidates: int,
+    level: float,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """One point's measures by role, and which rows of `test` were answered right: 1 right, 0 wrong, 2 unknown."""
+    """One point's measures by role, and which rows of `test` were answered right: 1 right, 0 wrong, 2 unknown.
+
+    Of a number, the squared error of each row.
+    """
     rows_of = np.flatnonzero(~trial.seen[1])
     right: dict[str, np.ndarray] = {}
     out: dict[str, Any] = {"utility": {}, "leakage": {}}
@@ -75,6 +87,16 @@ def _results(
         rows = np.full(len(trial.test), 2, dtype=np.uint8)
         rows[rows_of[task.rows]] = answers == task.yt
         right[f"{role}/{task.attribute}"] = rows
+    for side, role in (("y", "utility"), ("sensitive", "leakage")):
+        share = (1 - level) / candidates / max(1, getattr(trial.test, side).shape[1])
+        for number in fresh.number_tasks(side):
+            read = suite.run_number(number)
+            out[role][number.attribute] = plain(number_result(read, 1 - share))
+            errors = np.full(len(trial.test), np.nan)
+            errors[rows_of[number.rows]] = (number.yt - read.best) ** 2
+            right[f"{role}/{number.attribute}"] = errors
+        names = getattr(trial.test, side).columns
+        out[role] = {name: out[role][name] for name in names}
     return right, out
 
 

@@ -18,7 +18,7 @@ from tacit.records.dataset import Dataset
 from tacit.renamed import renamed, warn_renamed
 from tacit.report.certificates import AnyCertificate
 from tacit.report.report import Report, Settings, provenance
-from tacit.report.results import Measure, Result, shown
+from tacit.report.results import AnyResult, Measure, NumberResult, shown
 
 DRAWS = 500  # of the bootstrap
 
@@ -28,12 +28,12 @@ class Traced:
     """One point with what fresh attackers found; intervals and certificates are simultaneous over the curve."""
 
     point: Point
-    utility: Mapping[str, Result]
-    leakage: Mapping[str, Result]
+    utility: Mapping[str, AnyResult]
+    leakage: Mapping[str, AnyResult]
     certificate: Mapping[str, AnyCertificate | None]
     bound: Mapping[str, float | None]
     notes: tuple[str, ...]
-    right: Mapping[str, np.ndarray]  # by row of `test`: 1 right, 0 wrong, 2 unknown
+    right: Mapping[str, np.ndarray]  # by row of `test`: 1 right, 0 wrong, 2 unknown; of a number, the squared error
     seconds: float  # the audit took
     breadth: float | None = None  # of releases that are tables: how much of every column can still be told
 
@@ -101,7 +101,10 @@ class Frontier:
             row: dict[str, Any] = {"point": t.point.number, "filter": t.point.filter, "knob": t.point.knob}
             row |= {"value": t.point.value, "seed": t.point.seed}
             for name, r in t.utility.items():
-                row |= {name: r.value, f"{name} low": r.low, f"{name} high": r.high, f"{name} AUC": r.auc.value}
+                row |= {name: r.value, f"{name} low": r.low, f"{name} high": r.high}
+                row |= (
+                    {f"{name} mean error": r.mae.value} if isinstance(r, NumberResult) else {f"{name} AUC": r.auc.value}
+                )
             for name, r in t.leakage.items():
                 c = t.certificate[name]
                 row |= {name: r.value, f"{name} low": r.low, f"{name} high": r.high, f"{name} attacker": r.attacker}
@@ -142,8 +145,8 @@ class Frontier:
 
         Parameters
         ----------
-        max_leakage : by sensitive attribute, the balanced accuracy an attacker may have
-        min_utility : by target, the accuracy that must be kept
+        max_leakage : by sensitive attribute, the balanced accuracy (of a number, the R²) an attacker may have
+        min_utility : by target, the accuracy (of a number, the R²) that must be kept
         certified : only certificates count
         """
         return self.build(self.find(max_leakage, min_utility, certified))
@@ -253,16 +256,24 @@ class Frontier:
         return Measure(value, min(float(low), value), max(float(high), value), 0.0)
 
     def _resampled(self, target: str, sensitive: str, draws: int) -> tuple[np.ndarray, np.ndarray]:
-        """Accuracy of the target, balanced accuracy of the sensitive attribute: (draws, points) each."""
+        """Accuracy of the target, balanced accuracy of the sensitive attribute, or R²: (draws, points) each."""
         rng = np.random.default_rng(0)
         out = []
-        for key, labels in ((f"utility/{target}", None), (f"leakage/{sensitive}", self.test.sensitive[sensitive])):
+        sides = (
+            (f"utility/{target}", None, target),
+            (f"leakage/{sensitive}", self.test.sensitive[sensitive], sensitive),
+        )
+        for key, labels, name in sides:
             right = np.column_stack([t.right[key] for t in self.traced])
             units = self.test.units_of(sensitive)
             unit = np.arange(len(right)) if units is None else pd.factorize(units)[0]
             rng = np.random.default_rng(0)  # the same units for both
             n = int(unit.max()) + 1
             weights = np.stack([np.bincount(rng.integers(n, size=n), minlength=n)[unit] for _ in range(draws)])
+            if self.test.is_number(name):
+                truth = (self.test.y if labels is None else self.test.sensitive)[name]
+                out.append(_explained(right, truth.to_numpy(dtype=float, na_value=np.nan), weights))
+                continue
             classes = np.zeros(len(right), dtype=int) if labels is None else pd.factorize(labels)[0]
             shares = []
             for c in range(classes.max() + 1):
@@ -329,6 +340,16 @@ class Frontier:
 
 def _sides(target: str, sensitive: str) -> tuple[tuple[str, str], tuple[str, str]]:
     return ("utility", target), ("leakage", sensitive)
+
+
+def _explained(errors: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """R² of every point under every draw of the rows: (draws, points)."""
+    known = ~np.isnan(truth) & ~np.isnan(errors).any(axis=1)
+    w, y = weights[:, known].astype(float), truth[known]
+    total = w.sum(axis=1)
+    variance = w @ y**2 / total - (w @ y / total) ** 2
+    explained: np.ndarray = 1 - (w @ errors[known] / total[:, None]) / np.maximum(variance, 1e-300)[:, None]
+    return explained
 
 
 def _area(useful: np.ndarray, private: np.ndarray) -> float:

@@ -24,6 +24,8 @@ from tacit.ledger.decisions import overrides
 from tacit.ledger.policy import NAME, Limits, Policy, Receiver, read_policy
 from tacit.ledger.whose import joined, read_people, read_prints, write_people
 
+OF_NUMBER = 4  # classes that a number counts as, whose leakage is an R²
+
 
 @dataclass(frozen=True)
 class Known:
@@ -113,7 +115,7 @@ def told_by(report: Any, cells: int | None = None) -> dict[str, Any]:
             "odds": None if odds is None or math.isinf(odds) else float(odds),
             "cells": cells,
             "epsilon": getattr(c, "epsilon", None),
-            "n_classes": c.n_classes if c is not None else round(1 / result.guessing),
+            "n_classes": c.n_classes if c is not None else round(1 / result.guessing) if result.guessing else OF_NUMBER,
             "delta": 0.05 if c is None else float(c.delta),
         }
     return out

@@ -35,9 +35,7 @@ def check_report(report: Report, policy: Policy) -> list[Case]:
     cases += [_odds(report, name, most) for name, most in limits.odds.items()]
     for name, least in limits.utility.items():
         u = report.utility[name]
-        found = (
-            f"accuracy {u.value:.3f}, at least {u.low:.3f} ({report.level}); asked {least:g}, guessing {u.guessing:.3f}"
-        )
+        found = f"{'R²' if u.headline == 'r2' else 'accuracy'} {u.value:.3f}, at least {u.low:.3f} ({report.level}); asked {least:g}, guessing {u.guessing:.3f}"
         cases.append(Case(f"utility.{name}", u.low >= least, found, "Let more through: a lighter [filter] weight"))
     if limits.linkability is not None:
         cases.append(_linkability(report, limits.linkability))

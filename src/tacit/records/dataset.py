@@ -12,7 +12,17 @@ import pandas as pd
 
 from tacit.errors import InputError, TacitError
 from tacit.files import parquet_files
-from tacit.labels import Labels, encode_labels, joint_codes, label_frame, looks_continuous
+from tacit.labels import (
+    Labels,
+    as_said,
+    declared_number,
+    encode_labels,
+    in_pandas,
+    joint_codes,
+    label_frame,
+    looks_continuous,
+    said_numeric,
+)
 from tacit.renamed import renamed
 
 PRODUCT = " x "  # the name, among the classes of a data set, of all sensitive columns together
@@ -35,6 +45,8 @@ class Dataset:
     rows : positions of the records in the data set this one was taken from
     classes : mapping from a target or sensitive column to all classes it can have, also those that no record here
         has. Parts of a data set know the classes of the whole
+    numeric : names of target and sensitive columns that are numbers, or a mapping from names to whether they are.
+        Without it a column of many different numbers is one. A number's column has pandas' type "Float64" here
 
     Examples
     --------
@@ -54,8 +66,10 @@ class Dataset:
     official: Any = None
     rows: Any = None
     classes: Any = None
+    numeric: Any = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "X", in_pandas(self.X))
         X = self.X.reset_index(drop=True) if isinstance(self.X, pd.DataFrame) else np.asarray(self.X)
         if X.ndim < 2:
             raise InputError(f"X has {X.ndim} dimensions; pass rows (n, columns), windows or images")
@@ -67,6 +81,8 @@ class Dataset:
             given = getattr(self, field)
             frame = pd.DataFrame(index=range(n)) if given is None else label_frame(given, what)
             _check_length(len(frame), n, field)
+            if self.classes is None or self.rows is None:  # a part of a data set has the types of the whole
+                frame = _typed(frame, self.numeric or (), what)
             object.__setattr__(self, field, frame)
         units = np.arange(n) if isinstance(self.units, str) and self.units == "rows" else self.units
         object.__setattr__(self, "units", unit_columns(units, n))
@@ -114,7 +130,9 @@ class Dataset:
         """
         encoded, rows = self._encoded()
         if not isinstance(encoded[side], Labels):
-            encoded[side] = encode_labels(encoded[side], side, len(encoded[side]), min_classes=0)
+            encoded[side] = encode_labels(
+                encoded[side], side, len(encoded[side]), min_classes=0, numbers=True, looked=True
+            )
         return encoded[side] if rows is None else encoded[side].take(rows)
 
     def _encoded(self) -> tuple[dict[str, Any], np.ndarray | None]:
@@ -127,11 +145,30 @@ class Dataset:
         `PRODUCT` stands for the combinations of all sensitive columns, as tuples.
         """
         declared = list((self.classes or {}).get(column, []))
-        found = observed_classes(self.sensitive if column == PRODUCT else self._labels_of(column))
+        found = observed_classes(self.by_class("sensitive") if column == PRODUCT else self._labels_of(column))
         return [*declared, *(c for c in found if c not in set(declared))]
 
     def _labels_of(self, column: str) -> pd.DataFrame:
-        return (self.y if column in self.y else self.sensitive)[[column]]
+        return self.by_class("y" if column in self.y else "sensitive", column)
+
+    def is_number(self, column: str) -> bool:
+        """Whether a target or sensitive column is a number."""
+        return declared_number((self.y if column in self.y else self.sensitive)[column])
+
+    def by_class(self, side: str, *columns: str) -> pd.DataFrame:
+        """The columns of `y` or of `sensitive`, or some of them; numbers as their classes of about equal size."""
+        frame = getattr(self, side)
+        frame = frame[list(columns)] if columns else frame
+        numbers = [c for c in frame if declared_number(frame[c])]
+        if not numbers:
+            return frame
+        labels = self.labels(side)
+        words = {}
+        for c in numbers:
+            i = labels.names.index(str(c))
+            known: list[Any] = [*labels.classes[i].tolist(), None]  # -1, missing, is the last
+            words[str(c)] = np.array(known, dtype=object)[labels.codes[:, i]]
+        return frame.assign(**words)
 
     def units_of(self, attribute: str | None = None) -> np.ndarray | None:
         """The unit of each record, for one attribute where units differ; None without units."""
@@ -164,8 +201,9 @@ class Dataset:
             fractions = np.empty(0)
         if fractions.ndim != 1 or len(fractions) < 1 or not (fractions > 0).all():
             raise InputError(f"split needs positive fractions, one per part, such as (.5, .2, .3); found {parts!r}")
+        both = [self.by_class("y"), self.by_class("sensitive")]
         labels = joint_codes(
-            np.column_stack([pd.factorize(c)[0] for _, c in pd.concat([self.y, self.sensitive], axis=1).items()])
+            np.column_stack([pd.factorize(c)[0] for _, c in pd.concat(both, axis=1).items()])
             if self.y.shape[1] + self.sensitive.shape[1]
             else np.zeros((len(self), 1), dtype=int)
         )
@@ -229,6 +267,7 @@ def read_table(
     drop: Sequence[str] = (),
     bins: Mapping[str, int] | int | None = None,
     keep_sensitive: bool = False,
+    numeric: Any = None,
 ) -> Dataset:
     """Read a CSV or Parquet file as a data set.
 
@@ -240,9 +279,11 @@ def read_table(
     bins : cut numeric target and sensitive columns into this many classes of equal size; a mapping from
         column to number, or one number for all that have more values than that
     keep_sensitive : leave the sensitive columns among the inputs as well
+    numeric : target and sensitive columns that are numbers, or a mapping from names to whether they are; without it a
+        column of many different numbers is one, and a whole number of up to 64 values is a class
     """
     path = Path(path)
-    return as_dataset(read_file(path), path.name, target, sensitive, unit, drop, bins, keep_sensitive)
+    return as_dataset(read_file(path), path.name, target, sensitive, unit, drop, bins, keep_sensitive, numeric=numeric)
 
 
 def as_dataset(
@@ -255,6 +296,7 @@ def as_dataset(
     bins: Mapping[str, int] | int | None = None,
     keep_sensitive: bool = False,
     rows: np.ndarray | None = None,
+    numeric: Any = None,
 ) -> Dataset:
     """The same of a table that was read from a file of this name; `rows` says where its rows stand there."""
     targets = [target] if isinstance(target, str) else list(target)
@@ -268,16 +310,20 @@ def as_dataset(
                 f"{file} has no column {column!r} ({role}); its columns are {', '.join(map(str, table.columns))}"
             )
     _bin(table, [*targets, *secrets], bins, file)
+    for column in said_numeric(numeric):
+        if column not in (*targets, *secrets):
+            raise InputError(f"numeric names {column!r}, which is not a target or sensitive column of {file}")
     out = {*targets, *drop, *([unit] if unit else []), *([] if keep_sensitive else secrets)}
     X = table[[c for c in table.columns if c not in out]]
     if X.shape[1] == 0:
         raise InputError(f"{file} has no input column left; every column is a target, sensitive or dropped")
     units = table[unit].to_numpy() if unit else None
-    return Dataset(X, table[targets], table[secrets], units, name=file.split(".")[0], modality="table", rows=rows)
+    name = file.split(".")[0]
+    return Dataset(X, table[targets], table[secrets], units, name=name, modality="table", rows=rows, numeric=numeric)
 
 
 def _bin(table: pd.DataFrame, columns: list[str], bins: Mapping[str, int] | int | None, file: str) -> None:
-    """Cut the numeric ones of these columns into classes, as asked; refuse a measurement that was not cut."""
+    """Cut the numeric ones of these columns into classes, as asked."""
     named = bins if isinstance(bins, Mapping) else {}
     for column, count in [*named.items(), *([("bins", bins)] if isinstance(bins, int) else [])]:
         if not isinstance(count, int) or count < 2:
@@ -291,11 +337,6 @@ def _bin(table: pd.DataFrame, columns: list[str], bins: Mapping[str, int] | int 
         classes = named.get(column) or every
         if classes is not None:
             table[column] = pd.qcut(values, classes, duplicates="drop").astype(str).where(values.notna())
-        elif looks_continuous(values):
-            raise InputError(
-                f"column {column!r} of {file} is numeric with {values.nunique()} distinct values; "
-                f"say how many classes to cut it into, for example bins={{{column!r}: 4}}, or store it as text"
-            )
 
 
 def file_columns(path: Path) -> list[str]:
@@ -325,6 +366,15 @@ def read_file(path: Path) -> pd.DataFrame:
     except Exception as error:
         raise InputError(f"{path.name} could not be read: {error}") from error
     raise InputError(f"{path.name} is neither CSV nor Parquet; expected a name ending in .csv, .csv.gz or .parquet")
+
+
+def _typed(frame: pd.DataFrame, numeric: Any, what: str) -> pd.DataFrame:
+    """Label columns whose types say which are numbers, also of a part that has few of their values."""
+    if frame.columns.has_duplicates:
+        return frame  # refused where it is encoded
+    frame = as_said(frame, numeric, what)
+    found = [c for c in frame if not declared_number(frame[c]) and looks_continuous(frame[c])]
+    return frame.assign(**{str(c): frame[c].infer_objects().astype("Float64") for c in found}) if found else frame
 
 
 def _check_length(found: int, expected: int, what: str) -> None:

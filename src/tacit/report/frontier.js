@@ -10,7 +10,7 @@
     const floor = { u: data.label_only.utility[target], v: data.label_only.leakage[attribute] };
     const xs = spread([guess.x, floor.v.value, ...points.flatMap(q => [q.v.value, q.c])], .05);
     const ys = spread([floor.u.value, ...points.map(q => q.u.value), ...limit.map(q => q[0])], .05);
-    const f = frame(place, xs, ys, `leakage of ${attribute}: balanced accuracy of fresh attackers`, `utility: accuracy of ${target}`, 420);
+    const f = frame(place, xs, ys, `leakage of ${attribute}: ${data.measures[attribute]} of fresh attackers`, `utility: ${data.measures[target]} of ${target}`, 420);
     f.dotted(f.X(guess.x), f.Y(ys[0]), f.X(guess.x), f.Y(ys[1]));
     add(f.svg, "text", { x: f.X(guess.x) + 4, y: f.Y(ys[0]) - 5, class: "quiet" }, `guessing ${p(guess.x)}`);
     if (limit.length) {
@@ -23,12 +23,12 @@
       add(f.svg, "polyline", { points: steps, fill: "none", style: `stroke:${colour(i)};opacity:.6`, "stroke-width": 2 });
     }
     const x = f.X(floor.v.value), y = f.Y(floor.u.value);
-    explain(add(f.svg, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, fill: "var(--back)", class: "axis floor", "stroke-width": 2 }), `label-only (the floor)\n${target}: accuracy ${range(floor.u)}\n${attribute}: leakage ${range(floor.v)}`);
+    explain(add(f.svg, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, fill: "var(--back)", class: "axis floor", "stroke-width": 2 }), `label-only (the floor)\n${target}: ${data.measures[target]} ${range(floor.u)}\n${attribute}: leakage ${range(floor.v)}`);
     const lines = add(f.svg, "g", {});
     for (const q of points) {
       const x = f.X(q.v.value), y = f.Y(q.u.value), stroke = colour(q.i);
       const dot = add(f.svg, "circle", { cx: x, cy: y, r: q.pareto ? 5.5 : 3.5, style: `stroke:${stroke};fill:${q.pareto ? stroke : "var(--back)"}`, "stroke-width": 1.5, class: "point", "data-filter": q.filter });
-      explain(dot, `${q.filter}, ${q.knob} = ${q.value}, seed ${q.seed}${q.pareto ? "" : " (beaten by another point)"}\n${target}: accuracy ${range(q.u)}\n${attribute}: leakage ${range(q.v)} by ${q.v.by}\n${q.c == null ? "audited, not certified" : "certified: no attacker exceeds " + p(q.c)}`);
+      explain(dot, `${q.filter}, ${q.knob} = ${q.value}, seed ${q.seed}${q.pareto ? "" : " (beaten by another point)"}\n${target}: ${data.measures[target]} ${range(q.u)}\n${attribute}: leakage ${range(q.v)} by ${q.v.by}\n${q.c == null ? "audited, not certified" : "certified: no attacker exceeds " + p(q.c)}`);
       // the interval and the certificate of the point under the pointer, not of all at once
       const show = () => {
         lines.replaceChildren();

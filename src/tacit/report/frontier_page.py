@@ -65,9 +65,9 @@ def summary(front: Any) -> list[str]:
             floor = front.reference.label_only_utility[u].value
             lines.append(f"label-only: {u} {shown(floor)}, {s} {shown(front.reference.label_only[s].value)}")
     lines.append(
-        f"leakage: balanced accuracy of fresh attackers ({front.attackers}; codes are counted). Certificates "
-        f"hold for all {front.candidates} points together ({level}); so do intervals of utility, and those of leakage, "
-        f"each kind by itself; hypervolume: bootstrap over "
+        f"leakage: balanced accuracy{_numbers(front)} of fresh attackers ({front.attackers}; codes are counted). "
+        f"Certificates hold for all {front.candidates} points together ({level}); so do intervals of utility, and "
+        f"those of leakage, each kind by itself; hypervolume: bootstrap over "
         f"{'units' if front.test.units is not None else 'rows'} of test"
     )
     if front.reference.note:
@@ -81,6 +81,7 @@ def write_frontier(front: Any, path: str | Path) -> Path:
     data = {
         "filters": front.filters,
         "points": [_plain(t, t.point.number in best) for t in front.traced],
+        "measures": _words(front),
         "limit": {s: [tuple(p) for p in curve] for s, curve in front.reference.limit.items()},
         "label_only": {
             "utility": {k: _measure(r) for k, r in front.reference.label_only_utility.items()},
@@ -94,6 +95,7 @@ def write_frontier(front: Any, path: str | Path) -> Path:
         front=front,
         points=data["points"],
         summary=summary(front),
+        words=data["measures"],
     )
     return write_whole(path, text)
 
@@ -114,3 +116,16 @@ def _plain(t: Any, best: bool) -> dict[str, Any]:
 def _measure(r: Any) -> dict[str, Any]:
     m = r.measure
     return {"value": m.value, "low": m.low, "high": m.high, "guessing": m.guessing, "by": r.attacker}
+
+
+def _words(front: Any) -> dict[str, str]:
+    """By target and sensitive attribute, what is measured of it."""
+    first = front.traced[0]
+    told = {name: "R²" if r.headline == "r2" else "accuracy" for name, r in first.utility.items()}
+    return told | {s: "R²" if r.headline == "r2" else "balanced accuracy" for s, r in first.leakage.items()}
+
+
+def _numbers(front: Any) -> str:
+    """Which attributes are numbers, in words; nothing where none is."""
+    names = [name for name, word in _words(front).items() if word == "R²"]
+    return f" (R² of {', '.join(names)})" if names else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.report.foreign import in_markdown
-from tacit.report.results import interval, shown
+from tacit.report.results import Measure, NumberResult, digits, interval, shown
 
 DOES_NOT_PROTECT = (
     "Several releases of the same person, or a release combined with other columns, give away more than one.",
@@ -32,8 +32,12 @@ def markdown_report(report: Any) -> str:  # a Report, which calls this and so ca
     ]
     for row in report.table.to_dict("records"):
         cells = [row["role"], row["attribute"], row["measure"], shown(row["value"])]
-        cells += [f"{shown(row['low'])}–{shown(row['high'])}", shown(row["guessing"]), row["attacker"]]
+        cells += [interval(Measure(*(row[k] for k in ("value", "low", "high", "guessing")))), shown(row["guessing"])]
+        cells.append(row["attacker"])
         lines.append("| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |")
+    for role, results in (("utility", report.utility), ("leakage", report.leakage)):
+        for name, r in results.items():
+            lines += _number_lines(role, name.replace("|", "\\|"), r) if isinstance(r, NumberResult) else []
     for name, m in report.resemblance.measures.items():
         lines.append(f"| resembles | | {name} | {shown(m.value)} | {interval(m)} | {shown(m.guessing)} | |")
     found = [f"{name}: {c.explain(level)}" for name, c in report.certificate.items() if c is not None]
@@ -58,3 +62,15 @@ def markdown_report(report: Any) -> str:  # a Report, which calls this and so ca
         f"seed {s.seed}, {s.seconds} s, {', '.join(f'{k} {v}' for k, v in s.versions.items())}, {s.when}.",
     ]
     return "\n".join(in_markdown(line) for line in lines) + "\n"
+
+
+def _number_lines(role: str, name: str, r: NumberResult) -> list[str]:
+    """What else is told of a number, as rows of the table."""
+    rank, off = r.rank_correlation, r.mae
+    ends = f"{digits(off.low)}–{digits(off.high)}"
+    return [
+        f"| {role} | {name} | rank correlation | {shown(rank.value)} | {interval(rank)} | .000 | "
+        f"{r.by.get('rank_correlation', '')} |",
+        f"| {role} | {name} | mean error | {digits(off.value)} | {ends} | {digits(off.guessing)} (the median) | "
+        f"{r.by.get('mae', '')} |",
+    ]

@@ -5,6 +5,7 @@
   const reports = data.reports;
 {% include "figure.js" %}
   const headline = r => r[r.headline];
+  const measured = r => ({ r2: "R²", balanced_accuracy: "balanced accuracy" }[r.headline] || r.headline);
 
 
   function tradeOff(place, attribute, target) {
@@ -15,7 +16,7 @@
     const lone = floor && { u: headline(floor.label_only_utility[target]), v: headline(floor.label_only[attribute]) };
     const xs = spread([guess.x, ...points.flatMap(q => [q.v.low, q.v.high, q.c && q.c.bound]), ...(lone ? [lone.v.low, lone.v.high] : [])], .06);
     const ys = spread([guess.y, ...points.flatMap(q => [q.u.low, q.u.high]), ...(lone ? [lone.u.high] : []), ...limit.map(q => q.accuracy)], .06);
-    const f = frame(place, xs, ys, `leakage of ${attribute}: balanced accuracy of the best attacker`, `utility: accuracy of ${target}`);
+    const f = frame(place, xs, ys, `leakage of ${attribute}: ${measured(reports[0].leakage[attribute])} of the best attacker`, `utility: ${measured(reports[0].utility[target])} of ${target}`);
     f.dotted(f.X(guess.x), f.Y(ys[0]), f.X(guess.x), f.Y(ys[1]));
     f.dotted(f.X(xs[0]), f.Y(guess.y), f.X(xs[1]), f.Y(guess.y));
     add(f.svg, "text", { x: f.X(guess.x) + 4, y: f.Y(ys[0]) - 5, class: "quiet" }, `guessing ${p(guess.x)}`);
@@ -26,14 +27,14 @@
     if (lone) {
       const x = f.X(lone.v.value), y = f.Y(lone.u.value);
       f.dotted(f.X(lone.v.low), y, f.X(lone.v.high), y, { "stroke-dasharray": "none" });
-      explain(add(f.svg, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, fill: "var(--back)", class: "axis floor", "stroke-width": 2 }), `label-only (the floor)\n${target}: accuracy ${range(lone.u)}\n${attribute}: leakage ${range(lone.v)}`);
+      explain(add(f.svg, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, fill: "var(--back)", class: "axis floor", "stroke-width": 2 }), `label-only (the floor)\n${target}: ${measured(reports[0].utility[target])} ${range(lone.u)}\n${attribute}: leakage ${range(lone.v)}`);
     }
     for (const q of points) {
       const x = f.X(q.v.value), y = f.Y(q.u.value), stroke = colour(q.i);
       for (const [x1, y1, x2, y2] of [[f.X(q.v.low), y, f.X(q.v.high), y], [x, f.Y(q.u.low), x, f.Y(q.u.high)]]) add(f.svg, "line", { x1, y1, x2, y2, style: `stroke:${stroke}`, "stroke-width": 1.5 });
       if (q.c) explain(add(f.svg, "line", { x1: f.X(q.c.bound), x2: f.X(q.c.bound), y1: y - 10, y2: y + 10, style: `stroke:${stroke}`, "stroke-width": 3, class: "bound" }), `${q.name}: certified, no attacker exceeds ${p(q.c.bound)}`);
       const dot = add(f.svg, "circle", { cx: x, cy: y, r: 6, style: `stroke:${stroke};fill:${q.beaten ? "var(--back)" : stroke}`, "stroke-width": 2, class: "release", "data-release": q.name });
-      explain(dot, `${q.name}${q.beaten ? " (dominated)" : ""}\n${target}: accuracy ${range(q.u)}, guessing ${p(q.u.guessing)}\n${attribute}: leakage ${range(q.v)} by ${q.by}, guessing ${p(q.v.guessing)}\n${q.c ? "certified ≤ " + p(q.c.bound) : "audited, not certified"}`);
+      explain(dot, `${q.name}${q.beaten ? " (dominated)" : ""}\n${target}: ${measured(reports[0].utility[target])} ${range(q.u)}, guessing ${p(q.u.guessing)}\n${attribute}: leakage ${range(q.v)} by ${q.by}, guessing ${p(q.v.guessing)}\n${q.c ? "certified ≤ " + p(q.c.bound) : "audited, not certified"}`);
     }
     const legend = document.createElement("div");
     legend.className = "legend";
@@ -78,7 +79,7 @@
     "trade-off": (place, d) => tradeOff(place, d.attribute, d.target),
     attackers: (place, d) => {
       const rows = reports.flatMap((r, i) => Object.entries(r.leakage[d.attribute].attackers).map(([name, m]) => ({ name: reports.length > 1 ? `${r.name}: ${name}` : name, m, i, faint: name !== r.leakage[d.attribute].attacker })));
-      bars(place, rows, headline(reports[0].leakage[d.attribute]).guessing, "balanced accuracy; dotted: guessing");
+      bars(place, rows, headline(reports[0].leakage[d.attribute]).guessing, `${measured(reports[0].leakage[d.attribute])}; dotted: guessing`);
     },
     groups: (place, d) => {
       const rows = reports.flatMap((r, i) => Object.entries(r.groups[d.attribute] || {}).slice(0, 14).map(([name, m]) => ({ name: reports.length > 1 ? `${r.name}: ${name}` : name, m, i })));

@@ -13,7 +13,9 @@ import jinja2
 
 from tacit.files import write_whole
 from tacit.report.markdown import DOES_NOT_PROTECT
-from tacit.report.results import at_most, beats, shown
+from tacit.report.results import NumberResult, at_most, beats, digits, shown
+
+MEASURES = {"r2": "R²", "balanced_accuracy": "balanced accuracy of the best attacker"}
 
 
 def write_page(reports: Sequence[Any], path: str | Path, title: str, introduction: str = "") -> Path:
@@ -38,6 +40,9 @@ def write_page(reports: Sequence[Any], path: str | Path, title: str, introductio
         ),
         has_floor_row=any(r.name == "label-only" for r in reports),
         level=reports[0].level,
+        number=lambda r: isinstance(r, NumberResult),
+        word=lambda r: MEASURES.get(r.headline, r.headline.replace("_", " ")),
+        own_units=digits,
     )
     return write_whole(path, text)
 
@@ -102,8 +107,11 @@ def figure(reports: Sequence[Any], attribute: str) -> str:
         certificate = report.certificate[attribute]
         if certificate is not None:
             axes.plot([certificate.bound], [u.value], marker="|", markersize=16, color=colour, markeredgewidth=2)
-    axes.set_xlabel(f"leakage of {attribute} (balanced accuracy of the best attacker; | certified bound)")
-    axes.set_ylabel(f"utility: accuracy of {target}")
+    leak, use = (
+        MEASURES.get(r.headline, r.headline) for r in (reports[0].leakage[attribute], reports[0].utility[target])
+    )
+    axes.set_xlabel(f"leakage of {attribute} ({leak}; | certified bound)")
+    axes.set_ylabel(f"utility: {use} of {target}")
     axes.set_title("Better is up and to the left; dotted lines are guessing", fontsize=9, loc="left")
     axes.legend(fontsize=8, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)

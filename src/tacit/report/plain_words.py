@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tacit.report.results import percent
+from tacit.report.results import NumberResult, digits, percent
 
 
 def leak_in_words(report: Any, name: str) -> str:
     """What an attacker can tell of one sensitive attribute from a release."""
     m, certificate = report.leakage[name].measure, report.certificate.get(name)
+    if isinstance(report.leakage[name], NumberResult):
+        told = _number_in_words(report.leakage[name], "Attackers that we trained guess", report.level)
+        return f"{told} This was measured, not proved: a cleverer attacker may do better."
     reached = f"Attackers that we trained name {name} right {percent(m.value)} of the time"
     if certificate is not None and report.bound.get(name) is not None:
         return (
@@ -26,10 +29,22 @@ def leak_in_words(report: Any, name: str) -> str:
 def use_in_words(report: Any, name: str) -> str:
     """How well one target can still be told from a release."""
     m = report.utility[name].measure
+    if isinstance(report.utility[name], NumberResult):
+        return _number_in_words(report.utility[name], "A model that learns from releases guesses", report.level)
     return (
         f"A model that learns from releases names {name} right {percent(m.value)} of the time (between "
         f"{percent(m.low)} and {percent(m.high)}, with {report.level} confidence); the commonest answer is right "
         f"{percent(m.guessing)} of the time."
+    )
+
+
+def _number_in_words(r: NumberResult, who: str, level: str) -> str:
+    """How well a number is told, for whoever has never heard of R²."""
+    off = r.mae
+    return (
+        f"{who} {r.attribute} with a mean error of {digits(off.value)} (between {digits(off.low)} and "
+        f"{digits(off.high)}, with {level} confidence); always naming the median is off by {digits(off.guessing)}. "
+        f"That explains {percent(max(0.0, r.value))} of how it differs between people."
     )
 
 

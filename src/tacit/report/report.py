@@ -23,6 +23,7 @@ from tacit.report.results import (
     ALONE,
     GAIN,
     KNOWS,
+    AnyResult,
     AttackResult,
     Breadth,
     Exposure,
@@ -30,9 +31,9 @@ from tacit.report.results import (
     LimitPoint,
     Linkability,
     Measure,
+    NumberResult,
     Power,
     Resemblance,
-    Result,
     SinglingOut,
     at_most,
     beats,
@@ -110,17 +111,17 @@ class Report:
     """
 
     name: str
-    utility: Mapping[str, Result]
-    leakage: Mapping[str, Result]
+    utility: Mapping[str, AnyResult]
+    leakage: Mapping[str, AnyResult]
     certificate: Mapping[str, AnyCertificate | None]
     bound: Mapping[str, float | None]  # upper end of the two-sided statement, delta/2 a side
-    in_sample: Mapping[str, Result]
-    label_only: Mapping[str, Result]
+    in_sample: Mapping[str, AnyResult]
+    label_only: Mapping[str, AnyResult]
     attacks: tuple[AttackResult, ...]
     fresh: bool
     notes: tuple[str, ...]
     settings: Settings
-    label_only_utility: Mapping[str, Result] = field(default_factory=dict)
+    label_only_utility: Mapping[str, AnyResult] = field(default_factory=dict)
     limit: Mapping[str, tuple[LimitPoint, ...]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
     resemblance: Resemblance = field(default_factory=Resemblance)
@@ -156,6 +157,8 @@ class Report:
     def sentence(self, attribute: str) -> str:
         """The headline of one sensitive attribute."""
         r, bound, level = self.leakage[attribute], self.bound[attribute], self.level
+        if isinstance(r, NumberResult):
+            return self._number_sentence(r)
         if bound is not None:
             text = f"{attribute}: leakage between {shown(max(r.low, r.guessing))} and {at_most(bound)} ({level})"
         else:
@@ -167,6 +170,21 @@ class Report:
         if attribute in self.knowledge:  # of all that was asked, what the release adds most to
             text += f"; {max(self.knowledge[attribute].values(), key=lambda k: k.gain.value).sentence(attribute)}"
         return text
+
+    def _number_sentence(self, r: NumberResult) -> str:
+        """The headline of a number: R², rank correlation and mean error; a certificate is of its classes."""
+        text = f"{r.attribute}: R² {shown(r.value)} [{shown(r.low)}, {shown(r.high)}] by {r.attacker} ({self.level})"
+        text += f", guessing 0, {r.errors}"
+        if r.attribute in self.label_only:
+            text += f", label-only {shown(self.label_only[r.attribute].value)}"
+        found = next((c for n, c in self.certificate.items() if c and n.startswith(f"{r.attribute} in ")), None)
+        if found is None:
+            return f"{text}, audited, not certified"
+        guess = shown(1 / found.n_classes)
+        return (
+            f"{text}, audited; in {found.n_classes} classes of about equal size: any attacker names the right one with "
+            f"at most {at_most(found.bound)} (guessing {guess}), certified"
+        )
 
     def worst(self, attribute: str) -> str | None:
         """How far one single release can move anybody's odds; None where nothing is certified at all."""
@@ -260,15 +278,13 @@ class Report:
                         "release": self.name,
                         "role": role,
                         "attribute": name,
-                        "measure": r.headline.replace("_", " "),
+                        "measure": "R²" if isinstance(r, NumberResult) else r.headline.replace("_", " "),
                         "value": r.value,
                         "low": r.low,
                         "high": r.high,
                         "guessing": r.guessing,
                         "attacker": r.attacker,
-                        "accuracy": r.accuracy.value,
-                        "balanced accuracy": r.balanced_accuracy.value,
-                        "AUC": r.auc.value,
+                        **_other_measures(r),
                         "rows": r.n,
                         "units": r.n_units,
                         "certified": certificate.bound if certificate else None,
@@ -289,21 +305,25 @@ class Report:
 
         Leakage is compared by its upper end: the certificate's bound where there is one (and only
         there with ``certified=True``), else the upper end of the attacker's interval. Odds count as certified only.
+        Of a number both are R²; what is certified of it are its classes ("age in 4 classes"), by that name.
         `linkability` is the largest share of pairs of one person that may be linked at 1 % false positives (guessing
         links .01), and `singling_out` the most that a release may add to the share of predicates that pick out one
         person (guessing adds 0): upper ends too, of attacks and so never certified.
         """
         problems = [] if self.fresh else ["the figures are in-sample: the filter was fitted on these rows"]
         for name, most in (leakage or {}).items():
-            self._known(name, self.leakage)
+            self._known(name, {**self.leakage, **{n: c for n, c in self.certificate.items() if c is not None}})
             found = self.certificate[name]
             if found is None and certified:
-                problems.append(f"{name}: no certificate exists for this release, only an audit")
+                classes = next((n for n, c in self.certificate.items() if c and n.startswith(f"{name} in ")), None)
+                told = f"of a number only its classes are certified, by the name {classes!r}" if classes else None
+                problems.append(f"{name}: {told or 'no certificate exists for this release, only an audit'}")
                 continue
             upper = found.bound if found is not None else self.leakage[name].high
             if upper > most:
+                what = "R²" if isinstance(self.leakage.get(name), NumberResult) else "leakage"
                 problems.append(
-                    f"{name}: leakage may be as high as {upper:.3f} ({self.status(name)}), allowed {most:.3f}"
+                    f"{name}: {what} may be as high as {upper:.3f} ({self.status(name)}), allowed {most:.3f}"
                 )
         for name, most in (odds or {}).items():
             self._known(name, self.certificate)
@@ -314,7 +334,8 @@ class Report:
         for name, least in (utility or {}).items():
             self._known(name, self.utility)
             if self.utility[name].low < least:
-                problems.append(f"{name}: accuracy may be as low as {self.utility[name].low:.3f}, required {least:.3f}")
+                what = "R²" if isinstance(self.utility[name], NumberResult) else "accuracy"
+                problems.append(f"{name}: {what} may be as low as {self.utility[name].low:.3f}, required {least:.3f}")
         for word, allowed in (("linkability", linkability), ("singling_out", singling_out)):
             measured = getattr(self, word)
             if allowed is not None and measured is None:
@@ -371,6 +392,21 @@ class Report:
         from tacit.report.page import write_page  # jinja2 is slow to import, and a device has none
 
         return write_page([self], path, title=f"Audit of {self.name}")
+
+
+def _other_measures(r: AnyResult) -> dict[str, float]:
+    """What stands beside the headline in a table."""
+    if isinstance(r, NumberResult):
+        return {
+            "rank correlation": r.rank_correlation.value,
+            "mean error": r.mae.value,
+            "mean error of guessing the median": r.mae.guessing,
+        }
+    return {
+        "accuracy": r.accuracy.value,
+        "balanced accuracy": r.balanced_accuracy.value,
+        "AUC": r.auc.value,
+    }
 
 
 def provenance() -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tacit.errors import ContradictionError
+from tacit.report.plain_data import read_fields
 
 RARE = "a rare group"
 KNOWS, ALL = "knows ", "all"  # the name of an attack by who knows raw columns begins so; and the whole raw record
@@ -38,31 +39,22 @@ def advantage(measure: Measure) -> Measure:
     return Measure(value, low, high, 0.0)
 
 
-@dataclass(frozen=True)
-class Result:
-    """How well one attribute can be read from the release.
-
-    `value` is the headline measure with its interval and what guessing gives: accuracy for a target
-    (utility), balanced accuracy for a sensitive attribute (leakage). The other measures are beside it.
-    """
+class Figure:
+    """What every result has: its headline measure, with its interval and what guessing gives."""
 
     attribute: str
-    headline: str  # "accuracy", "balanced_accuracy" or "auc"
+    headline: str
     attacker: str
-    accuracy: Measure
-    balanced_accuracy: Measure
-    auc: Measure
     n: int
     n_units: int
-    attackers: Mapping[str, Measure] = field(default_factory=dict)
-    more: Mapping[str, Measure] = field(default_factory=dict)
-    classes: tuple[str, ...] = ()
-    confusion: tuple[tuple[int, ...], ...] = ()  # rows: the truth; columns: the attacker's answer
-    named: Measure | None = None  # share of people named with 90 % confidence, by whichever attacker names most
+    attackers: Mapping[str, Measure]
+    more: Mapping[str, Measure]
 
     @property
     def measure(self) -> Measure:
-        return {"accuracy": self.accuracy, "balanced_accuracy": self.balanced_accuracy, "auc": self.auc}[self.headline]
+        """The headline measure."""
+        found: Measure = getattr(self, self.headline)
+        return found
 
     @property
     def advantage(self) -> Measure:
@@ -87,12 +79,81 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Result(Figure):
+    """How well one attribute can be read from the release.
+
+    `value` is the headline measure with its interval and what guessing gives: accuracy for a target
+    (utility), balanced accuracy for a sensitive attribute (leakage). The other measures are beside it.
+    """
+
+    attribute: str
+    headline: str  # "accuracy", "balanced_accuracy" or "auc"
+    attacker: str
+    accuracy: Measure
+    balanced_accuracy: Measure
+    auc: Measure
+    n: int
+    n_units: int
+    attackers: Mapping[str, Measure] = field(default_factory=dict)
+    more: Mapping[str, Measure] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()  # rows: the truth; columns: the attacker's answer
+    named: Measure | None = None  # share of people named with 90 % confidence, by whichever attacker names most
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any], name: str) -> AnyResult:
+        """The inverse of `plain`: of classes, or of a number."""
+        found: AnyResult = read_fields(NumberResult if "r2" in told else cls, told, name)
+        return found
+
+
+@dataclass(frozen=True)
+class NumberResult(Figure):
+    """How well one number can be read from the release.
+
+    `value` is R², the share of its variance that the best regressor explains: guessing has 0.
+
+    Attributes
+    ----------
+    attacker : whose R² is told; `by` says who has the best rank correlation and the smallest error. All are chosen on
+        validation rows
+    r2, rank_correlation : R² and Spearman's correlation; guessing has 0
+    mae : the mean absolute error, in the number's own units; its `guessing` is the error of always naming the median
+    """
+
+    attribute: str
+    attacker: str
+    r2: Measure
+    rank_correlation: Measure
+    mae: Measure
+    n: int
+    n_units: int
+    headline: str = "r2"
+    by: Mapping[str, str] = field(default_factory=dict)
+    attackers: Mapping[str, Measure] = field(default_factory=dict)
+    more: Mapping[str, Measure] = field(default_factory=dict)
+    # what only classes have
+    classes: ClassVar[tuple[str, ...]] = ()
+    confusion: ClassVar[tuple[tuple[int, ...], ...]] = ()
+    named: ClassVar[Measure | None] = None
+
+    @property
+    def errors(self) -> str:
+        """ "rank correlation .551, mean error 8.9 where guessing the median gives 11.2"."""
+        off = f"mean error {digits(self.mae.value)} where guessing the median gives {digits(self.mae.guessing)}"
+        return f"rank correlation {shown(self.rank_correlation.value)}, {off}"
+
+
+AnyResult = Result | NumberResult
+
+
+@dataclass(frozen=True)
 class AttackResult:
     """One kind of attack beside the headline: its name, what its attacker knows, what it found."""
 
     kind: str
     knows: str
-    results: Mapping[str, Result]
+    results: Mapping[str, AnyResult]
 
 
 @dataclass(frozen=True)
@@ -376,7 +437,7 @@ class Resemblance:
     examples: tuple[tuple[Any, Any, Any], ...] = ()
 
 
-def check_bound(name: str, result: Result, bound: float | None) -> None:
+def check_bound(name: str, result: Figure, bound: float | None) -> None:
     """Raise where an attacker's lower end lies above what is certified for any attacker."""
     if bound is None:
         return
@@ -391,7 +452,7 @@ def check_bound(name: str, result: Result, bound: float | None) -> None:
         )
 
 
-def beats(utility: Mapping[str, Result], leak: Result, other: Mapping[str, Result], other_leak: Result) -> bool:
+def beats(utility: Mapping[str, Any], leak: Figure, other: Mapping[str, Any], other_leak: Figure) -> bool:
     """Whether a release is at least as useful as another for every target, and leaks less.
 
     Both count beyond chance: not less useful by more than half the interval, and leaking less than the lower end.
@@ -402,7 +463,13 @@ def beats(utility: Mapping[str, Result], leak: Result, other: Mapping[str, Resul
 
 def shown(value: float) -> str:
     """Three digits without the leading zero, as in the papers: .571"""
-    return f"{value:.3f}".removeprefix("0")
+    text = f"{value:.3f}".removeprefix("-" if abs(value) < 5e-4 else "")
+    return text.removeprefix("0").replace("-0.", "-.", 1)
+
+
+def digits(value: float) -> str:
+    """A number in its own units, to three digits: 8.93, 152, 41500."""
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
 def at_most(value: float, digits: int = 3) -> str:
@@ -422,9 +489,10 @@ def _ends(measure: Measure) -> str:
     return f"{shown(measure.value)} [{shown(measure.low)}, {shown(measure.high)}]"
 
 
-def interval(measure: Measure | Result) -> str:
-    """ ".501–.540" """
-    return f"{shown(measure.low)}–{shown(measure.high)}"
+def interval(measure: Measure | Figure) -> str:
+    """ ".501–.540", and "-.020 to .110" of ends that may have a sign."""
+    between = " to " if measure.low < 0 else "–"
+    return f"{shown(measure.low)}{between}{shown(measure.high)}"
 
 
 def percent(share: float, digits: int = 0) -> str:

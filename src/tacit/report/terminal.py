@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.report.results import Result, interval, shown
+from tacit.report.results import AnyResult, NumberResult, digits, interval, shown
 from tacit.report.screen import Console
 
 
@@ -37,6 +37,8 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
     ):
         for name, r in results.items():
             table.add_row(*_row(role, name, r))
+            for line in _number_rows(r) if role in ("keeps", "gives away") else ():
+                table.add_row(*map(escape, line))
     for name, m in report.resemblance.measures.items():
         table.add_row("resembles", escape(name), shown(m.value), interval(m), shown(m.guessing), "")
     lines = [""]
@@ -69,5 +71,18 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
     return Group(table, *lines)
 
 
-def _row(role: str, name: str, r: Result) -> list[str]:
-    return [role, escape(name), shown(r.value), interval(r), shown(r.guessing), escape(r.attacker)]
+def _row(role: str, name: str, r: AnyResult) -> list[str]:
+    called = f"{name} (R²)" if isinstance(r, NumberResult) else name
+    return [role, escape(called), shown(r.value), interval(r), shown(r.guessing), escape(r.attacker)]
+
+
+def _number_rows(r: AnyResult) -> list[list[str]]:
+    """What else is told of a number, one line each."""
+    if not isinstance(r, NumberResult):
+        return []
+    rank, off = r.rank_correlation, r.mae
+    ends = f"{digits(off.low)}–{digits(off.high)}"
+    return [
+        ["", "  rank correlation", shown(rank.value), interval(rank), shown(0.0), r.by.get("rank_correlation", "")],
+        ["", "  mean error", digits(off.value), ends, digits(off.guessing), r.by.get("mae", "")],
+    ]

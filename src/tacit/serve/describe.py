@@ -12,7 +12,7 @@ from tacit.records.schema import TIMES, Column, TableSchema, schema_of
 from tacit.release.bundle import Bundle, parse_json
 from tacit.report.plain_words import leak_in_words
 from tacit.report.report import Report
-from tacit.report.results import Result
+from tacit.report.results import AnyResult
 
 N_SAMPLES = 6
 
@@ -44,7 +44,7 @@ def summary(audit: Any) -> dict[str, Any] | None:
     return {"level": report.level, "fresh": report.fresh, "leakage": leakage}
 
 
-def _leak(name: str, result: Result, report: Report) -> dict[str, Any]:
+def _leak(name: str, result: AnyResult, report: Report) -> dict[str, Any]:
     bound, m = report.bound.get(name), result.measure
     return {
         "value": m.value,

@@ -2,8 +2,8 @@
 
 Each head is a family of classifiers over which the inner solver optimises. A risk is what the head itself
 wants small: cross-entropy plus a small ridge. `SoftmaxHeads` are the paper's; with `features` they read a
-fixed nonlinear map of the code (`FourierFeatures`), `MlpHeads` learn theirs. `Reconstruction` (eq. 10) and
-`CountingHeads` have their best response in closed form, hence no parameter.
+fixed nonlinear map of the code (`FourierFeatures`), `MlpHeads` learn theirs. `Reconstruction` (eq. 10),
+`LeastSquares` (of numbers) and `CountingHeads` have their best response in closed form, hence no parameter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.labels import MISSING, Labels
+from tacit.labels import MISSING, Labels, standardized
 from tacit.solvers.exact import code_loss, label_mass
 from tacit.solvers.inner import Evaluation
 
@@ -189,6 +189,60 @@ class Reconstruction:
         against = z.T @ self.X
         explained = (against * torch.linalg.solve(gram, against)).sum()
         return ((self.X * self.X).sum() - explained) / self.X.numel()
+
+
+class LeastSquares:
+    """The best linear guess of numbers from the code, in closed form: their mean squared error, 1 for guessing.
+
+    Numbers are standardized; a missing one does not take part. With `features` it reads these instead of the code.
+    """
+
+    def __init__(self, labels: Labels, ridge: float = 1e-6, features: Callable[[Tensor], Tensor] | None = None) -> None:
+        values = standardized(labels)
+        self.columns = [torch.from_numpy(v) for v in values.T if not np.isnan(v).all()]
+        # many features of one code would learn the records by heart
+        self.ridge, self.features = ridge if features is None else max(ridge, 1e-3), features
+
+    def start(self) -> Tensor:
+        return torch.zeros(0, dtype=torch.float64)
+
+    def risk(self, z: Tensor, parameters: Tensor) -> Tensor:
+        read = (z if self.features is None else self.features(z)).double()
+        risks = []
+        for values in self.columns:
+            known = ~values.isnan()
+            risks.append(Reconstruction(values[known][:, None], self.ridge).risk(read[known], parameters))
+        return torch.stack(risks).mean()
+
+
+class BothHeads:
+    """Heads of classes and of numbers as one: their mean risk, every column weighing alike."""
+
+    def __init__(self, classes: Head, n_classes: int, numbers: LeastSquares) -> None:
+        self.classes, self.numbers = classes, numbers
+        self.share = n_classes / (n_classes + len(numbers.columns))
+
+    def start(self) -> Tensor:
+        return self.classes.start()
+
+    def risk(self, z: Tensor, parameters: Tensor) -> Tensor:
+        of_numbers = self.numbers.risk(z, parameters[:0])
+        return self.share * self.classes.risk(z, parameters) + (1 - self.share) * of_numbers
+
+
+def with_numbers(
+    labels: Labels, make: Callable[[Labels], Head | None], ridge: float, features: FourierFeatures | None = None
+) -> Head:
+    """Heads of label columns some of which are numbers; `make` gives those of the classes."""
+    numbers = LeastSquares(labels, ridge, features)
+    kept = [i for i in range(len(labels)) if labels.number(i) is None]
+    if not kept:
+        return numbers
+    head = make(
+        Labels(tuple(labels.names[i] for i in kept), tuple(labels.classes[i] for i in kept), labels.codes[:, kept])
+    )
+    assert head is not None
+    return BothHeads(head, len(kept), numbers)
 
 
 class CountingHeads:

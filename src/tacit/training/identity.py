@@ -49,6 +49,7 @@ def _identity(f: Any, problem: Any, skip: tuple[str, ...]) -> str:
     """Settings, seed and data in words: a checkpoint of another training is refused."""
     told = {k: _told(v) for k, v in f.get_params(deep=False).items() if k not in skip}
     data = [_told(a) for a in (problem.X, problem.targets.codes, problem.sensitive.codes)]
+    data += [_told(a) for labels in (problem.targets, problem.sensitive) for a in labels.numbers if a is not None]
     return json.dumps({"filter": type(f).__name__, **told, "seed": problem.seed, "data": data}, sort_keys=True)
 
 

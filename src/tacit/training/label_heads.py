@@ -25,6 +25,19 @@ def cross_entropy(logits: Tensor, codes: Tensor, class_weights: Tensor | None = 
     return (weight * picked).sum(-1) / weight.sum(-1).clamp_min(1e-12)
 
 
+def squared_error(outputs: Tensor, values: Tensor) -> Tensor:
+    """The mean over the records whose number is known, 0 where none is: (..., b, 1), (..., b) -> (...).
+
+    Examples
+    --------
+    >>> squared_error(torch.zeros(3, 1), torch.tensor([1.0, 3.0, torch.nan])).item()
+    5.0
+    """
+    known = ~values.isnan()
+    off = (outputs[..., 0] - values.nan_to_num()) * known
+    return (off * off).sum(-1) / known.sum(-1).clamp_min(1)
+
+
 def column_losses(logits: Tensor, codes: Tensor, widths: Sequence[int]) -> Tensor:
     """Cross-entropies of label columns (b, columns) whose logits lie side by side (b, sum of widths): (columns,)."""
     parts = zip(logits.split(list(widths), dim=1), codes.unbind(1), strict=True)

@@ -41,6 +41,34 @@ def boosted_trees(shape: tuple[int, int], n_classes: int, seed: int, rounds: int
     )
 
 
+def number_trees(shape: tuple[int, int], seed: int, rounds: int = 150, median: bool = False) -> Any:
+    """Boosted trees for a standardized number: its mean, or its median; LightGBM, or scikit-learn's without it."""
+    n_rows, n_columns = shape
+    try:
+        from lightgbm import LGBMRegressor
+    except ImportError:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        loss = "absolute_error" if median else "squared_error"
+        return HistGradientBoostingRegressor(
+            loss=loss, max_iter=rounds, learning_rate=0.06, random_state=seed, early_stopping=False
+        )
+    return LGBMRegressor(
+        objective="regression_l1" if median else "regression",
+        n_estimators=rounds,
+        learning_rate=0.06,
+        num_leaves=31,
+        min_child_samples=max(3, min(20, n_rows // 25)),
+        colsample_bytree=max(0.1, min(0.7, 60 / n_columns)),
+        max_bin=127,
+        random_state=seed,
+        n_jobs=_threads() if n_rows * n_columns > SMALL else 1,
+        deterministic=True,
+        force_col_wise=True,
+        verbosity=-1,
+    )
+
+
 def boosted_regressor(*, rounds: int, rate: float, leaves: int, smallest_leaf: int, seed: int, n_columns: int) -> Any:
     """Boosted regression trees for whole numbers from 0 to 127, each tree grown on half of the rows.
 

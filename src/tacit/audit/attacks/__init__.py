@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Trial
-from tacit.report.results import AttackResult, Result
+from tacit.report.results import AnyResult, AttackResult
 
 REGISTERED: dict[str, type[AttackKind]] = {}
 Kind = TypeVar("Kind", bound="type[AttackKind]")
@@ -32,7 +32,7 @@ class AttackKind(ABC):
         """Whether this trial has, or was asked for, what the attack needs."""
 
     @abstractmethod
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         """What was found, by attribute; nothing where nothing can be said."""
 
     @classmethod

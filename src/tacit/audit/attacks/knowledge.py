@@ -20,7 +20,7 @@ from tacit.filters.mechanism import sees_sensitive
 from tacit.records.dataset import Dataset
 from tacit.records.finite import learn_values
 from tacit.records.people import Crowd
-from tacit.report.results import ALL, ALONE, GAIN, KNOWS, Measure, Result
+from tacit.report.results import ALL, ALONE, GAIN, KNOWS, AnyResult, Measure
 
 CLASSES = 16  # that a column is cut into, to see how telling it is
 MAX_ROWS = 20_000  # that say how telling it is
@@ -51,6 +51,7 @@ class Knowing(AttackKind):
         return [
             cls(known, [name], len(sets))
             for i, name in enumerate(names)
+            if trial.labels["sensitive"].number(i) is None
             for sets in [telling_sets(trial, i)]
             for known in sets
         ]
@@ -58,7 +59,7 @@ class Knowing(AttackKind):
     def applies(self, trial: Trial) -> bool:
         return trial.release is not None
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         raw = received_pair(*(raw_table(d)[self.columns] for d in trial.data))
         alone = trial.showing(raw)
         together = trial.showing([_beside(r, Z) for r, Z in zip(raw, trial.frames, strict=True)])
@@ -66,7 +67,7 @@ class Knowing(AttackKind):
         level, per = 1 - (1 - trial.level) / self.n_sets, trial.asked.per  # the worst set is the headline's
         results = {}
         for i, name in enumerate(trial.attack.sensitive.columns):
-            if name not in self.attributes:
+            if name not in self.attributes or trial.labels["sensitive"].number(i) is not None:
                 continue
             before, after = (suite.run(shown.task("sensitive", i)) for shown in (alone, together))
             if _on_validation(before) >= _on_validation(after):

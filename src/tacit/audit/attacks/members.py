@@ -17,7 +17,7 @@ from tacit.filters.base import Filter
 from tacit.filters.mechanism import transformed
 from tacit.records.dataset import Dataset
 from tacit.release.runtime import Release
-from tacit.report.results import Result
+from tacit.report.results import AnyResult
 
 MAX_MEMBERS = 4000
 
@@ -31,7 +31,7 @@ class Membership(AttackKind):
     def applies(self, trial: Trial) -> bool:
         return trial.asked.train is not None
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         train: Any = trial.asked.train
         n = min(len(train), len(trial.test), MAX_MEMBERS)
         rng = np.random.default_rng(suite.seed)
@@ -52,7 +52,7 @@ class BundleMembership(AttackKind):
     def applies(self, trial: Trial) -> bool:
         return trial.asked.train is not None and isinstance(trial.release, Filter | Release)
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         train: Any = trial.asked.train
         from tacit.audit.membership import whitebox_membership  # onnx takes half a second: only this attack pays
 
@@ -65,5 +65,6 @@ class BundleMembership(AttackKind):
 
 def _words(data: Dataset) -> dict[str, Any]:
     """The labels of every record, as words."""
-    named = {**{f"y {c}": data.y[c] for c in data.y}, **{f"s {c}": data.sensitive[c] for c in data.sensitive}}
+    y, sensitive = data.by_class("y"), data.by_class("sensitive")
+    named = {**{f"y {c}": y[c] for c in y}, **{f"s {c}": sensitive[c] for c in sensitive}}
     return {k: v.astype(object).where(v.notna(), "unknown").astype(str).to_numpy() for k, v in named.items()}

@@ -11,7 +11,7 @@ import pandas as pd
 from tacit.audit.attacks import AttackKind, register_attack
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Trial
-from tacit.report.results import Result
+from tacit.report.results import AnyResult
 
 MAX_COMPARED = 8  # columns of a record that are compared with the next one's
 
@@ -30,13 +30,13 @@ class RowOrder(AttackKind):
     def applies(self, trial: Trial) -> bool:
         return isinstance(trial.release, tuple | list)
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         where = [np.asarray(d.rows) for d in trial.data]
         one_file = len(np.intersect1d(where[0], where[1])) == 0
         if not one_file:
             where = [np.arange(len(p)) for p in where]
         neighbours = _neighbours(trial.frames, where, one_file)
-        results: dict[str, Result] = {}
+        results: dict[str, AnyResult] = {}
         for i, column in enumerate(trial.attack.sensitive.columns):
             near = _near(where, pd.factorize(trial.attack.sensitive[column])[0]) if one_file else ({}, {})
             tables = [

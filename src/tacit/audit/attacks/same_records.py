@@ -13,7 +13,7 @@ from tacit.audit.received import plain_frame
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Trial, has_noise, released_parts
 from tacit.filters.mechanism import sees_sensitive
-from tacit.report.results import Result
+from tacit.report.results import AnyResult
 
 DRAWS = 10  # of the noise, for the averaging attack
 
@@ -32,7 +32,7 @@ class WithoutSideInformation(AttackKind):
     def applies(self, trial: Trial) -> bool:
         return bool(trial.asked.alongside)
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         bare = Trial.of(trial.release, trial.attack, trial.test, replace(trial.asked, alongside=()))
         return suite.measure(bare, "sensitive")
 
@@ -52,7 +52,7 @@ class Transfer(AttackKind):
         kinds = ([pd.api.types.is_numeric_dtype(kind) for kind in plain_frame(Z).dtypes] for Z in (raw, Zt))
         return next(kinds) == next(kinds)
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         raw, Zt = trial.attack.X, trial.Z[1]
         if isinstance(raw, pd.DataFrame):
             Zt = plain_frame(Zt).set_axis(raw.columns, axis=1)
@@ -69,7 +69,7 @@ class Averaging(AttackKind):
         numbers = not sees_sensitive(trial.release)  # a table has no average
         return numbers and has_noise(trial.release) and hasattr(trial.release, "redraw")
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         copies = [trial.release.redraw() for _ in range(DRAWS)]
         means = [np.mean([c.transform(d.X) for c in copies], axis=0) for d in trial.data]
         return suite.measure(trial.showing(means), "sensitive")
@@ -89,7 +89,7 @@ class SeveralViews(AttackKind):
     def applies(self, trial: Trial) -> bool:
         return bool(trial.asked.views)
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         views = [released_parts(v, trial.data) for v in trial.asked.views]
         tables = ([plain_frame(Z) for Z in part] for part in zip(trial.Z, *views, strict=True))
         both = [pd.concat(part, axis=1) for part in tables]
@@ -106,6 +106,6 @@ class MaskOnly(AttackKind):
     def applies(self, trial: Trial) -> bool:
         return hasattr(trial.release, "mask")
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         masks = [np.asarray(trial.release.mask(d.X), float) for d in trial.data]
         return suite.measure(trial.showing(masks), "sensitive")

@@ -12,7 +12,7 @@ from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Trial
 from tacit.errors import InputError
 from tacit.labels import looks_continuous
-from tacit.report.results import Result
+from tacit.report.results import AnyResult
 
 SCAN_CLASSES = 4  # a number is scanned as quarters
 MIN_COUNT, MAX_VALUES = 20, 20  # of a value; rarer ones, and further ones, cannot be measured
@@ -27,10 +27,10 @@ class Scan(AttackKind):
     def applies(self, trial: Trial) -> bool:
         return trial.asked.scan
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         trees = AttackSuite("trees", suite.seed)
         raw = [plain_frame(d.X) for d in trial.data]
-        results: dict[str, Result] = {}
+        results: dict[str, AnyResult] = {}
         for column in raw[0].columns:
             labels = _classes(pd.concat([r[column] for r in raw], ignore_index=True))
             if column in trial.asked.alongside or labels.nunique() < 2:

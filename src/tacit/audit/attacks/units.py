@@ -12,7 +12,7 @@ from tacit.audit.attacks import AttackKind, register_attack
 from tacit.audit.suite import AttackSuite, measures
 from tacit.audit.trial import Trial
 from tacit.errors import InputError
-from tacit.report.results import Result
+from tacit.report.results import AnyResult, Result
 
 MIN_UNITS = 30  # a class, for a pooled figure that is more than a range
 
@@ -31,7 +31,7 @@ class Pooled(AttackKind):
     def applies(self, trial: Trial) -> bool:
         return trial.attack.units is not None
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
         results = {}
         for outcome in trial.outcomes:
             t = outcome.task
@@ -64,9 +64,11 @@ class Joined(AttackKind):
     def applies(self, trial: Trial) -> bool:
         return all(d.units is not None for d in trial.data)
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, Result]:
-        results: dict[str, Result] = {}
+    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
+        results: dict[str, AnyResult] = {}
         for i, column in enumerate(trial.attack.sensitive.columns):
+            if trial.labels["sensitive"].number(i) is not None:
+                continue  # of classes: two records of a number are a number's
             units: list[Any] = [d.units_of(column) for d in trial.data]
             codes = trial.codes("sensitive", i)
             pairs = [_pairs(u, c, suite.seed) for u, c in zip(units, codes, strict=True)]
