@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import json
 
-import publishers
 import pytest
 from rich.console import Console
 
+import publishers
 from papers.common import command
 
 MADE = {
