@@ -65,7 +65,7 @@ def draw_third_node(axis: Any) -> None:
         np.unique(f.to_numpy(), return_inverse=True)[1] for f in (third.y["colour"], third.sensitive["shape"])
     )
     scatter(axis, np.asarray(third.X), colour, shape)
-    axis.set_title("(c) node k = 3: colour for the ally, shape for the adversary", fontsize=8)
+    axis.set_title("(c) node 3; ally: colour, adversary: shape", fontsize=8)
 
 
 def unencoded(k: int, part: str) -> dict[str, float]:
