@@ -67,13 +67,14 @@ def read_uploads(seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
             kinds.append(kind)
             part.append(which)
     where, kind = np.array(part), pd.DataFrame({"population": kinds})
-    return {
-        f"{rounds} {phi:g}": told_apart(
-            np.stack([known_to_server(path[: rounds + 1], phi, rng) for path in paths]), kind, where, seed, s
-        )
-        for rounds in s["rounds"]
-        for phi in s["phis"]
-    }
+    found = {}
+    for rounds in s["rounds"]:
+        ways = [path[: rounds + 1] for path in paths]
+        own = np.stack([known_to_server(way, 1.0, rng) for way in ways[: s["shadows"]]])  # all of what it played itself
+        for phi in s["phis"]:
+            sent = np.stack([known_to_server(way, phi, rng) for way in ways])
+            found[f"{rounds} {phi:g}"] = told_apart(own, sent, kind, where, seed, s)
+    return found
 
 
 def draw_people(men: np.ndarray, n: int, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -101,8 +102,8 @@ def encoder_path(
 
 
 def known_to_server(path: list[dict[str, np.ndarray]], phi: float, rng: np.random.Generator) -> np.ndarray:
-    """The last value of each weight that was sent, less the common start's; 0 where none was (line 20)."""
-    known = {name: np.zeros(value.size, np.float32) for name, value in path[0].items()}
+    """The last value of each weight that was sent, less the common start's; NaN where none was (line 20)."""
+    known = {name: np.full(value.size, np.nan, np.float32) for name, value in path[0].items()}
     for now in path[1:]:
         chosen = choose_indices(now, phi, rng) or {name: slice(None) for name in now}
         for name, sent in chosen.items():
@@ -110,14 +111,22 @@ def known_to_server(path: list[dict[str, np.ndarray]], phi: float, rng: np.rando
     return np.concatenate(list(known.values()))
 
 
-def told_apart(
-    uploaded: np.ndarray, kind: pd.DataFrame, where: np.ndarray, seed: int, s: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Attackers read the main directions of what shadow nodes upload: there are more weights than nodes."""
-    directions = PCA(min(s["directions"], (where == 0).sum() - 1), random_state=seed).fit(uploaded[where == 0])
-    Z = directions.transform(uploaded) / np.sqrt(directions.explained_variance_[0] + 1e-12)
+def told_apart(own: np.ndarray, sent: np.ndarray, kind: pd.DataFrame, where: np.ndarray, seed: int,
+               s: Mapping[str, Any]) -> dict[str, Any]:  # fmt: skip
+    """Attackers read where an upload lies along the main directions of the shadow nodes' whole encoders."""
+    directions = PCA(min(s["directions"], len(own) - 1), random_state=seed).fit(own)
+    Z = np.stack([along(directions, x) for x in sent]) / np.sqrt(directions.explained_variance_)
     shadow, node = (
         tacit.Dataset(Z[where == w], None, kind[where == w].reset_index(drop=True), name="uploads") for w in (0, 1)
     )
     report = tacit.audit(None, shadow, node, s["attackers"], pooled=(), floor=False, limit=False, random_state=seed)
     return honest(report)["leakage"]["population"]
+
+
+def along(directions: PCA, x: np.ndarray) -> np.ndarray:
+    """The likeliest place of a whole encoder, given the weights that were sent (the server knows which these are)."""
+    seen = ~np.isnan(x)
+    V = directions.components_[:, seen]
+    noise = max(float(directions.noise_variance_), 1e-12)
+    precision = V @ V.T / noise + np.diag(1 / directions.explained_variance_)
+    return np.linalg.solve(precision, V @ (x[seen] - directions.mean_[seen]) / noise)
