@@ -49,8 +49,22 @@ def measured(release: Any, parts: Parts, seed: int, s: Mapping[str, Any], floor:
 
 def audit(release: Any, parts: Parts, seed: int, s: Mapping[str, Any], floor: bool = False) -> Any:
     return tacit.audit(
-        release, parts[1], parts[2], s["attackers"], pooled=(), floor=floor, limit=False, random_state=seed
+        release,
+        parts[1],
+        parts[2],
+        s["attackers"],
+        pooled=(),
+        floor=floor,
+        limit=False,
+        **ATTACKS_ALONE,
+        random_state=seed,
     )
+
+
+# what a report tells besides, and these tables do not: half of the time, or more with a wide code
+ATTACKS_ALONE: Mapping[str, Any] = dict.fromkeys(
+    ("reconstruct", "power", "breadth", "linkability", "singling_out"), False
+)
 
 
 def in_print(

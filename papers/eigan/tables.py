@@ -15,7 +15,7 @@ import tacit
 from papers.common.run import Run, by_attacker, honest, together
 
 from .face_networks import redrawn, xception
-from .protocol import adult_parts, each_release, fitted, in_print, mean_in_print, measured, validation
+from .protocol import ATTACKS_ALONE, adult_parts, each_release, fitted, in_print, mean_in_print, measured, validation
 
 # -- Table 1 ------------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ def mnist_release(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     networks = [SmallNetwork(family, side, s["evaluation"], seed) for family in chosen]
     report = tacit.audit(release, parts[1], parts[2], [*s["attackers"], *networks], pooled=(),
                          floor=s["floor"] and release is None,
-                         limit=False, random_state=seed)  # fmt: skip
+                         limit=False, **ATTACKS_ALONE, random_state=seed)  # fmt: skip
     names = ["SmallNetwork", *(f"SmallNetwork-{i}" for i in range(2, len(chosen) + 1))]
     families = {
         family: {

@@ -25,6 +25,8 @@ from tacit.filters.eigan import Game
 from tacit.labels import encode_labels
 from tacit.records.encoding import make_encoder
 
+from .protocol import ATTACKS_ALONE
+
 
 def uploads(run: Run) -> None:
     """Fresh attackers on uploads: shadow nodes to learn from, others to be measured on."""
@@ -119,7 +121,8 @@ def told_apart(own: np.ndarray, sent: np.ndarray, kind: pd.DataFrame, where: np.
     shadow, node = (
         tacit.Dataset(Z[where == w], None, kind[where == w].reset_index(drop=True), name="uploads") for w in (0, 1)
     )
-    report = tacit.audit(None, shadow, node, s["attackers"], pooled=(), floor=False, limit=False, random_state=seed)
+    report = tacit.audit(None, shadow, node, s["attackers"], pooled=(), floor=False, limit=False,
+                         **ATTACKS_ALONE, random_state=seed)  # fmt: skip
     return honest(report)["leakage"]["population"]
 
 
