@@ -70,7 +70,8 @@ OTHER: dict[str, list] = {
     "restart_every": [None], "rho": [0.01], "ridge": [0.5], "sensitive_head": [_layer],
     "sensitive_weights": [{"s": 2.0}], "sigma": [0.3], "simple": [True], "solver": ["alternating", "closed"],
     "target_head": [_layer], "target_weights": [{"y": 2.0}], "tolerance": [1e-2], "utility": ["reconstruction"],
-    "validation": [0.3], "verbose": [True],
+    "validation": [0.3], "verbose": [True], "weight_decay": [0.1], "balanced": [False], "bounded": [False, True],
+    "dropout": [0.5], "encoder_first": [True], "equation": [4],
 }  # fmt: skip
 NOT_HERE = {("codebook", "alternating"), ("minimax", "closed")}  # values of the other filter's `solver`
 

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from sklearn.metrics import f1_score
+from sklearn.neural_network import MLPClassifier
 
 import tacit
 from papers.common.run import Run, by_attacker, honest, together
 from tacit.federated import DistributedEIGAN, Node
 
 from . import federated as deigan
+from .synthetic import scatter
 
 
 def fig7(run: Run) -> None:
@@ -24,8 +27,9 @@ def fig7(run: Run) -> None:
         part: dict(sorted(federated(run, part).items(), key=lambda named: int(named[0].split()[1][2:])))
         for part in ("nodes", "iid")
     }
-    drawn = Figure(figsize=(8, 3), layout="constrained")
-    for axis, label in zip(drawn.subplots(1, 2), ("leaks shape", "keeps colour"), strict=True):
+    drawn = Figure(figsize=(11, 3.2), layout="constrained")
+    *panels, picture = drawn.subplots(1, 3)
+    for axis, label in zip(panels, ("leaks shape", "keeps colour"), strict=True):
         for (part, runs), marker in zip(found.items(), "ox", strict=True):
             kind = "unlike" if part == "nodes" else "alike"
             for method, colour in (("EIGAN", "tab:red"), ("D-EIGAN", "tab:blue")):
@@ -37,7 +41,9 @@ def fig7(run: Run) -> None:
             )
         axis.set(xlabel="nodes", ylabel=f"{label}, accuracy", ylim=(0.45, 1))
         axis.axhline(0.5, color="0.8", lw=0.8)
-    drawn.axes[1].legend(frameon=False, fontsize=7)
+        axis.set_title("(a) adversary" if axis is panels[0] else "(b) ally", fontsize=9)
+    panels[1].legend(frameon=False, fontsize=7)
+    draw_third_node(picture)
     run.figure("fig7", drawn)
     for part, runs in found.items():
         for name, row in runs.items():
@@ -50,6 +56,16 @@ def fig7(run: Run) -> None:
                 "as EIGAN's" if method == "D-EIGAN" else None,
                 {"colour": (2000, 2000), "shape": (2000, 2000)},
             )
+
+
+def draw_third_node(axis: Any) -> None:
+    """Panel (c): the ally's colours and the adversary's shapes at node k = 3, of variance .3."""
+    third = tacit.load_dataset("gaussians", n=200, n_nodes=3, random_state=0).split("official")[2]
+    colour, shape = (
+        np.unique(f.to_numpy(), return_inverse=True)[1] for f in (third.y["colour"], third.sensitive["shape"])
+    )
+    scatter(axis, np.asarray(third.X), colour, shape)
+    axis.set_title("(c) node 3; ally: colour, adversary: shape", fontsize=8)
 
 
 def unencoded(k: int, part: str) -> dict[str, float]:
@@ -83,6 +99,9 @@ def fig8(run: Run) -> None:
         found = [run.part(f"longer seed {seed}", longer, seed, s["rows"], s["longer"]) for seed in run.seeds]
         mean = {k: float(np.mean([f[k] for f in found])) for k in found[0]} | {"seeds": len(found)}
         told(run, f"K=10 all, {s['longer']} epochs", mean, None, counts)
+        found = [run.part(f"as printed seed {seed}", as_printed, seed, s["rows"], s["longer"]) for seed in run.seeds]
+        mean = {k: float(np.mean([f[k] for f in found])) for k in found[0]} | {"seeds": len(found)}
+        told(run, f"K=10 all as printed (Algorithm A1, zero-fill), {s['longer']} epochs", mean, None, counts)
     commonest = max(counts["income"]) / sum(counts["income"])
     guessing = {"keeps income": commonest, "leaks sex": 0.5, "leaks race": 0.5}
     run.figure("fig8", draw_objectives(rows, guessing))
@@ -94,6 +113,15 @@ def longer(seed: int, rows: int, epochs: int) -> dict[str, float]:
     nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in deigan.silos(train, 10, False, seed)]
     settings = deigan.ADULT | {"epochs": epochs, "sync_every": 2, "share": 0.8}
     return deigan.view(DistributedEIGAN(**settings, random_state=seed, device="cpu").fit(nodes), attack, test, seed)
+
+
+def as_printed(seed: int, rows: int, epochs: int) -> dict[str, float]:
+    """Those ten nodes with the paper's game at each, what was not sent counted as 0; without dropout."""
+    train, attack, test = deigan.adult(rows)
+    nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in deigan.silos(train, 10, False, seed)]
+    f = DistributedEIGAN.as_printed(8, dropout=0.0, batch_size=64, epochs=epochs, sync_every=2, share=0.8,
+                                    aggregation="paper", random_state=seed, device="cpu").fit(nodes)  # fmt: skip
+    return deigan.view(f, attack, test, seed)
 
 
 def draw_objectives(rows: Mapping[str, Mapping[str, float]], guessing: Mapping[str, float]) -> Figure:
@@ -122,7 +150,8 @@ def label_only(rows: int) -> dict[str, Any]:
 def fig9(run: Run) -> None:
     """Ten unlike nodes: epochs between exchanges (delta), share of weights exchanged (phi), two ways to average."""
     runs = federated(run, "sync")
-    drawn = Figure(figsize=(9, 3), layout="constrained")
+    central = federated(run, "objectives")["objectives EIGAN"]
+    drawn = Figure(figsize=(10, 4.2), layout="constrained")
     for axis, knob, fixed in zip(drawn.subplots(1, 2), ("delta", "phi"), ("phi=0.8", "delta=2"), strict=True):
         for way, colour in (("unbiased", "tab:blue"), ("paper", "tab:red")):
             for label, style in (("keeps income", "o-"), ("leaks sex", "s--"), ("leaks race", "^:")):
@@ -132,8 +161,12 @@ def fig9(run: Run) -> None:
                     if fixed in n.split() and n.endswith(way)
                 )
                 axis.plot(*zip(*points_, strict=True), style, color=colour, label=f"{way}: {label}")
-        axis.set(xlabel=f"{knob} ({fixed})", ylabel="income: accuracy; sex, race: balanced")
-    drawn.axes[0].legend(frameon=False, fontsize=6)
+        for label, style in (("keeps income", "-"), ("leaks sex", "--"), ("leaks race", ":")):
+            axis.axhline(central[label], ls=style, color="0.5", lw=1, label=f"EIGAN: {label}")
+        axis.set(xlabel=f"{knob} ({fixed})", ylabel="income: accuracy; sex and race: balanced", ylim=(0.45, 0.9))
+    drawn.legend(
+        *drawn.axes[0].get_legend_handles_labels(), frameon=False, fontsize=7, ncols=3, loc="outside lower center"
+    )
     run.figure("fig9", drawn)
     counts = adult_counts(run)
     for name, row in runs.items():
@@ -157,13 +190,16 @@ def fig21(run: Run) -> None:
         run.row(what, "colour, accuracy", printed[0], float(np.mean([a["utility"]["colour"]["value"] for a in audits])),
                 guessing=kept["guessing"])  # fmt: skip
         run.row(what, "shape, balanced accuracy", printed[1], guessing=leak["guessing"], **by_attacker(leak))
+        for label, words in zip(("colour", "shape"), printed, strict=True):
+            mean = {k: float(np.mean([a["f1"][label][k] for a in audits])) for k in ("value", "guessing")}
+            run.row(what, f"{label}, F1 of the paper's network", words, mean["value"], guessing=mean["guessing"])
     drawn = Figure(figsize=(8, 2.8), layout="constrained")
     panels = {
         "delta (phi = 1)": {d: found[d, 1.0] for d in s["deltas"]},
         "phi (delta = 1)": {p: found[1, p] for p in s["phis"]},
     }
     for axis, (title, line) in zip(drawn.subplots(1, 2), panels.items(), strict=True):
-        for side, label, fmt in (("utility", "colour", "o-"), ("leakage", "shape", "s--")):
+        for side, label, fmt in (("utility", "colour", "o-"), ("leakage", "shape", "s--"), ("f1", "shape", "^:")):
             values = np.array([[a[side][label]["value"] for a in audits] for audits in line.values()])
             axis.errorbar(
                 list(line),
@@ -171,10 +207,10 @@ def fig21(run: Run) -> None:
                 values.std(1),
                 fmt=fmt,
                 capsize=2,
-                label=f"{label}, {'kept' if side == 'utility' else 'read'}",
+                label=f"{label}, " + {"utility": "kept", "leakage": "read (balanced)", "f1": "read (F1)"}[side],
             )
         axis.axhline(0.5, color="0.7", lw=0.8)
-        axis.set(xlabel=title, ylabel="fresh attackers' accuracy", ylim=(0.45, 1.02))
+        axis.set(xlabel=title, ylabel="fresh attackers' accuracy, or F1", ylim=(0.0, 1.02))
     drawn.axes[0].legend(frameon=False, fontsize=7)
     run.figure("fig21", drawn)
 
@@ -193,9 +229,25 @@ def two_nodes(delta: int, phi: float, seed: int, s: Mapping[str, Any]) -> dict[s
                          random_state=seed, device="cpu").fit(nodes)  # fmt: skip
     attack, test = deigan.join(attack), deigan.join(test)
     released = f.transform(attack.X), f.transform(test.X)
-    return honest(
-        tacit.audit(released, attack, test, s["attackers"], pooled=(), floor=False, limit=False, random_state=seed)
+    report = tacit.audit(released, attack, test, s["attackers"], pooled=(), floor=False, limit=False, random_state=seed)
+    X, y, hidden = (np.concatenate([getattr(n, a) for n in nodes]) for a in ("X", "y", "sensitive_features"))
+    labels = {"colour": (y, test.y["colour"]), "shape": (hidden, test.sensitive["shape"])}
+    scores = {k: f1_in_print(f.transform(X), a.ravel(), released[1], b, seed) for k, (a, b) in labels.items()}
+    return honest(report) | {"f1": scores}
+
+
+def f1_in_print(Z: np.ndarray, y: np.ndarray, Zt: np.ndarray, yt: Any, seed: int) -> dict[str, float]:
+    """F1 of the rarer class, as the paper compares unequal classes: a network that learns from the training rows.
+
+    Guessing: who names the rarer class at random, as often as it is there.
+    """
+    values, counts = np.unique(y.astype(str), return_counts=True)
+    rare = values[counts.argmin()]
+    truth = np.asarray(yt).astype(str) == rare
+    network = MLPClassifier((64,), learning_rate_init=2e-3, max_iter=30, random_state=seed).fit(
+        Z, y.astype(str) == rare
     )
+    return {"value": float(f1_score(truth, network.predict(Zt), zero_division=0)), "guessing": float(truth.mean())}
 
 
 def federated(run: Run, part: str) -> dict[str, dict[str, float]]:

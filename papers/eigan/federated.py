@@ -176,9 +176,12 @@ def sync(book: Book, part: str, seed: int, device: str) -> None:
 
 
 def adult(rows: int) -> tuple[tacit.Dataset, tacit.Dataset, tacit.Dataset]:
-    train, test = tacit.load_dataset("adult", sensitive=["sex", "race"]).split("official")
-    for part in (train, test):  # the four small groups are too few for ten nodes
-        part.sensitive["race"] = np.where(part.sensitive["race"] == "White", "White", "other")
+    parts = tacit.load_dataset("adult", sensitive=["sex", "race"]).split("official")
+    # the four small groups are too few for ten nodes
+    race = [np.where(p.sensitive["race"] == "White", "White", "other") for p in parts]
+    train, test = (
+        tacit.Dataset(p.X, p.y, p.sensitive.assign(race=r), name="adult") for p, r in zip(parts, race, strict=True)
+    )
     if rows:
         rng = np.random.default_rng(0)
         train, test = (d.take(np.sort(rng.permutation(len(d))[:rows])) for d in (train, test))

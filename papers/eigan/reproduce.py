@@ -9,12 +9,14 @@ from collections.abc import Callable
 
 from papers.common.run import Run
 
-from .curves import fig3, fig15, fig16, table3
+from .age import age
+from .curves import fig3, fig16, table3
 from .dimensions import fig6, fig17
 from .distributed import fig7, fig8, fig9, fig21
 from .importance import fig4
 from .synthetic import fig5, synthetic
 from .tables import table1, table1_faces, table2
+from .uploads import uploads
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "table1": table1,
@@ -26,11 +28,12 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "fig4": fig4,
     "fig5": fig5,
     "fig6": fig6,
-    "fig15": fig15,
     "fig16": fig16,
     "fig17": fig17,
     "fig7": fig7,
     "fig8": fig8,
     "fig9": fig9,
     "fig21": fig21,
+    "uploads": uploads,
+    "age": age,
 }

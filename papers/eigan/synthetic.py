@@ -13,28 +13,40 @@ from scipy.stats import mannwhitneyu
 import tacit
 from papers.common.run import Run, honest, together
 
-from .protocol import audit, fitted, mean_in_print, measured
+from .protocol import audit, fitted, in_print, mean_in_print, measured, validation
 
 # -- Fig. 2, 10, 11, 12 -------------------------------------------------------------------------------
 
 
 def synthetic(run: Run) -> None:
     """Groups of points before and after: the adversary's axis collapses, the ally's stays."""
-    drawn = Figure(figsize=(10.5, 5.2), layout="constrained")
-    axes = drawn.subplots(2, len(SHAPES))
-    for i, (figure, (data, options)) in enumerate(SHAPES.items()):
-        runs = [run.part(f"{figure} seed {seed}", points, data, options, seed, run.settings) for seed in run.seeds]
-        for label in runs[0]["print"]:
-            hidden = label in runs[0]["audit"]["leakage"]
-            leak = together([r["audit"] for r in runs])["leakage"][label] if hidden else None
-            mean_in_print(run, f"{figure}, {data}", label, runs, "collapsed" if hidden else "kept", leak=leak)
-        for row, which in enumerate(("before", "after")):
-            scatter(axes[row, i], np.array(runs[0][which]), runs[0]["colour"], runs[0]["marker"])
-        axes[0, i].set_title(f"{figure}: {data}", fontsize=9)
-        run.audited("EIGAN, l=2", f"{data}, {figure}",
-                    [r["audit"] for r in runs])  # fmt: skip
-    axes[0, 0].set_ylabel("before")
-    axes[1, 0].set_ylabel("after")
+    drawn = Figure(figsize=(10.5, 7.6), layout="constrained")
+    for column, (figure, (data, options)) in enumerate(SHAPES.items()):
+        found = {
+            game: [
+                run.part(f"{figure} {game} seed {seed}", points, data, options, game, seed, run.settings)
+                for seed in run.seeds
+            ]
+            for game in GAMES
+        }
+        for game, runs in found.items():
+            leaks = together([r["audit"] for r in runs])["leakage"]
+            for label in runs[0]["print"]:
+                words = ("collapsed" if label in leaks else "kept") if game == PRINTED else None
+                mean_in_print(run, f"{figure}, {data}: {game}", label, runs, words, leak=leaks.get(label))
+            run.audited(f"{game}, l={len(runs[0]['after'][0])}", f"{data}, {figure}", [r["audit"] for r in runs])
+        panels = {"before": (found[PRINTED], "before"), **{f"after, {g}": (r, "after") for g, r in found.items()}}
+        for row, (title, (runs, which)) in enumerate(panels.items()):
+            where = np.array(runs[0][which])
+            axis = drawn.add_subplot(
+                len(panels),
+                len(SHAPES),
+                1 + column + row * len(SHAPES),
+                projection="3d" if where.shape[1] > 2 else None,
+            )
+            scatter(axis, where, runs[0]["colour"], runs[0]["marker"])
+            axis.tick_params(labelsize=6)
+            axis.set_title(f"{figure}: {data}, {title}" if not row else title, fontsize=8)
     drawn.supxlabel(
         "one dot a record: its colour is what the ally wants to know, its shape what the adversary does", fontsize=8
     )
@@ -49,16 +61,39 @@ SHAPES: dict[str, tuple[str, dict[str, int]]] = {
 }
 
 
-def points(data: str, options: Mapping[str, int], seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
+def ours(train: tacit.Dataset, seed: int, s: Mapping[str, Any]) -> tacit.EIGAN:
+    """As long as validation rows say: the length of training whose adversaries read least there."""
+    own, held_out = validation(train, seed)
+    secrets = list(train.sensitive.columns)
+    read = {}
+    for epochs in s["epochs"]:
+        found = in_print(fitted(tacit.EIGAN(2, epochs=epochs, random_state=seed), own, seed), own, [held_out], seed,
+                         s["evaluation"], secrets)  # fmt: skip
+        read[epochs] = max(found[label]["accuracy"] for label in secrets)
+    return fitted(tacit.EIGAN(2, epochs=min(read, key=read.__getitem__), random_state=seed), train, seed)
+
+
+def printed(train: tacit.Dataset, seed: int, s: Mapping[str, Any]) -> tacit.EIGAN:
+    """Algorithm A1 for as many epochs, with batches as large, as in the authors' code."""
+    size = train.X.shape[1]  # the authors' code is as wide as its input
+    game = tacit.EIGAN.as_printed(size, epochs=s["printed_epochs"], batch_size=1024, random_state=seed)
+    return fitted(game, train, seed)
+
+
+PRINTED, OURS = "EIGAN as printed", "EIGAN, ours"
+GAMES = {PRINTED: printed, OURS: ours}
+
+
+def points(data: str, options: Mapping[str, int], game: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     parts = tacit.load_dataset(data, n=2 * s["n"], random_state=seed, **options).split(
-        (0.5, 0.25, 0.25), random_state=seed
+        (0.7, 0.15, 0.15), random_state=seed
     )
-    release = fitted(tacit.EIGAN(2, epochs=s["epochs"], random_state=seed), parts[0], seed)
+    release = GAMES[game](parts[0], seed, s)
     shown = parts[2].take(np.arange(min(250, len(parts[2]))))
-    axes = shown.X[:, [0, 2]] if shown.X.shape[1] == 3 else shown.X  # of three, an ally's and the adversary's
     return {
         **measured(release, parts, seed, s, floor=True),
-        "before": axes.round(3),
+        "epochs": release.epochs,
+        "before": np.asarray(shown.X).round(3),
         "after": release.transform(shown.X).round(3),
         "colour": pd.factorize(shown.y.astype(str).agg(" ".join, axis=1), sort=True)[0],
         "marker": pd.factorize(shown.sensitive.astype(str).agg(" ".join, axis=1), sort=True)[0],
@@ -95,27 +130,27 @@ def fig5(run: Run) -> None:
                 boxes = [[r[name][label] for r in found] for found in runs.values()]
                 drawn_boxes = axis.boxplot(
                     boxes,
-                    positions=np.arange(len(boxes)) + 0.25 * (i - 1),
-                    widths=0.2,
+                    positions=np.arange(len(boxes)) + 0.2 * (i - 1.5),
+                    widths=0.16,
                     patch_artist=True,
                     manage_ticks=False,
                 )
                 for box in drawn_boxes["boxes"]:
-                    box.set_facecolor(("0.8", "tab:olive", "tab:red")[i])
-                axis.plot([], [], "s", color=("0.8", "tab:olive", "tab:red")[i], label=name)
+                    box.set_facecolor(COLOURS[i])
+                axis.plot([], [], "s", color=COLOURS[i], label=name)
             axis.set_xticks(range(len(runs)), [f"{v:g}" for v in runs])
             axis.set(title=f"{'adversary' if label == 'shape' else 'ally'}", xlabel=f"deviation of the {side}'s axis",
                      ylim=(0.42, 1.08))  # fmt: skip
             axis.axhline(0.5, color="0.7", lw=0.8)
             for spread, found in runs.items():
                 values = {name: [r[name][label] for r in found] for name in GAUSSIAN_RELEASES}
-                p = float(mannwhitneyu(values["EIGAN"], values["Bertran"], alternative=better).pvalue)
+                p = float(mannwhitneyu(values[PRINTED], values["Bertran"], alternative=better).pvalue)
                 axis.text(list(runs).index(spread), 1.045, f"p {p:.2f}", ha="center", va="center", fontsize=6)
-                what = f"deviation {spread:g} ({side}): EIGAN against Bertran"
+                what = f"deviation {spread:g} ({side}): {PRINTED} against Bertran"
                 run.row(
                     what, f"{label}, p-value that EIGAN is {'lower' if better == 'less' else 'higher'}", "< .002", p
                 )
-                for name in ("EIGAN", "Bertran", "raw data"):
+                for name in reversed(GAUSSIAN_RELEASES):
                     middle_one = sorted(found, key=lambda r: r[name][label])[len(found) // 2][name]
                     if label == "shape":
                         run.row(f"{name}, deviation {spread:g} ({side})", "shape, balanced accuracy", None, None,
@@ -133,19 +168,21 @@ def fig5(run: Run) -> None:
     run.figure("fig5", drawn)
 
 
-GAUSSIAN_RELEASES = ("raw data", "Bertran", "EIGAN")
+GAUSSIAN_RELEASES = ("raw data", "Bertran", PRINTED, OURS)
+COLOURS = ("0.8", "tab:olive", "tab:red", "tab:purple")
 
 
 def overlap(side: str, spread: float, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
-    """Attackers trained afresh on each of the three releases of one draw of the data."""
+    """Attackers trained afresh on each of the releases of one draw of the data."""
     both = {"ally": (spread, 0.2), "adversary": (0.2, spread)}[side]
     parts = tacit.load_dataset("gaussians", n=2 * s["n"], variance=both, deviation=True, random_state=seed).split(
-        (0.5, 0.25, 0.25), random_state=seed
+        (0.7, 0.15, 0.15), random_state=seed
     )
     releases = {
         "raw data": None,
         "Bertran": tacit.baselines.VariationalObfuscator(s["budget"], epochs=s["epochs"], random_state=seed),
-        "EIGAN": tacit.EIGAN(1, epochs=s["epochs"], random_state=seed),
+        PRINTED: tacit.EIGAN.as_printed(2, epochs=s["printed_epochs"], random_state=seed),
+        OURS: tacit.EIGAN(1, epochs=s["epochs"], random_state=seed),
     }
     out = {}
     for name, release in releases.items():

@@ -117,7 +117,7 @@ class DistributedEIGAN(EIGAN):
         self.encoder_module_ = coordinator.new_encoder()
         set_parameters(self.encoder_module_, coordinator.current)
         self.encoder_module_ = self.encoder_module_.double().eval()
-        learned = learned_encoder(self.encoder_module_, self.n_components, self.noise, [])
+        learned = learned_encoder(self.encoder_module_, self.n_components, self.noise, [], self.bounded)
         known = agreed_preparation(self, coordinator.agreed, workers)
         finish_fit(self, _pooled(workers, known.intake, coordinator.seed) if workers else None, learned, known)
         self.nodes_, self.rounds_ = dict(coordinator.members), copy.deepcopy(coordinator.log)
@@ -166,7 +166,8 @@ class DistributedEIGAN(EIGAN):
             return refit.mechanism_.learned.code(problem.X).__getitem__
 
         main = self.mechanism_.learned.code(problem.X)
-        return np.clip(release_by_folds(replace(problem, X=rows), learn, like=main.__getitem__), -1, 1)
+        released = release_by_folds(replace(problem, X=rows), learn, like=main.__getitem__)
+        return np.clip(released, -1, 1) if self.bounded else released
 
     @property
     def planned_epochs(self) -> int:

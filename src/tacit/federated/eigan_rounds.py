@@ -36,11 +36,11 @@ from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker
 from tacit.federated.secure_rounds import ALL
 from tacit.federated.states import State, joined, parted
 from tacit.filters.base import Problem, check_units
-from tacit.filters.eigan import Game, PrivateGame, new_game, one_hidden
+from tacit.filters.eigan import Game, PrivateGame, networks, new_game
 from tacit.filters.notes import note_copies, note_dependence
 from tacit.labels import Labels, encode_labels
 from tacit.training.device import choose_batch_size
-from tacit.training.loop import load_tensors, tensors_of
+from tacit.training.loop import epoch_seed, load_tensors, tensors_of
 from tacit.training.stack import Stack
 
 UP, DOWN = 21, 22  # the streams of random numbers of uplinks and downlinks, apart from those of the games
@@ -130,7 +130,7 @@ class EiganCoordinator(AgreeingCoordinator):
         """An encoder of the agreed width with the common start."""
         shape = tuple(self.columns.get("shape", ()))
         n_in: Any = shape if len(shape) > 1 else shape[0] if shape else make_common_encoder(*self.agreed).n_out  # type: ignore[union-attr]
-        make = self.f.encoder or one_hidden
+        make = networks(self.f)[0]
         return Stack(lambda: make(n_in, self.f.n_components), [self.seed]).module(0)
 
 
@@ -162,7 +162,9 @@ class EiganWorker(AgreeingWorker):
         begun = unpack(message.arrays, parameters_of(encoder))
         set_parameters(encoder, begun)  # line 16
         steps = self._steps(message)
-        self.game.advance(steps)  # lines 17-19
+        with torch.random.fork_rng(devices=[]):  # of dropout
+            torch.manual_seed(epoch_seed(self._seed, message.round))
+            self.game.advance(steps)  # lines 17-19
         mine = parameters_of(encoder)
         if self.f.max_norm is not None:
             mine = clip(begun, mine, self.f.max_norm)

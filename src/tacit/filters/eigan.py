@@ -4,13 +4,15 @@ Implements eq. 3 of "Can we Generalize and Distribute Private Representation Lea
 normalized weights per head; eq. 4 is its script form) with Algorithm A1's alternating updates,
 on logits end to end. Beyond the paper: several adversary steps for every encoder step (an adversary
 that lags protects nobody), a class-balanced adversary loss, noise on the bounded code, and numbers cut into pieces.
+`EIGAN.as_printed()` has none of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -46,7 +48,10 @@ Factory = Callable[[Any, int], nn.Module]
 @register_filter(
     "eigan",
     settings={"noise": 0.3},
-    examples=[{"n_components": 2, "epochs": 2, **more} for more in ({}, {"noise": 0.2}, {"n_bins": 6})],
+    examples=[
+        {"n_components": 2, "epochs": 2, **more}
+        for more in ({}, {"noise": 0.2}, {"n_bins": 6}, {"bounded": False, "dropout": 0.2})
+    ],
 )
 @renamed(pieces="n_bins", head_speed="head_lr_factor")
 @dataclass(eq=False, repr=False)
@@ -57,14 +62,23 @@ class EIGAN(TrainedFilter):
     ----------
     n_components : size of the code; fewer leak less
     alpha : the knob, 0..1. Targets weigh alpha/n each, sensitive attributes (1-alpha)/m each
+    equation : 3, or 4 as it is printed: targets weigh 1 each, sensitive attributes alpha each, so that a higher alpha
+        hides more; both are the same game where alpha of eq. 3 is n / (n + m alpha) of eq. 4
     target_weights, sensitive_weights : weights per head (a list or a mapping by column name). Both given,
         they replace alpha and are normalized to sum to 1 (eq. 3); one given alone shares out its part of alpha
     noise : standard deviation of Gaussian noise on the code (which lies in -1..1), added in training
         *and* at release; without noise a stronger attacker than the trained one usually sees more
     n_bins : for tables: the encoder also sees in which of n_bins pieces a number lies, as trees do; 12 is plenty
     adversary_steps : adversary updates for every encoder update
+    encoder_first : a round as in Algorithm A1: on one batch the encoder moves, then allies and adversaries do
+        (`adversary_steps` times). By default the adversaries move first, each time on a batch of its own, then the
+        encoder together with the allies
+    balanced : every class of a sensitive attribute counts alike in its adversary's loss; False: every record
     encoder, target_head, sensitive_head : factories (n_in, n_out) -> nn.Module; the encoder's output
         passes through tanh. Default: one hidden layer of 128, heads of 64-64
+    bounded : False leaves out the tanh (a linear encoder is then truly linear); such a code takes no noise
+    dropout : of the hidden layers of the default networks, in training
+    weight_decay : L2 penalty on all networks' weights, in training
     epochs, batch_size, learning_rate : training; batch_size None suits the data
     head_lr_factor : the heads' learning rate as a multiple of the encoder's
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
@@ -96,16 +110,44 @@ class EIGAN(TrainedFilter):
     n_components: int = 8
     alpha: float = 0.5
     _: KW_ONLY
+    equation: int = 3
     target_weights: Sequence[float] | Mapping[str, float] | None = None
     sensitive_weights: Sequence[float] | Mapping[str, float] | None = None
     noise: float | None = None
     n_bins: int | None = None
     adversary_steps: int = 5
+    encoder_first: bool = False
+    balanced: bool = True
     encoder: Factory | None = None
     target_head: Factory | None = None
     sensitive_head: Factory | None = None
+    bounded: bool = True
+    dropout: float = 0.0
+    weight_decay: float = 0.0
     head_lr_factor: float = 3.0
     dp: DP | None = None
+
+    @classmethod
+    def as_printed(cls, n_components: int = 8, alpha: float = 0.5, *, linear: bool = False, **settings: Any) -> Self:
+        """The paper's own game: Algorithm A1 to the letter, no balance of classes, no noise, dropout and L2.
+
+        One batch a round: the encoder moves on eq. 3, then allies and adversaries take one step each. All three learn
+        at one rate. The paper prints neither its rates nor its networks' widths nor how much dropout and L2 it has
+        (.2 and 1e-4 here). `linear` is what it uses on Adult: encoder and heads are linear maps, without tanh and
+        dropout. Any parameter can be given over these.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> f = tacit.EIGAN.as_printed(4, epochs=2)
+        >>> f.balanced, f.encoder_first, f.adversary_steps, f.noise
+        (False, True, 1, None)
+        """
+        printed: dict[str, Any] = {"adversary_steps": 1, "encoder_first": True, "balanced": False}
+        printed |= {"head_lr_factor": 1.0, "dropout": 0.0 if linear else 0.2, "weight_decay": 1e-4}
+        if linear:
+            printed |= dict.fromkeys(("encoder", "target_head", "sensitive_head"), linear_map) | {"bounded": False}
+        return cls(n_components, alpha, **{**printed, **settings})
 
     def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
         return encode_in_public(self, self.dp, X, y, sensitive_features, units)
@@ -118,7 +160,7 @@ class EIGAN(TrainedFilter):
         first, learned = filters[0], list[Learned]()
         for f in filters:
             f._check_parameters()
-        together = first.dp is None and can_stack((first.encoder or one_hidden)(problems[0].n_in, first.n_components))
+        together = first.dp is None and can_stack(networks(first)[0](problems[0].n_in, first.n_components))
         if len(filters) > 1 and not together:
             return [f._learn(problem) for f, problem in zip(filters, problems, strict=True)]
         most = len(filters) if len(filters) == 1 else stacked_games(first, problems[0])
@@ -144,25 +186,35 @@ class EIGAN(TrainedFilter):
     def _learned(self, problem: Problem, encoder: nn.Module, history: list[dict[str, float]]) -> Learned:
         self.encoder_module_, self.history_ = encoder, history
         warn_if_collapsed(self, problem, history[-1])
-        return learned_encoder(encoder, self.n_components, self.noise, history)
+        return learned_encoder(encoder, self.n_components, self.noise, history, self.bounded)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         """The encoders of the folds end in different coordinates; each is mapped onto the main one's."""
 
         def learn(part: Problem) -> Encoder:
-            return Encoder(play(self, part, [self.alpha], [part.seed]).encoders.module(0).double())
+            return Encoder(play(self, part, [self.alpha], [part.seed]).encoders.module(0).double(), (), self.bounded)
 
         refuse_second_fit(self)
-        return np.clip(release_by_folds(problem, learn, like=self.mechanism_.learned.code), -1, 1)
+        released = release_by_folds(problem, learn, like=self.mechanism_.learned.code)
+        return np.clip(released, -1, 1) if self.bounded else released
 
     def _check_parameters(self) -> None:
         check_training(self)
         check_number("alpha", self.alpha, 0, 1)
+        check_number("equation", self.equation, 3, 4, whole=True)
         check_number("noise", self.noise, 0, optional=True)
         check_number("n_bins", self.n_bins, 1, whole=True, optional=True)
         for name in ("n_components", "adversary_steps"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_number("head_lr_factor", self.head_lr_factor, 1e-12)
+        check_number("dropout", self.dropout, 0, 0.99)
+        check_number("weight_decay", self.weight_decay, 0)
+        if self.noise and not self.bounded:
+            raise InputError(
+                f"noise={self.noise} is relative to a code in -1..1: leave out bounded=False, or the noise"
+            )
+        if self.dp is not None and (self.encoder_first or self.dropout):
+            raise InputError("dp goes without encoder_first and dropout: its steps are those of single records")
         if self.dp is not None and self.n_bins is not None:
             raise InputError(f"dp goes without n_bins={self.n_bins}, whose pieces are cut where the records lie")
 
@@ -174,42 +226,49 @@ class EIGAN(TrainedFilter):
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """EIGAN's code: the encoder's output through tanh, -1..1 in every column."""
+    """EIGAN's code: the encoder's output, through tanh (-1..1 in every column) unless it is not bounded."""
 
     net: nn.Module
     history: Sequence[Mapping[str, float]] = ()
+    bounded: bool = True
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        return forward(nn.Sequential(self.net, nn.Tanh()), X)
+        return forward(self._whole, X)
 
     def graph(self, g: Any, x: str) -> str:
-        return g.torch(nn.Sequential(self.net, nn.Tanh()), x, "encoder")
+        return g.torch(self._whole, x, "encoder")
+
+    @property
+    def _whole(self) -> nn.Module:
+        return nn.Sequential(self.net, nn.Tanh() if self.bounded else nn.Identity())
 
     def arrays(self) -> dict[str, np.ndarray]:
         history = np.array([list(line.values()) for line in self.history])
         return {"history": history, **{k: v.numpy() for k, v in self.net.state_dict().items()}}
 
 
-def learned_encoder(net: nn.Module, width: int, noise: float | None, history: Sequence[Mapping[str, float]]) -> Learned:
+def learned_encoder(
+    net: nn.Module, width: int, noise: float | None, history: Sequence[Mapping[str, float]], bounded: bool = True
+) -> Learned:
     """What a trained encoder releases, and under which noise."""
     name = mechanism(noise or 0.0, *(p.detach().cpu().numpy() for p in net.parameters()))
     drawn = Noise("normal", float(noise), width, True, name) if noise else None
-    return Learned(Encoder(net, history), width, drawn, Bounded() if noise else None)
+    return Learned(Encoder(net, history, bounded), width, drawn, Bounded() if noise else None)
 
 
 def stacked_games(f: EIGAN, problem: Problem) -> int:
     """How many games of this size fit into memory beside each other."""
     shape = (problem.n_in,) if isinstance(problem.n_in, int) else problem.n_in
     nets, inputs = [encoder_maker(f, problem)()], [torch.zeros(2, *shape)]
-    for make, labels in ((f.target_head, problem.targets), (f.sensitive_head, problem.sensitive)):
-        nets += [(make or head)(f.n_components, answers(labels, i)) for i in range(len(labels))]
+    for make, labels in zip(networks(f)[1:], (problem.targets, problem.sensitive), strict=True):
+        nets += [make(f.n_components, answers(labels, i)) for i in range(len(labels))]
         inputs += [torch.zeros(2, f.n_components)] * len(labels)
     return games_that_fit(nets, inputs, choose_batch_size(f.batch_size, len(problem.X)), choose_device(f.device))
 
 
 def warn_if_collapsed(f: EIGAN, problem: Problem, last: Mapping[str, float]) -> None:
     """Say so where the code tells nothing, or nothing of a target."""
-    code = Encoder(f.encoder_module_)(problem.X[:5000])
+    code = Encoder(f.encoder_module_, bounded=f.bounded)(problem.X[:5000])
     if code.std(axis=0).max() < 1e-3:
         note(
             f,
@@ -250,7 +309,8 @@ class Game:
     ) -> None:
         self.device, self.dtype = choose_device(f.device), dtype
         self.noise, self.adversary_steps = f.noise or 0.0, f.adversary_steps
-        target_head, sensitive_head = f.target_head or head, f.sensitive_head or head
+        self.encoder_first, self.bounded = f.encoder_first, f.bounded
+        _, target_head, sensitive_head = networks(f)
         code = f.n_components
         self.encoders = Stack(encoder_maker(f, problem), seeds, self.device, dtype)
         self.allies = self._heads(target_head, code, problem.targets, seeds)
@@ -267,7 +327,7 @@ class Game:
             torch.as_tensor(most, dtype=dtype, device=self.device)[:, None] if self.s_numbers is not None else None
         )
         self.balance = [
-            torch.as_tensor(class_weights(c, len(v)), dtype=dtype, device=self.device)
+            torch.as_tensor(class_weights(c, len(v)), dtype=dtype, device=self.device) if f.balanced else None
             for c, v in zip(problem.sensitive.codes.T, problem.sensitive.classes, strict=True)
         ]
         rate = f.learning_rate
@@ -281,7 +341,10 @@ class Game:
         self.ours, self.theirs = ours, theirs
         # a CUDA graph needs the optimisers' step counts on the device; a processor has one kernel for all of a step
         how: dict[str, Any] = {"capturable": True} if self.device.type == "cuda" else {"fused": True}
-        self.adam = torch.optim.Adam(groups, lr=rate, **how)
+        how["weight_decay"] = f.weight_decay
+        apart = groups[1:] if self.encoder_first and self.allies else []  # allies that move after the encoder
+        self.adam = torch.optim.Adam(groups[: len(groups) - len(apart)], lr=rate, **how)
+        self.adam_allies = torch.optim.Adam(apart, **how) if apart else None
         self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_lr_factor, **how) if theirs else None
         self.batches = Batches(len(problem.X), choose_batch_size(f.batch_size, len(problem.X)), seeds)
         self.generators = [torch.Generator().manual_seed(int(s)) for s in np.unique(np.asarray(seeds))]
@@ -294,7 +357,9 @@ class Game:
         self.modules = {"encoder": self.encoders.learned}
         self.modules |= {f"ally {i}": s.learned for i, s in enumerate(self.allies)}
         self.modules |= {f"adversary {j}": s.learned for j, s in enumerate(self.adversaries)}
-        self.optimisers = {"adam": self.adam, **({"adam theirs": self.adam_theirs} if self.adam_theirs else {})}
+        self.optimisers = {"adam": self.adam}
+        for name, adam in (("adam allies", self.adam_allies), ("adam theirs", self.adam_theirs)):
+            self.optimisers |= {name: adam} if adam is not None else {}
         self.history: list[list[dict[str, float]]] = [[] for _ in seeds]
         self.play_round = replayed(self.round, self.draw, self.device)
 
@@ -307,7 +372,7 @@ class Game:
 
     def draw(self) -> tuple[Tensor, Tensor]:
         """Rows and noise of one round, once per distinct seed: (steps, S, batch), (steps, S, batch, code)."""
-        steps = 1 + (self.adversary_steps if self.adam_theirs is not None else 0)
+        steps = 1 if self.encoder_first or self.adam_theirs is None else 1 + self.adversary_steps
         rows = torch.stack([self.batches.draw_distinct() for _ in range(steps)])
         if not self.noise:
             return rows, torch.zeros(steps, 1)
@@ -317,7 +382,8 @@ class Game:
 
     def code(self, rows: Tensor, noise: Tensor) -> Tensor:
         x = self.X[rows]
-        z = torch.tanh(self.encoders(x if len(x) == 1 else x[self.which]))
+        z = self.encoders(x if len(x) == 1 else x[self.which])
+        z = torch.tanh(z) if self.bounded else z
         return z + self.noise * noise[self.which] if self.noise else z
 
     def ally_losses(self, z: Tensor, rows: Tensor) -> Tensor:
@@ -344,6 +410,8 @@ class Game:
 
     def round(self, rows: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """The adversaries catch up, then the encoder and its allies move (lines 10-14)."""
+        if self.encoder_first:
+            return self._printed_round(rows[0], noise[0])
         if self.adam_theirs is not None:
             for now, own in zip(rows[:-1], noise[:-1], strict=True):
                 with torch.no_grad():
@@ -351,10 +419,27 @@ class Game:
                 descend(self.adam_theirs, self.adversary_losses(z, now[self.which]).sum())
         z, now = self.code(rows[-1], noise[-1]), rows[-1][self.which]
         kept, hidden = self.ally_losses(z, now), self.adversary_losses(z, now)
-        # eq. 3: sum_i a_i L_Ai - sum_j a_j L_Vj, summed over the games, which share no parameter
+        descend(self.adam, self.encoder_loss(kept, hidden), self.ours)
+        return kept.detach(), hidden.detach()
+
+    def encoder_loss(self, kept: Tensor, hidden: Tensor) -> Tensor:
+        """eq. 3: sum_i a_i L_Ai - sum_j a_j L_Vj, summed over the games, which share no parameter."""
         bounded = hidden if self.worst is None else torch.minimum(hidden, self.worst)
-        loss = (self.weights * torch.cat([kept, -bounded])).sum()
-        descend(self.adam, loss, self.ours)
+        return (self.weights * torch.cat([kept, -bounded])).sum()
+
+    def _printed_round(self, rows: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Lines 10-14 as printed: on one batch first the encoder, then allies and adversaries on its new code."""
+        now = rows[self.which]
+        z = self.code(rows, noise)
+        kept, hidden = self.ally_losses(z, now), self.adversary_losses(z, now)
+        descend(self.adam, self.encoder_loss(kept, hidden), self.encoders.parameters())  # lines 11, 12
+        with torch.no_grad():
+            z = self.code(rows, noise)
+        if self.adam_allies is not None:
+            descend(self.adam_allies, self.ally_losses(z, now).sum())  # lines 13, 14
+        if self.adam_theirs is not None:
+            for _ in range(self.adversary_steps):
+                descend(self.adam_theirs, self.adversary_losses(z, now).sum())
         return kept.detach(), hidden.detach()
 
     def advance(self, steps: int) -> None:
@@ -479,11 +564,15 @@ def play(f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[in
 
 
 def head_weights(f: EIGAN, targets: Labels, sensitive: Labels, alpha: float) -> np.ndarray:
-    """alpha_A and alpha_V of eq. 3, in the order of the columns; they sum to 1."""
+    """alpha_A and alpha_V of eq. 3, in the order of the columns; they sum to 1 (those of eq. 4 do not)."""
     keep = _given(f.target_weights, targets, "target_weights")
     hide = _given(f.sensitive_weights, sensitive, "sensitive_weights")
     if keep is not None and hide is not None:
         return np.concatenate([keep, hide]) / (keep.sum() + hide.sum())
+    if f.equation == 4:
+        if keep is not None or hide is not None:
+            raise InputError("equation=4 weighs all targets alike: give both weights, or none")
+        return np.concatenate([np.ones(len(targets)), np.full(len(sensitive), alpha)])
     # one side given alone shares out its part of alpha
     keep = np.ones(len(targets)) if keep is None else keep
     hide = np.ones(len(sensitive)) if hide is None else hide
@@ -507,7 +596,7 @@ def _given(weights: Any, labels: Labels, name: str) -> np.ndarray | None:
 
 def encoder_maker(f: EIGAN, problem: Problem) -> Callable[[], nn.Module]:
     """What makes an encoder for these records."""
-    make, code = f.encoder or one_hidden, f.n_components
+    make, code = networks(f)[0], f.n_components
     if f.n_bins is None:
         return lambda: make(problem.n_in, code)
     if not isinstance(problem.n_in, int):
@@ -516,9 +605,23 @@ def encoder_maker(f: EIGAN, problem: Problem) -> Callable[[], nn.Module]:
     return lambda: nn.Sequential(pieces, make(pieces.n_out, code))
 
 
-def one_hidden(n_in: Any, n_out: int) -> nn.Module:
-    return mlp(n_in, n_out, hidden=(128,))
+def networks(f: EIGAN) -> tuple[Factory, Factory, Factory]:
+    """Factories of encoder, target heads and sensitive heads."""
+    return (
+        f.encoder or partial(one_hidden, dropout=f.dropout),
+        f.target_head or partial(head, dropout=f.dropout),
+        f.sensitive_head or partial(head, dropout=f.dropout),
+    )
 
 
-def head(n_in: Any, n_out: int) -> nn.Module:
-    return mlp(n_in, n_out, hidden=(64, 64))
+def one_hidden(n_in: Any, n_out: int, dropout: float = 0.0) -> nn.Module:
+    return mlp(n_in, n_out, hidden=(128,), dropout=dropout)
+
+
+def head(n_in: Any, n_out: int, dropout: float = 0.0) -> nn.Module:
+    return mlp(n_in, n_out, hidden=(64, 64), dropout=dropout)
+
+
+def linear_map(n_in: Any, n_out: int) -> nn.Module:
+    """Encoder and heads of the paper on Adult."""
+    return mlp(n_in, n_out, hidden=())

@@ -8,8 +8,8 @@ from math import prod
 from torch import nn
 
 
-def mlp(n_in: int | tuple[int, ...], n_out: int, hidden: Sequence[int] = (128,)) -> nn.Sequential:
-    """Linear layers with ReLU between them; windows and images are flattened first.
+def mlp(n_in: int | tuple[int, ...], n_out: int, hidden: Sequence[int] = (128,), dropout: float = 0.0) -> nn.Sequential:
+    """Linear layers with ReLU (and dropout) between them; windows and images are flattened first.
 
     Examples
     --------
@@ -21,6 +21,6 @@ def mlp(n_in: int | tuple[int, ...], n_out: int, hidden: Sequence[int] = (128,))
     if not isinstance(n_in, int):
         layers.append(nn.Flatten())
     for next_width in hidden:
-        layers += [nn.Linear(width, next_width), nn.ReLU()]
+        layers += [nn.Linear(width, next_width), nn.ReLU(), *([nn.Dropout(dropout)] if dropout else [])]
         width = next_width
     return nn.Sequential(*layers, nn.Linear(width, n_out))
