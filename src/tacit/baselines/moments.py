@@ -110,14 +110,14 @@ class ClassMeans:
                 known[label] = n + count, before + (mean - before) * (count / (n + count))
         return self
 
-    def cross_covariance(self) -> np.ndarray:
-        """Covariance of the records with the one-hot labels, columns side by side: (width, classes)."""
+    def cross_covariance(self, centre: bool = True) -> np.ndarray:
+        """Covariance (or mean product) of the records with the one-hot labels, side by side: (width, classes)."""
         blocks = [np.empty((self.width, 0))]
         for classes in self.columns.values():
             counts = np.array([n for n, _ in classes.values()], dtype=float)
             means = np.array([mean for _, mean in classes.values()])
             shares = counts / counts.sum()
-            blocks.append(((means - shares @ means) * shares[:, None]).T)
+            blocks.append(((means - (shares @ means if centre else 0.0)) * shares[:, None]).T)
         return np.concatenate(blocks, axis=1)
 
     def fewest_classes(self) -> tuple[str, int] | None:
