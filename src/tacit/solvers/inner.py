@@ -155,6 +155,10 @@ class InnerGame:
         # the linear model only suggests a direction, and far from u it has no maximum: a few iterations do
         most = self.max_iter if dz is None else min(self.max_iter, LINEAR_ITERATIONS)
         found, value = lbfgs(signed, head, self.tolerance, most)
+        # a head far out, on a code that has grown, may end worse than one that says nothing: Phi would look too low
+        nothing = torch.zeros_like(head)
+        if dz is None and value > signed(nothing.double().numpy().ravel())[0]:
+            found, value = lbfgs(signed, nothing, self.tolerance, most)
         return found, sign * value
 
     @staticmethod
