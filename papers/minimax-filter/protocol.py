@@ -201,6 +201,12 @@ def emodb(trial: int):
     return halves(replace_X(data, pd.DataFrame(X)), "speaker", 0.8, np.random.default_rng(trial))
 
 
+def enterface(trial: int):
+    """The paper's own speech: 80 % of each speaker's utterances for training."""
+    data = tacit.load_dataset("enterface", target="happy", sensitive="speaker")
+    return halves(data, "speaker", 0.8, np.random.default_rng(trial))
+
+
 def halves(data, person: str, share: float, rng):
     owner = data.sensitive[person].to_numpy()
     train = np.zeros(len(data), dtype=bool)
@@ -214,7 +220,7 @@ def replace_X(data, X):
     return tacit.Dataset(np.asarray(X, dtype=np.float64), data.y, data.sensitive, name=data.name)
 
 
-SPLITS = {"genki": genki, "har": har, "emodb": emodb}
+SPLITS = {"genki": genki, "har": har, "emodb": emodb, "enterface": enterface}
 
 
 # -- speed -------------------------------------------------------------------------------------------
