@@ -77,8 +77,9 @@ def noisy(run: Run) -> None:
         kept, leaks, at = [], [], [*s["epsilons"], float("inf")]
         for epsilon in at:
             name = f"epsilon {epsilon:g}" if np.isfinite(epsilon) else "no noise"
-            found = together([run.part(f"{part} {name} seed {seed}", noisy_filter, part, str(epsilon), seed, s["steps"],
-                                       s["attackers"]) for seed in range(s["audits"])])  # fmt: skip
+            audits = [run.part(f"{part} {name} seed {seed}", noisy_filter, part, str(epsilon), seed, s["steps"],
+                               s["attackers"]) for seed in range(s["audits"])]  # fmt: skip
+            found = together(audits)
             leak, use = found["leakage"][secret], found["utility"][target]
             kept.append(use)
             leaks.append(leak)
@@ -86,7 +87,7 @@ def noisy(run: Run) -> None:
                     guessing=1 / s["classes"][part][0])  # fmt: skip
             run.row(f"{s['names'][part]}, {name}", f"{secret}, balanced (guessing {shown(leak['guessing'])})",
                     **by_attacker(leak))  # fmt: skip
-            run.audited(f"noisy minimax d=10, {name}", s["names"][part], found)
+            run.audited(f"noisy minimax d=10, {name}", s["names"][part], audits)
         places = np.arange(len(at))
         for told, colour, label in ((kept, "tab:blue", target), (leaks, "tab:red", f"{secret}, fresh attackers")):
             value = np.array([t["value"] for t in told])
@@ -128,7 +129,7 @@ def reconstruction(run: Run) -> None:
                 None, float(np.mean(values)), guessing=0.0)  # fmt: skip
         run.row(at, "smile, balanced accuracy", None, audit["utility"]["smile"]["value"], guessing=0.5)
         run.row(at, "gender, balanced (guessing .500)", **by_attacker(audit["leakage"]["gender"]))
-        run.audited(at, "genki", audit)
+        run.audited(at, "genki", [f["audit"] for f in found])
 
 
 def rebuilt(name: str, d: int, seed: int, steps: int, attackers: list[str]) -> dict[str, Any]:
@@ -162,7 +163,7 @@ def constrained(run: Run) -> None:
         run.row(at, f"rho chosen, median of {len(kept)}", None, float(np.median([f["rho"] for f in kept])))
         run.row(at, "smile on test rows, balanced accuracy", None, audit["utility"]["smile"]["value"], guessing=0.5)
         run.row(at, "gender on test rows, balanced (guessing .500)", **by_attacker(audit["leakage"]["gender"]))
-        run.audited(f"minimax d=10, {at}", "genki", audit)
+        run.audited(f"minimax d=10, {at}", "genki", [f["audit"] for f in kept])
 
 
 def under_limits(
