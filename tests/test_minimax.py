@@ -164,7 +164,7 @@ def test_every_gradient_and_mixed_product(kind, n, width, d, columns, missing, n
 
     game = InnerGame(risk, code)
     point = game.solve(u, v, None)
-    gradient, value = game.gradient(point, v)
+    gradient, value = game.gradient(point, v, point.w)
     assert value == pytest.approx(f(u, v), rel=1e-12)
     close_to_slope(float((gradient * q).sum()), lambda h: f(u + h * q, v))
     z, dz = code(u), directional(code, u, q)

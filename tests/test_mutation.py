@@ -50,6 +50,7 @@ FILTERS = registered_filters()
 # another valid value of every parameter; several where one is near and one turns a thing off or on
 OTHER: dict[str, list] = {
     "adversarial": [False], "adversary": ["softmax", "exact"], "adversary_steps": [2], "alpha": [0.9],
+    "ally_model": ["solved"], "centre": [False], "decoder": ["mlp"], "standardise": [False],
     "always": [(0, 0, 2, 2)], "augment": [np.negative], "backbone_epochs": [3], "batch_size": [16], "beta": [0.5],
     "beta_activity": [1.0], "beta_distortion": [0.5], "beta_identity": [3.0], "budget": [0.5], "checkpoint": ["other"],
     "class_maps": [False], "classifier": [nn.Identity()], "clip": [0.01], "codes": [None, 4], "dp": [tacit.DP()],

@@ -37,7 +37,7 @@ NEEDED = 0.93
 quick = {"solver": "alternating"}
 FILTERS = {
     "label only": tacit.baselines.LabelOnly(),
-    "linear, softmax, d=20 (the paper's)": tacit.MinimaxFilter(20, **quick),
+    "linear, softmax, d=20 (the paper's loss)": tacit.MinimaxFilter(20, **quick),
     "linear, softmax, d=5": tacit.MinimaxFilter(5, **quick),
     "linear, rbf, d=20": tacit.MinimaxFilter(20, 5.0, adversary="rbf", **quick),
     "linear, rbf, d=5": tacit.MinimaxFilter(5, 5.0, adversary="rbf", **quick),
@@ -69,7 +69,7 @@ def main() -> None:
         results[name] = {**figures, "attackers": attackers, "splits": chosen.splits}
         if not chosen.first:
             OUT.write_text(json.dumps(results, indent=1))
-        paper = results.get("linear, softmax, d=20 (the paper's)")
+        paper = results.get("linear, softmax, d=20 (the paper's loss)")
         beside = ""
         if paper is not None:
             beside = "; of the paper's: " + ", ".join(

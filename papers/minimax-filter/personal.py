@@ -8,7 +8,8 @@ evaluators (logistic regression) learn from the contributors' training rows, whi
 test rows, a random half of overlapping windows. "binary" is the mean over people of the balanced accuracy of
 telling that person's samples from all others'. "audit" is the view of attackers trained afresh on released rows: who of
 the 15 it is, by bouts that no filter has seen (split by bout, so that overlapping windows never cross).
-Prints a line per trial and writes papers/minimax-filter/personal.json as it goes.
+Prints a line per trial and writes papers/minimax-filter/personal.json as it goes. `fig5` is the paper's figure: ten
+trials whose common filter is as printed, three that begin with ours, and three in other orders.
 """
 
 from __future__ import annotations
@@ -22,12 +23,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 
 import tacit
+from papers.common.run import Run, by_attacker, honest, together
+from papers.common.shown import shown
 from tacit.federated import Node, PersonalMinimax
 from tacit.federated.node import named
+from tacit.federated.personal_batch import PersonalGame
+from tacit.federated.personal_rounds import Contributor
 
 OUT = Path(__file__).with_suffix(".json")
 SETTINGS = {
@@ -37,7 +43,8 @@ SETTINGS = {
     "squared statistics": {"exchange": "statistics", "loss": "squared"},
 }
 NEEDED = {"target": 0.935, "binary": 0.56}
-SHOWN = (0, 1, 2, 5, 10, 20)
+SHOWN = (0, 1, 2, 5, 10, 15, 20)
+ATTACKERS = ["logistic", "mlp", "rbf"]
 
 
 def main() -> None:
@@ -51,7 +58,7 @@ def main() -> None:
     chosen = arguments.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    data = tacit.load_dataset("uci_har")
+    data = arrays_of(tacit.load_dataset("uci_har"))
     results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
     for name in chosen.only:
         runs = []
@@ -65,19 +72,31 @@ def main() -> None:
         print(f"{name}, mean of {len(runs)}: {told(results[name]['mean'])}: {'met' if met else 'NOT MET'}", flush=True)
 
 
-def one_trial(data, trial: int, rounds: int, settings: dict, audit: bool) -> dict:
-    began = time.perf_counter()
+def arrays_of(data: tacit.Dataset) -> tacit.Dataset:
+    """Records as arrays, which a filter as printed takes unchanged."""
+    return tacit.Dataset(np.asarray(data.X, dtype=np.float64), data.y, data.sensitive, data.units)
+
+
+def people_of(data: tacit.Dataset, trial: int, printed: bool) -> tuple[tacit.MinimaxFilter, list, list, list]:
+    """The common filter of 15 people, and the other 15: their nodes, all their rows, and which of them train."""
     rng = np.random.default_rng(trial)
     subject = data.sensitive["subject"].to_numpy()
     people = rng.permutation(np.unique(subject))
     half = rng.random(len(data)) < 0.5
     public = data.take(np.isin(subject, people[:15]) & half)
-    start = tacit.MinimaxFilter(20, max_iter=60, random_state=trial)
+    make = tacit.MinimaxFilter.as_printed if printed else tacit.MinimaxFilter
+    start = make(20, max_iter=60, random_state=trial)
     start.fit(public.X, public.y, sensitive_features=public.sensitive)
     members = [data.take(subject == p) for p in people[15:]]
     halves = [half[subject == p] for p in people[15:]]
-    nodes = named([Node(m.X[h].reset_index(drop=True), m.y[h].reset_index(drop=True), name=f"person {p}")
+    nodes = named([Node(m.X[h], m.y[h].reset_index(drop=True), name=f"person {p}")
                    for m, h, p in zip(members, halves, people[15:], strict=True)])  # fmt: skip
+    return start, nodes, members, halves
+
+
+def one_trial(data, trial: int, rounds: int, settings: dict, audit: bool, printed: bool = False) -> dict:
+    began = time.perf_counter()
+    start, nodes, members, halves = people_of(data, trial, printed)
     f = PersonalMinimax(start, rounds=rounds, **settings)
     workers = {n.name: f.worker(n) for n in nodes}
     server = f.coordinator(list(workers))
@@ -131,10 +150,111 @@ def fresh_view(release, nodes, members, halves, seed) -> dict[str, float]:
     Z, y, s, bouts = (list(x) for x in zip(*parts, strict=True))
     fresh = tacit.Dataset(np.concatenate(Z), pd.concat(y), pd.concat(s), units=np.concatenate(bouts))
     attack, test = fresh.split((0.5, 0.5), random_state=seed)
-    report = tacit.audit((attack.X, test.X), attack, test, floor=False, limit=False, pooled=())
+    report = tacit.audit((attack.X, test.X), attack, test, ATTACKERS, floor=False, limit=False, pooled=())
     leak = report.leakage["subject"]
     return {"activity": report.utility["activity"].value, "subject": leak.value, "low": leak.low, "high": leak.high,
-            "guessing": leak.guessing, "attacker": leak.attacker}  # fmt: skip
+            "guessing": leak.guessing, "attacker": leak.attacker, "honest": honest(report)}  # fmt: skip
+
+
+# -- Fig. 5 ------------------------------------------------------------------------------------------
+
+
+def fig5(run: Run) -> None:
+    """5.4, Algorithm 3: 15 other people each learn a filter of their own, starting from that of domain 1 (d=20)."""
+    s = run.settings
+    printed = {"before": (".936 ± .013", ".674 ± .011"), "after": (".946 ± .010", ".538 ± .017")}
+    trials = {
+        "as printed": [
+            run.part(f"as printed, trial {i}", of_the_paper, i, s["rounds"], s["every"], i < s["audits"], True)
+            for i in run.seeds
+        ],
+        "ours": [
+            run.part(f"ours, trial {i}", of_the_paper, i, s["rounds"], s["every"], True, False)
+            for i in range(s["audits"])
+        ],
+    }
+    commonest = float(tacit.load_dataset("uci_har").y["activity"].value_counts(normalize=True).max())
+    drawn = {}
+    for row, found in trials.items():
+        rounds = [c["round"] for c in found[0]["curve"]]
+        curves = {k: np.array([[c[k] for c in t["curve"]] for t in found]) for k in ("target", "binary")}
+        drawn[row] = rounds, curves
+        for when, at in (("before", 0), ("after", -1)):
+            name = f"{row}, {when} ({rounds[at]} rounds)"
+            told = {
+                k: (float(v[:, at].mean()), float(v[:, at].std(ddof=min(1, len(v) - 1)))) for k, v in curves.items()
+            }
+            words = printed[when] if row == "as printed" else (None, None)
+            run.row(name, f"activity, accuracy (± {shown(told['target'][1])}, {len(found)} trials; guessing "
+                    f"{shown(commonest)})", words[0], told["target"][0])  # fmt: skip
+            audits = [t["audit"][when]["honest"] for t in found if "audit" in t]
+            leak = together(audits)["leakage"]["subject"] if audits else None
+            more = f"; attacker: which of the 15, balanced, .067, {leak['seeds']} seeds" if leak else ""
+            run.row(name, f"this person or another (± {shown(told['binary'][1])}, {len(found)} trials; guessing .500"
+                    f"{more})", words[1], told["binary"][0], **by_attacker(leak))  # fmt: skip
+            if audits:
+                kind = "of other people" if when == "before" else "personal"
+                run.audited(f"minimax d=20 {kind}, {row}", "uci_har", audits)
+    orders = [run.part(f"orders, trial {i}", in_other_orders, i, s["rounds"], s["every"], s["batch"])
+              for i in range(s["orders"])]  # fmt: skip
+    for order in orders[0] if orders else ():
+        for measure, guessing in (("objective of eq. 16", None), ("activity, accuracy", commonest),
+                                  ("this person or another", 0.5)):  # fmt: skip
+            run.row(f"{order}, ours", f"{measure}, {len(orders)} trials", None,
+                    float(np.mean([o[order][measure] for o in orders])), guessing=guessing)  # fmt: skip
+    run.figure("fig5", curves_of(drawn))
+
+
+def of_the_paper(trial: int, rounds: int, every: int, audit: bool, printed: bool) -> dict:
+    """One trial on every n-th window."""
+    data = tacit.load_dataset("uci_har")
+    data = arrays_of(data.take(np.arange(0, len(data), every)))
+    found = one_trial(data, trial, rounds, {"rho": 1.0}, audit, printed)
+    return {k: found[k] for k in ("curve", "audit", "seconds") if k in found}
+
+
+def in_other_orders(trial: int, rounds: int, every: int, batch: int) -> dict:
+    """The end of Algorithm 3 in turn, at once and in everybody's own time, and of the batch solution of eq. 16."""
+    data = tacit.load_dataset("uci_har")
+    start, nodes, members, halves = people_of(arrays_of(data.take(np.arange(0, len(data), every))), trial, False)
+    game = PersonalGame(start, nodes)
+    ends = {"common filter": {n: start for n in game.names}}
+    for order in ("sequential", "parallel", "asynchronous"):
+        ends[order] = PersonalMinimax(start, rounds=rounds, order=order, random_state=trial).fit(nodes).filters_
+    ends["batch"] = {}
+    for node, matrix in zip(nodes, game.solve(batch)[0].values(), strict=True):
+        own = Contributor(PersonalMinimax(start), node)
+        own.u = matrix.ravel()
+        ends["batch"][node.name] = own.filter()
+    out = {}
+    for order, filters in ends.items():
+        view = paper_view(filters, nodes, members, halves)
+        out[order] = {"objective of eq. 16": game.objective(filters), "activity, accuracy": view["target"],
+                      "this person or another": view["binary"]}  # fmt: skip
+    return out
+
+
+def curves_of(drawn: dict) -> Figure:
+    """Accuracies over rounds, with one deviation over trials."""
+    figure = Figure(figsize=(7.6, 3), layout="constrained")
+    for axis, (key, label, guess, ends) in zip(
+        figure.subplots(1, 2),
+        (("target", "activity", None, (0.936, 0.946)), ("binary", "this person or another", 0.5, (0.674, 0.538))),
+        strict=True,
+    ):
+        for (row, (rounds, curves)), colour in zip(drawn.items(), ("tab:blue", "tab:red"), strict=False):
+            value, spread = curves[key].mean(axis=0), curves[key].std(axis=0, ddof=min(1, len(curves[key]) - 1))
+            axis.errorbar(rounds, value, spread, fmt="o-", color=colour, ms=4, capsize=2, lw=1,
+                          label=f"{row}, {len(curves[key])} trials")  # fmt: skip
+        axis.plot([0, 20], ends, "k*", ms=8, label="printed, before and after")
+        if guess:
+            axis.axhline(guess, color="0.6", ls=":", lw=1, label="guessing")
+        axis.set(xlabel="iteration of Algorithm 3", ylabel=f"{label}, accuracy")
+        axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+# -- the script ----------------------------------------------------------------------------------------
 
 
 def mean_of(runs: list[dict]) -> dict:

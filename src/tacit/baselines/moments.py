@@ -118,8 +118,8 @@ class ClassMeans:
             self.numbers.setdefault(name, Moments(self.width + 1)).merge(moments)
         return self
 
-    def cross_covariance(self) -> np.ndarray:
-        """Covariance of the records with the one-hot labels, columns side by side: (width, classes).
+    def cross_covariance(self, centre: bool = True) -> np.ndarray:
+        """Covariance (or mean product) of the records with the one-hot labels, side by side: (width, classes).
 
         A number, standardized, is one column.
         """
@@ -128,7 +128,7 @@ class ClassMeans:
             counts = np.array([n for n, _ in classes.values()], dtype=float)
             means = np.array([mean for _, mean in classes.values()])
             shares = counts / counts.sum()
-            blocks.append(((means - shares @ means) * shares[:, None]).T)
+            blocks.append(((means - (shares @ means if centre else 0.0)) * shares[:, None]).T)
         for moments in self.numbers.values():
             covariance = moments.covariance
             blocks.append(covariance[:-1, -1:] / max(np.sqrt(covariance[-1, -1]), np.finfo(float).tiny))

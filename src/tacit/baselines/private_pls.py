@@ -5,14 +5,16 @@ of the records, A and B their covariances with the one-hot targets and sensitive
 
     w = top eigenvector of  S S' - lam B B',    p = C w / (w' C w),    S <- A less its projection on the p so far.
 
-The release is x' w for each w. Covariance is all that it looks at.
+The release is x' w for each w. Covariance is all that it looks at. The authors of the minimax filter take second
+moments about zero, of records as they come (`PrivatePLS.as_printed`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 
 from tacit.baselines.by_chunks import ByChunks
 from tacit.baselines.linear_arl import LinearCode
@@ -36,6 +38,8 @@ class PrivatePLS(ByChunks):
     ----------
     n_components : columns of the code; None takes 10, or as many as the records have directions for
     lam : the knob: weight of the squared covariance with the sensitive attributes (1 in the paper)
+    centre : False takes moments about zero instead of covariances
+    standardise : False takes arrays of numbers unchanged
     random_state : decides the folds of `release_training_rows`; the solution itself draws nothing
 
     Attributes
@@ -54,10 +58,37 @@ class PrivatePLS(ByChunks):
     takes_numbers = True
     knob = Knob("lam", utility_rises=False, values=(0.0, 0.3, 1.0, 3.0, 10.0, 30.0))
 
-    def __init__(self, n_components: int | None = None, lam: float = 1.0, *, random_state: Any = None) -> None:
+    def __init__(
+        self,
+        n_components: int | None = None,
+        lam: float = 1.0,
+        *,
+        centre: bool = True,
+        standardise: bool = True,
+        random_state: Any = None,
+    ) -> None:
         self.n_components = n_components
         self.lam = lam
+        self.centre = centre
+        self.standardise = standardise
         self.random_state = random_state
+
+    @classmethod
+    def as_printed(cls, n_components: int | None = None) -> Self:
+        """As the minimax paper's authors compute it: records unchanged, moments about zero, lam 1.
+
+        Examples
+        --------
+        >>> import tacit
+        >>> tacit.baselines.PrivatePLS.as_printed(2).centre
+        False
+        """
+        return cls(n_components, 1.0, centre=False, standardise=False)
+
+    def _as_given(self, checked: Any) -> bool:
+        if not self.standardise and isinstance(checked, pd.DataFrame):
+            raise InputError("standardise=False takes an array of numbers; found a table, pass X.to_numpy()")
+        return not self.standardise
 
     def _learn(self, problem: Problem) -> Learned:
         moments, (targets, sensitive) = moments_of(problem.X, problem.targets, problem.sensitive)
@@ -66,7 +97,8 @@ class PrivatePLS(ByChunks):
     def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
         check_number("lam", self.lam, 0)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
-        code, rank = private_pls(moments, targets, sensitive, self.n_components or DEFAULT_WIDTH, self.lam)
+        width = self.n_components or DEFAULT_WIDTH
+        code, rank = private_pls(moments, targets, sensitive, width, self.lam, self.centre)
         if self.n_components is not None and self.n_components > rank:
             raise InputError(
                 f"n_components is {self.n_components}, but the records have only {rank} independent directions (of "
@@ -96,16 +128,19 @@ class PrivatePLS(ByChunks):
 
         def learn(part: Problem) -> Release:
             moments, (targets, sensitive) = moments_of(part.X, part.targets, part.sensitive)
-            return private_pls(moments, targets, sensitive, width, self.lam)[0].first(width, width)
+            return private_pls(moments, targets, sensitive, width, self.lam, self.centre)[0].first(width, width)
 
         return release_by_folds(problem, learn, like=self.code_)
 
 
 def private_pls(
-    moments: Moments, targets: ClassMeans, sensitive: ClassMeans, n_components: int, lam: float
+    moments: Moments, targets: ClassMeans, sensitive: ClassMeans, n_components: int, lam: float, centre: bool = True
 ) -> tuple[LinearCode, int]:
     """At most this many directions that are worth it, and the rank of the records."""
     C, A, B = moments.covariance, targets.cross_covariance(), sensitive.cross_covariance()
+    if not centre:
+        C = C + np.outer(moments.mean, moments.mean)
+        A, B = (of.cross_covariance(centre=False) for of in (targets, sensitive))
     rank = len(whitening(moments)[0])
     S, weights, loadings = A, np.empty((len(C), 0)), np.empty((len(C), 0))
     least = WORTHLESS * max((A**2).sum(), lam * (B**2).sum())

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InputError, check_number
 from tacit.federated.node import Node
+from tacit.federated.personal_asynchronous import in_their_own_time
 from tacit.federated.personal_rounds import Aggregator, Contributor
 from tacit.federated.protocol import Arrays
 from tacit.federated.rounds import agreed_intake
@@ -29,7 +30,11 @@ from tacit.records.encoding import TableEncoder
 from tacit.records.fingerprints import Memory
 from tacit.records.schema import Column
 
-CHOICES = {"order": ("sequential", "parallel"), "exchange": ("samples", "statistics"), "loss": ("logistic", "squared")}
+CHOICES = {
+    "order": ("sequential", "parallel", "asynchronous"),
+    "exchange": ("samples", "statistics"),
+    "loss": ("logistic", "squared"),
+}
 
 
 class PersonalMinimax(BaseEstimator):
@@ -42,13 +47,15 @@ class PersonalMinimax(BaseEstimator):
     rounds : how often every contributor improves its filter (T)
     steps : steps of Algorithm 2 each time (T_s)
     order : "sequential": one contributor after the other, each seeing the others' newest samples; "parallel": all at
-        once, each seeing the samples of the round before
+        once, each seeing the samples of the round before; "asynchronous": nobody waits, each answers in its own time,
+        and sees what was there when it began
     exchange : what travels: "samples" (filtered samples and target labels), or "statistics" of them: number, mean
         and covariance in every class of the target
     loss : "logistic" (the paper's) or "squared". With the squared loss statistics give the very same filters as
         samples; with the logistic loss they are an approximation (see `tacit.federated.samples_of_others`)
     ridge : of the heads
     checkpoint, verbose : as of `tacit.federated.simulate`
+    random_state : of the times at which contributors answer, with order="asynchronous"
 
     Attributes
     ----------
@@ -83,6 +90,7 @@ class PersonalMinimax(BaseEstimator):
         ridge: float = 1e-6,
         checkpoint: str | None = None,
         verbose: bool = False,
+        random_state: Any = 0,
     ) -> None:
         self.start = start
         self.rho = rho
@@ -94,10 +102,13 @@ class PersonalMinimax(BaseEstimator):
         self.ridge = ridge
         self.checkpoint = checkpoint
         self.verbose = verbose
+        self.random_state = random_state
 
     def fit(self, nodes: Sequence[Node]) -> Self:
         """Learn a filter for every contributor, in this process. Nodes need a target (`y`, one column); who they
         are is the sensitive attribute."""
+        if self.order == "asynchronous":
+            return in_their_own_time(nodes, self)
         return simulate(nodes, self, checkpoint=self.checkpoint, verbose=self.verbose)
 
     def transform(self, X: Any, node: Any) -> np.ndarray:

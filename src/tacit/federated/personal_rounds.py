@@ -47,7 +47,7 @@ class Aggregator(Rounds):
     @property
     def _asked(self) -> list[str]:
         members = list(self.members)
-        return members if self.f.order == "parallel" else [members[self.turn]]
+        return [members[self.turn]] if self.f.order == "sequential" else members
 
     def _first(self, node: str, round_: int) -> Message:
         return Message("begin", node, round_)
@@ -79,7 +79,8 @@ class Aggregator(Rounds):
     def _merge(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
         sent = {m.node for m in self._sent}
         line["bytes_samples"] = self._as_samples(answers)
-        line["failed"] |= {n: "cannot be reached" for n in self._asked if n not in sent}
+        if self.f.order != "asynchronous":  # there nobody is waited for
+            line["failed"] |= {n: "cannot be reached" for n in self._asked if n not in sent}
         improved = self._sift([m for m in answers if m.kind != "filtered"], self._fault, line)
         for message in improved:
             self.held[message.node] |= dict(message.arrays)
@@ -89,6 +90,12 @@ class Aggregator(Rounds):
             self.knows.pop(node, None)
         for message in self._sift([m for m in answers if m.kind == "filtered"], self._fault_of_late, line):
             self._take(message)
+        if self.f.order == "asynchronous":  # a round is as many answers as there are contributors, whoever they are of
+            self.round, self.improved = (
+                self.round + self.improved // len(self.members),
+                self.improved % len(self.members),
+            )
+            return None if improved else "nobody improved its filter"
         self.turn = 0 if self.f.order == "parallel" else (self.turn + 1) % len(self.members)
         if self.turn == 0 and not self.improved:
             return "nobody improved its filter"
@@ -141,7 +148,8 @@ class Aggregator(Rounds):
 
     def _fault(self, message: Message) -> str | None:
         """What is wrong with improved samples; None if nothing is."""
-        if message.kind != "improved" or message.round != self.round:
+        late = self.f.order == "asynchronous" and 0 <= message.round < self.round
+        if message.kind != "improved" or (message.round != self.round and not late):
             return f"answered {message.kind!r} of round {message.round}, expected 'improved' of round {self.round}"
         if message.node not in self._asked:
             return "answered without being asked"

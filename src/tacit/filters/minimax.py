@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -42,13 +43,16 @@ from tacit.solvers.heads import (
 )
 from tacit.solvers.inner import LinearCode, MinimaxResult, by_autograd, lbfgs
 from tacit.solvers.kiwiel import kiwiel
+from tacit.solvers.reconstruction import HeadsTogether, MlpReconstruction
 from tacit.solvers.starts import cell_start, linear_start, rank
 
 DEFAULT_WIDTH = 10
 CHOICES = {
     "solver": ("kiwiel", "alternating"),
     "privacy_loss": ("multiclass", "binary"),
-    "utility": ("labels", "reconstruction"),
+    "utility": ("labels", "reconstruction", "both"),
+    "decoder": ("linear", "mlp"),
+    "ally_model": ("held", "solved"),
     "adversary": ("softmax", "mlp", "rbf", "exact"),
 }
 TEMPERATURES = (1.0, 0.3, 0.1)  # of the soft cells, when the code is a finite one
@@ -77,8 +81,10 @@ class MinimaxFilter(Filter):
         target) or a factory (n_in, n_out) -> nn.Module
     solver : "kiwiel" (every step lowers the worst case) or "alternating" (refit, then a gradient step)
     privacy_loss : "multiclass" (eq. 5) or "binary" (each class against the rest, weighted: eq. 6-7)
-    utility : "labels" keeps y; "reconstruction" keeps the record itself (eq. 10) and needs no y
-    init : of a linear filter: "eigen", "pca", "random" or an array (D, n_components)
+    utility : "labels" keeps y; "reconstruction" keeps the record itself (eq. 10) and needs no y; "both" keeps both,
+        each weighing a half
+    decoder : h of eq. 10: "linear", or "mlp" with one hidden layer
+    init : of a linear filter: "eigen", "pca", "random", "gaussian" (as it is drawn) or an array (D, n_components)
     noise : standard deviation of Gaussian noise on the code, which is then clipped to the unit ball; in
         training and at release. `local_dp_` states what that guarantees with no data at all
     adversary : whom the filter is trained against. "softmax": linear attackers, the paper's; "mlp": one hidden
@@ -86,6 +92,8 @@ class MinimaxFilter(Filter):
         largest of the n_components scores (a finite code), against which the best of *all* attackers is
         known by counting
     ridge : of the linear heads
+    ally_model : in Kiwiel's linear model the ally is "held" at its optimum, or "solved" for, as Algorithm 2 prints it
+    standardise : False takes arrays of numbers unchanged, as the paper does; else all columns have one scale
     max_iter, tolerance : of the outer solver
     inner_max_iter, inner_tolerance : of the heads' L-BFGS
     random_state, verbose : as in scikit-learn
@@ -125,16 +133,38 @@ class MinimaxFilter(Filter):
     solver: str = "kiwiel"
     privacy_loss: str = "multiclass"
     utility: str = "labels"
+    decoder: str = "linear"
     init: Any = "eigen"
     noise: float | None = None
     adversary: str = "softmax"
     ridge: float = 1e-6
+    ally_model: str = "held"
+    standardise: bool = True
     max_iter: int = 30
     tolerance: float = 1e-6
     inner_max_iter: int = 50
     inner_tolerance: float = 1e-7
     random_state: Any = None
     verbose: bool = False
+
+    @classmethod
+    def as_printed(cls, n_components: int | None = None, **changes: Any) -> Self:
+        """The filter with the paper's settings: Kiwiel with T_aux 5, rho 1, lambda 1e-6, a random start, Algorithm 2
+        with the ally solved for, records unchanged, T = 100 (it stops by hand, after 20 to 200).
+
+        Examples
+        --------
+        >>> import tacit
+        >>> tacit.MinimaxFilter.as_printed(10, random_state=0).init
+        'gaussian'
+        """
+        printed = {"rho": 1.0, "solver": "kiwiel", "init": "gaussian", "ridge": 1e-6, "ally_model": "solved"}
+        return cls(n_components, **{**printed, "standardise": False, "max_iter": 100, **changes})
+
+    def _as_given(self, checked: Any) -> bool:
+        if not self.standardise and isinstance(checked, pd.DataFrame):
+            raise InputError("standardise=False takes an array of numbers; found a table, pass X.to_numpy()")
+        return not self.standardise
 
     def _learn(self, problem: Problem) -> Learned:
         self._check_parameters()
@@ -209,6 +239,7 @@ class MinimaxFilter(Filter):
                 auxiliary_steps=5 if self.solver == "kiwiel" else 0,
                 inner_max_iter=self.inner_max_iter,
                 inner_tolerance=self.inner_tolerance,
+                ally_model=self.ally_model,
                 callback=(lambda what, done, total: print(f"step {done}: {what}")) if verbose else silent,
             )
             u, v, w = result.u, result.v, result.w if result.w is not None else w
@@ -224,7 +255,7 @@ class MinimaxFilter(Filter):
         if self.network == "linear" and self.adversary == "exact":
             return linear_net(*cell_start(flat.numpy(), problem.targets, d, problem.seed))
         if self.network == "linear":
-            targets = problem.targets if self.utility == "labels" else encode_labels(None, "y", len(X))
+            targets = encode_labels(None, "y", len(X)) if self.utility == "reconstruction" else problem.targets
             G = linear_start(flat.numpy(), targets, problem.sensitive, d, self.init, problem.seed)
             if self.noise:  # most records begin inside the ball
                 G = G / np.quantile(np.linalg.norm(flat.numpy() @ G, axis=1), 0.9)
@@ -261,13 +292,17 @@ class MinimaxFilter(Filter):
         return SoftmaxHeads(sensitive, d, binary=binary, ridge=self.ridge)
 
     def _ally(self, targets: Labels, X: Tensor) -> Head:
-        if self.utility == "reconstruction":
-            return Reconstruction(X, self.ridge)
         if self.adversary == "exact":
             return CountingHeads(targets, balanced=False)
-        if targets.number_names:
-            return with_numbers(targets, lambda classes: self._ally(classes, X), self.ridge)
-        return SoftmaxHeads(targets, self.n_components_, ridge=self.ridge)
+        record = Reconstruction(X, self.ridge) if self.decoder == "linear" else MlpReconstruction(X, self.n_components_)
+        if self.utility == "reconstruction":
+            return record
+
+        def classes_of(classes: Labels) -> Head:
+            return SoftmaxHeads(classes, self.n_components_, ridge=self.ridge)
+
+        labels = with_numbers(targets, classes_of, self.ridge) if targets.number_names else classes_of(targets)
+        return labels if self.utility == "labels" else HeadsTogether([labels, record])
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         """The filters of the folds end in different coordinates; each is mapped onto the main one's."""
@@ -291,7 +326,7 @@ class MinimaxFilter(Filter):
             raise InputError(
                 f"network must be 'linear', 'mlp' or a factory (n_in, n_out) -> nn.Module; found {self.network!r}"
             )
-        if self.adversary == "exact" and (self.noise or self.utility == "reconstruction"):
+        if self.adversary == "exact" and (self.noise or self.utility != "labels"):
             raise InputError("adversary='exact' releases a cell, which takes neither noise nor reconstruction")
         if self.adversary == "exact" and self.n_components == 1:
             raise InputError(

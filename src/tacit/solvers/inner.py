@@ -86,6 +86,7 @@ class InnerGame:
     ally : (z, w) -> scalar, minimized over w; optional (eq. 9's utility)
     tolerance : the inner solve stops when f changes by less than this (relative to max(|f|, 1))
     max_iter : most L-BFGS iterations of one inner solve
+    ally_model : in the linear model the ally is "held" at its minimizer, or "solved" for
     """
 
     f: Loss
@@ -93,6 +94,7 @@ class InnerGame:
     ally: Loss | None = None
     tolerance: float = 1e-9
     max_iter: int = 100
+    ally_model: str = "held"
 
     def __post_init__(self) -> None:
         check_number("inner_tolerance", self.tolerance, 0)
@@ -110,25 +112,30 @@ class InnerGame:
             phi += value
         return Point(u, z, v, w, phi)
 
-    def gradient(self, point: Point, v: Tensor) -> tuple[Tensor, float]:
-        """Gradient over u, and the value, of f(u, v) + g(u, w) at fixed heads (Danskin: Phi's own at the best v)."""
+    def gradient(self, point: Point, v: Tensor, w: Tensor | None) -> tuple[Tensor, float]:
+        """Gradient over u, and the value, of f(u, v) + g(u, w) at fixed heads (Danskin: Phi's own at the best ones)."""
         u = point.u.detach().requires_grad_(True)
         z = self.code(u)
         value = self.f(z, v)
-        if self.ally is not None and point.w is not None:
-            value = value + self.ally(z, point.w)
+        if self.ally is not None and w is not None:
+            value = value + self.ally(z, w)
         return torch.autograd.grad(value, u)[0], float(value.detach())
 
-    def linear_maximum(self, point: Point, q: Tensor) -> tuple[Tensor, float]:
-        """The v that maximizes the linear model f(u, v) + <grad_u f(u, v), q> (eq. 13-14), and the model's value.
+    def linear_maximum(self, point: Point, q: Tensor) -> tuple[Tensor, Tensor | None, float]:
+        """The heads of the linear model f(u, v) + <grad_u f(u, v), q> (eq. 13-14) that are best for it, and its value.
 
-        The ally's part has a unique minimizer w and its gradient there is exact, so it stays at w.
+        The ally's part has a unique minimizer w and its gradient there is exact, so it stays at w, unless `ally_model`
+        is "solved": then w is the minimizer of its own linear model (Phi^l_util of Algorithm 2).
         """
         dz = directional(self.code, point.u, q)
         v, model = self._best(self.f, point.z, point.v, -1.0, dz)
-        if self.ally is not None and point.w is not None:
-            model += float(self._along(self.ally, point.z, point.w, dz).detach())
-        return v, model
+        w = point.w
+        if self.ally is not None and w is not None and self.ally_model == "solved":
+            w, value = self._best(self.ally, point.z, w, 1.0, dz)
+            model += value
+        elif self.ally is not None and w is not None:
+            model += float(self._along(self.ally, point.z, w, dz).detach())
+        return v, w, model
 
     def _best(self, loss: Loss, z: Tensor, head: Tensor, sign: float, dz: Tensor | None = None) -> tuple[Tensor, float]:
         """Minimize sign * loss (plus its slope along dz) over the head; returns it with the loss."""
@@ -148,6 +155,10 @@ class InnerGame:
         # the linear model only suggests a direction, and far from u it has no maximum: a few iterations do
         most = self.max_iter if dz is None else min(self.max_iter, LINEAR_ITERATIONS)
         found, value = lbfgs(signed, head, self.tolerance, most)
+        # a head far out, on a code that has grown, may end worse than one that says nothing: Phi would look too low
+        nothing = torch.zeros_like(head)
+        if dz is None and value > signed(nothing.double().numpy().ravel())[0]:
+            found, value = lbfgs(signed, nothing, self.tolerance, most)
         return found, sign * value
 
     @staticmethod
@@ -213,7 +224,7 @@ def descend_phi(
     point = starting_point(game, *start)
     history, stopped = [point.phi], f"max_iter: {max_iter} steps"
     for t in range(max_iter):
-        gradient, _ = game.gradient(point, point.v)
+        gradient, _ = game.gradient(point, point.v, point.w)
         q, fall = direction(point, gradient, step)
         if fall >= -tolerance:
             stopped = f"converged: the predicted fall of Phi is {-fall:.2g}"

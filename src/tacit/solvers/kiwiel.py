@@ -33,6 +33,7 @@ def kiwiel(
     step: float = 1.0,
     inner_tolerance: float = 1e-9,
     inner_max_iter: int = 100,
+    ally_model: str = "held",
     callback: Callback = silent,
 ) -> MinimaxResult:
     """Minimize ``Phi(u) = max_v f(u, v)``, or ``max_v f + min_w ally``.
@@ -49,6 +50,7 @@ def kiwiel(
     step : first length tried, as a multiple of the gradient; it follows what earlier steps accepted, so that
         the linear model is asked about points a step will reach
     inner_tolerance, inner_max_iter : of the inner L-BFGS
+    ally_model : in the linear model the ally is "held" at its minimizer, or "solved" for, as Algorithm 2 prints it
     callback : called with (Phi in words, the step's number, max_iter) after every step
 
     Examples
@@ -60,7 +62,7 @@ def kiwiel(
     True
     """
     check_number("auxiliary_steps", auxiliary_steps, 0, whole=True)
-    game = InnerGame(f, code or (lambda u: u), ally, inner_tolerance, inner_max_iter)
+    game = InnerGame(f, code or (lambda u: u), ally, inner_tolerance, inner_max_iter, ally_model)
     return descend_phi(
         game,
         (u, v, w),
@@ -85,10 +87,10 @@ def find_direction(
     for _ in range(auxiliary_steps):
         if fall >= -tolerance:
             break
-        v, model = game.linear_maximum(point, -step * p)
+        v, w, model = game.linear_maximum(point, -step * p)
         if model - point.phi <= LINEAR_SHARE * fall:
             break
-        g, value = game.gradient(point, v)
+        g, value = game.gradient(point, v, w)
         apart = g - p
         size = step * squared(apart)
         if size == 0:

@@ -24,7 +24,8 @@ def linear_start(X: np.ndarray, targets: Labels, sensitive: Labels, d: int, init
     "eigen": the top generalized eigenvectors of the targets' between-class scatter against the sensitive
     attributes' (without targets: of the total scatter); "pca": principal directions; "random": a random
     subspace; or the user's own (D, d) array. The code's coordinates mean nothing, so they are rotated at
-    random, except for the user's own.
+    random, except for the user's own. "gaussian" is left as it is drawn, as the paper prints it: independent normal
+    entries of variance 1/D, the code neither white nor centred.
     """
     if not isinstance(init, str):
         given = np.asarray(init, dtype=np.float64)
@@ -34,6 +35,8 @@ def linear_start(X: np.ndarray, targets: Labels, sensitive: Labels, d: int, init
             )
         return given
     rng = np.random.default_rng(seed)
+    if init == "gaussian":
+        return rng.standard_normal((X.shape[1], d)) / np.sqrt(X.shape[1])
     values, vectors = principal_directions(X)
     d_all, d = d, min(d, len(values))
     if init == "random":
@@ -50,7 +53,8 @@ def linear_start(X: np.ndarray, targets: Labels, sensitive: Labels, d: int, init
         top = eigh(_ridged(keep), _ridged(hide), subset_by_index=(len(values) - d, len(values) - 1))[1]
         G = vectors @ (top / np.linalg.norm(top, axis=0))
     else:
-        raise InputError(f"init must be 'eigen', 'pca', 'random' or an array of shape (D, d); found {init!r}")
+        words = "'eigen', 'pca', 'random', 'gaussian' or an array of shape (D, d)"
+        raise InputError(f"init must be {words}; found {init!r}")
     # white, so that the heads' problems are well conditioned, and rotated at random
     spread, axes = np.linalg.eigh(np.atleast_2d(np.cov(X @ G, rowvar=False)))
     white = axes / np.sqrt(np.maximum(spread, 1e-8 * spread.max()))
