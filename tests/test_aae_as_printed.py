@@ -228,5 +228,7 @@ def test_without_a_target_the_distortion_keeps_what_it_can(data):
     assert (((f.transform(data.X) - data.X) / scale) ** 2).mean() < 0.5  # an empty release has 1
     with pytest.raises(InputError, match="codes= needs y"):
         AAE(codes=4).fit(data.X, sensitive_features=data.sensitive)
+    with pytest.raises(InputError, match="neither y nor sensitive_features"):
+        AAE().fit(data.X)
     g = AAE.as_printed(**SMALL).set_params(epochs=1)
     assert g.fit(data.X, sensitive_features=data.sensitive).transform(data.X).shape == data.X.shape

@@ -151,6 +151,8 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
     def _learn(self, problem: Problem) -> Learned:
         self._check_parameters()
         _check_classes(problem)
+        if not len(problem.targets) and not len(problem.sensitive):
+            raise InputError("neither y nor sensitive_features were passed: say what to keep or what to withhold")
         if self.codes is not None:
             if not len(problem.targets):
                 raise InputError("codes= needs y: without a target every window falls into one cell; pass y")
