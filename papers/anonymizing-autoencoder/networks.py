@@ -203,8 +203,11 @@ def fig15(run: Run) -> None:
     releases = {f"{r} Hz": ("rate", r) for r in s["rates"]} | {f"SSA 1..{c}": ("ssa", c) for c in s["components"]}
     printed = {"5 Hz": "over .60", "SSA 1..10": "over .80"}
     found: dict[str, Any] = {}
-    for name, (kind, value) in releases.items():
-        of = [run.part(f"{name}, seed {seed}", by_release, kind, value, seed, s) for seed in run.seeds]
+    parts = {
+        name: [run.part(f"{name}, seed {seed}", by_release, kind, value, seed, s) for seed in run.seeds]
+        for name, (kind, value) in releases.items()
+    }
+    for name, of in parts.items():
         found[name] = {k: over_seeds([told(o[k], "wide CNN") for o in of]) for k in ("activity", "identity")}
         a, i = found[name]["activity"], found[name]["identity"]
         run.row(name, "activity, accuracy", printed.get(name) if "SSA" in name else None, a["value"],

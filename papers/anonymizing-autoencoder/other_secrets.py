@@ -56,8 +56,11 @@ def hide(run: Run, secrets: Sequence[str], printed: dict[str, float]) -> None:
     s = run.settings
     for label, value in printed.items():
         run.row("PrivDiffuser, attackers of raw windows", f"{label}, accuracy", value)
-    for name in s["methods"]:
-        audits = [run.part(f"{name}, seed {seed}", hidden, name, list(secrets), seed, s) for seed in run.seeds]
+    found = {
+        name: [run.part(f"{name}, seed {seed}", hidden, name, list(secrets), seed, s) for seed in run.seeds]
+        for name in s["methods"]
+    }
+    for name, audits in found.items():
         one = together(audits)
         kept = one["utility"]["activity"]
         run.row(name, "activity, accuracy", None, kept["value"], interval=(kept["low"], kept["high"]),
@@ -107,8 +110,10 @@ def recordings(data: Any) -> np.ndarray:
 def undeclared(run: Run) -> None:
     """What filters keep of the activity when training knows identity alone (MaSS's question)."""
     s = run.settings
-    for name in s["methods"]:
-        audits = [run.part(f"{name}, seed {seed}", not_told, name, seed, s) for seed in run.seeds]
+    found = {
+        name: [run.part(f"{name}, seed {seed}", not_told, name, seed, s) for seed in run.seeds] for name in s["methods"]
+    }
+    for name, audits in found.items():
         one = together(audits)
         kept, leak = one["utility"]["activity"], one["leakage"]["identity"]
         run.row(name, "activity, accuracy", None, kept["value"], interval=(kept["low"], kept["high"]),
@@ -179,8 +184,10 @@ def read_by_rows(a: Any, learn: Any, b: Any, truth: Any, units: Any, epochs: int
 def age(run: Run) -> None:
     """Age in years, told of people that neither the filter nor the regressors have seen."""
     s = run.settings
-    for name in s["methods"]:
-        found = [run.part(f"{name}, seed {seed}", years, name, seed, s) for seed in run.seeds]
+    parts = {
+        name: [run.part(f"{name}, seed {seed}", years, name, seed, s) for seed in run.seeds] for name in s["methods"]
+    }
+    for name, found in parts.items():
         for key, words in (("rank", "age, rank correlation over 24 people"), ("r2", "age, R2 over 24 people")):
             values = [f[key] for f in found]
             run.row(name, words, None, float(np.mean(values)), interval=(min(values), max(values)))
