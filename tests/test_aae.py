@@ -186,6 +186,11 @@ def test_short_windows_and_lone_users_are_refused(f, data):
         ({"validation": 0.9}, "validation"),
         ({"batch_size": 1}, "batch_size"),
         ({"device": "gpu"}, "'auto', 'cpu' or 'cuda'"),
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": 1}, "no noise; pass noise=None"),
+        ({"rounds": 1, "noise": None, "codes": 4}, "no codes; pass codes=None"),
+        ({"start": "public.tacit"}, "fitted AnonymizingAutoencoder or a loaded bundle; found str"),
+        ({"start": AAE(), "codes": 4}, "start refines an autoencoder"),
     ],
 )
 def test_wrong_parameters_say_what_is_allowed(changes, message, data):

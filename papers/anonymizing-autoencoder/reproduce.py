@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from papers.common.run import Run
 
+from . import other_secrets
 from .networks import fig7, fig12, fig15
 from .signals import fig10, fig11, fig13, fig14
 from .table2 import table2
@@ -23,4 +24,10 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "fig13": fig13,
     "fig14": fig14,
     "fig15": fig15,
+    "gender": other_secrets.gender,
+    "together": other_secrets.with_identity,
+    "weight": other_secrets.weight,
+    "undeclared": other_secrets.undeclared,
+    "age": other_secrets.age,
+    "refine": other_secrets.refine,
 }

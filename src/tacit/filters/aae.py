@@ -5,7 +5,8 @@ of eq. 4 to 7, and the rounds of Figure 6. Beyond the paper: every round reads t
 the filter is given when it is used (theirs reads the round before); regularizers of several families play at
 once and are restarted in turn; and convergence is judged by classifiers trained afresh on validation windows,
 because a regularizer that has lost the game says nothing about another one. With `codes`, the latent is one of
-k cells, eq. 1 is computed exactly, and the release can be certified.
+k cells, eq. 1 is computed exactly, and the release can be certified. `AnonymizingAutoencoder.as_printed()` is the
+paper's own: its loss, networks and rounds (`aae_rounds.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch import nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.aae_game import AnonymizingGame, Regularizers
+from tacit.filters.aae_rounds import PrintedRounds
 from tacit.filters.base import Knob, Problem, TrainedFilter
 from tacit.filters.codebook import PrototypeOf, typical_records
 from tacit.filters.codes import NetworkCode
@@ -61,19 +63,25 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
     codes : release one of this many waveforms, each the mean of its cell. The game is then eq. 1 itself with
         exact information, no regularizers, and `tacit.audit` can certify it
     identity_loss : "uniform" (the regularizer should answer every class alike) or "paper" (eq. 7)
-    regularizers : families that play on the output: names of "deep", "wide", "dense", "spectrum", or factories
-        (n_in, n_out) -> nn.Module
+    regularizers : families that play on the output: names of "deep", "wide", "dense", "spectrum", "printed", or
+        factories (n_in, n_out) -> nn.Module
     regularizer_steps : updates of the regularizers for every update of the autoencoder
     restart_every : epochs after which one regularizer, each in turn, starts afresh; None never
     noise : standard deviation of noise on the latent, which is then bounded to -1..1, in training and in release
         (keyed by the record); what is left of a person in small differences drowns in it. None is the paper's, and
         leaves a fresh attacker about twice as much on MotionSense. Not used with `codes`
+    rounds : train as printed, in this many rounds of Figure 6, with the networks of Figures 4 and 5; `epochs` are then
+        those of one stage of a round, and `patience` stops a regularizer's stage. None is the game above
+    start : refine a model instead of beginning at random: a fitted filter, or a bundle that was downloaded
+        (`tacit.load`), with the same `n_maps`, `noise` or not, and `rounds` or not
     n_maps : feature maps of every layer of the autoencoder; fewer are faster
     validation : share of the windows (whole units where there are units) that judges convergence
     patience : stop after this many checks (one every third epoch) without a better adaptive trade-off
     epochs, batch_size, learning_rate : training; epochs is the most there will be
     random_state, device, verbose : as in scikit-learn; device "auto" takes a GPU when there is one
-    checkpoint : file to resume from after a crash, written after every epoch
+    checkpoint : file to resume from after a crash, written after every epoch (with `rounds` a file for every stage)
+
+    Without a target (`fit` without y) only the distortion keeps anything (Section 3.4): raise beta_distortion.
 
     Attributes
     ----------
@@ -91,6 +99,7 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
     """
 
     refuse = partial(check_windows, shortest=SHORTEST)
+    needs_target = False
     knob = Knob("beta_identity", utility_rises=False, values=(0.0, 0.1, 0.3, 1.0, 2.0, 4.0))
 
     beta_identity: float = 1.0
@@ -104,17 +113,49 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
     regularizer_steps: int = 3
     restart_every: int | None = 5
     noise: float | None = 0.5
+    rounds: int | None = None
+    start: Any = None
     n_maps: int = 100
     validation: float = 0.1
     patience: int = 6
     epochs: int = 24
+
+    @classmethod
+    def as_printed(cls, **changes: Any) -> AnonymizingAutoencoder:
+        """The paper's own method: eq. 7, the networks of Figures 4 and 5, four rounds of Figure 6, no noise.
+
+        `changes` are other parameters: ``regularize_output=False`` is REP. Settings that the text leaves open (batches
+        of 128, four rounds, weights 1, 2 and .01) are those of the authors' published code. Two things differ from it:
+        every round reads raw windows, as the filter does when it is used, and classes are not weighted.
+
+        Examples
+        --------
+        >>> f = AnonymizingAutoencoder.as_printed(regularize_output=False)
+        >>> f.identity_loss, f.rounds, f.noise, f.regularizers
+        ('paper', 4, None, ('printed',))
+        """
+        printed: dict[str, Any] = {
+            "identity_loss": "paper",
+            "regularizers": ("printed",),
+            "rounds": 4,
+            "noise": None,
+            "validation": 0.2,
+            "batch_size": 128,
+            "restart_every": None,
+            "regularizer_steps": 1,
+        }
+        return cls(**{**printed, **changes})
 
     # -- learning -------------------------------------------------------------------------------
 
     def _learn(self, problem: Problem) -> Learned:
         self._check_parameters()
         _check_classes(problem)
+        if not len(problem.targets) and not len(problem.sensitive):
+            raise InputError("neither y nor sensitive_features were passed: say what to keep or what to withhold")
         if self.codes is not None:
+            if not len(problem.targets):
+                raise InputError("codes= needs y: without a target every window falls into one cell; pass y")
             return self._learn_code(problem)
         self.autoencoder_, self.history_ = self._play(problem)
         scaling: Any = problem.scaling
@@ -139,18 +180,27 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
             self.regularizer_steps,
             self.restart_every,
         )
-        game = AnonymizingGame(
-            problem,
-            (self.beta_identity, self.beta_activity, self.beta_distortion),
-            regularizers,
-            n_maps=self.n_maps,
-            validation=self.validation,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            device=choose_device(self.device),
-            noise=self.noise,
-        )
-        history = game.train(self.patience, **training_settings(self, problem))
+        betas = self.beta_identity, self.beta_activity, self.beta_distortion
+        common: dict[str, Any] = {
+            "n_maps": self.n_maps,
+            "validation": self.validation,
+            "batch_size": self.batch_size,
+            "learning_rate": self.learning_rate,
+            "device": choose_device(self.device),
+        }
+        settings = training_settings(self, problem)
+        if self.rounds is not None:
+            turns = PrintedRounds(problem, betas, regularizers, rounds=self.rounds, **common)
+            if self.start is not None:
+                load_start(self.start, turns.autoencoder)
+            history = turns.train(self.patience, **settings)
+            return turns.autoencoder.cpu().eval(), history
+        game = AnonymizingGame(problem, betas, regularizers, noise=self.noise, **common)
+        if self.start is not None:
+            for pair in (nn.Sequential(game.encoder, game.decoder), game.average):
+                load_start(self.start, pair)
+            game.typical = None  # what it starts from already keeps the activity
+        history = game.train(self.patience, **settings)
         return nn.Sequential(*game.average).cpu().eval(), history
 
     def _learn_code(self, problem: Problem) -> Learned:
@@ -192,6 +242,17 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
         check_number("restart_every", self.restart_every, 1, whole=True, optional=True)
         check_number("validation", self.validation, 0.01, 0.5)
         check_number("noise", self.noise, 0, optional=True)
+        check_number("rounds", self.rounds, 1, whole=True, optional=True)
+        for name in ("codes", "noise") if self.rounds is not None else ():
+            if getattr(self, name):
+                raise InputError(
+                    f"rounds={self.rounds} is the training as printed, which has no {name}; pass {name}=None "
+                    f"(found {getattr(self, name)}), or rounds=None"
+                )
+        if self.codes is not None and self.start is not None:
+            raise InputError(
+                "start refines an autoencoder, and with codes= there is none; pass codes=None or start=None"
+            )
         if self.identity_loss not in ("uniform", "paper"):
             raise InputError(f"identity_loss must be 'uniform' or 'paper'; found {self.identity_loss!r}")
         for r in self.regularizers:
@@ -224,6 +285,34 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
             return replace(code, autoencoder=self._play(part)[0]).rebuild
 
         return code.in_units(release_by_folds(problem, learn, FEW_FOLDS, code.rebuild, ridge, drawn))
+
+
+def load_start(start: Any, autoencoder: Any) -> None:
+    """Give encoder and decoder the weights of a fitted filter, or those that a bundle carries."""
+    if isinstance(start, AnonymizingAutoencoder):
+        check_is_fitted(start)
+        code = start.mechanism_.learned.code
+        known = dict(code.autoencoder.state_dict()) if isinstance(code, Rebuilt) else {}
+    elif hasattr(start, "weights"):
+        names = (("encoder.", "0."), ("decoder.", "1."))
+        held = {
+            new + k.removeprefix(old): v for old, new in names for k, v in start.weights().items() if k.startswith(old)
+        }
+        known = {k: torch.from_numpy(np.array(v)) for k, v in held.items()}
+    else:
+        raise InputError(
+            f"start must be a fitted AnonymizingAutoencoder or a loaded bundle; found {type(start).__name__}"
+        )
+    wanted = autoencoder.state_dict()
+    # a bundle keeps a number as an array of one
+    known = {k: v.reshape(wanted[k].shape) if v.numel() == 1 else v for k, v in known.items() if k in wanted}
+    unlike = [k for k, v in wanted.items() if k not in known or known[k].shape != v.shape]
+    if unlike:
+        raise InputError(
+            f"start has another network ({len(unlike)} of {len(wanted)} arrays differ, the first {unlike[0]!r}); "
+            f"refine with the n_maps, noise, rounds and channels it was fitted with"
+        )
+    autoencoder.load_state_dict(known)
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,6 +71,11 @@ class Heads:
         losses = [-(w * logs.gather(-1, c[:, None])[:, 0]).sum() for logs, c, w in self._each(logits, rows)]
         return torch.stack(losses).mean()
 
+    def right(self, logits: Tensor, rows: Tensor) -> float:
+        """Share of the known labels that are answered, the mean over columns."""
+        shares = [((logs.argmax(-1) == c) * w).sum() for logs, c, w in self._each(logits, rows)]
+        return float(torch.stack(shares).mean())
+
     def hide(self, logits: Tensor, rows: Tensor, loss: str) -> Tensor:
         """L_i: eq. 7, or the cross-entropy to the uniform answer less its smallest value."""
         losses = []
@@ -112,7 +117,7 @@ class AnonymizingGame:
         self.targets = Heads(problem.targets, self.fit_rows, device, balanced=False)
         self.sensitive = Heads(problem.sensitive, self.fit_rows, device, balanced=True)
         self.typical: Tensor | None = None
-        if self.rules.families and len(problem.sensitive):  # REP starts as its paper does
+        if self.rules.families and len(problem.sensitive) and len(problem.targets):  # REP starts as its paper does
             kinds = joint_codes(problem.targets.codes[self.fit_rows])
             means = [problem.X[self.fit_rows[kinds == k]].mean(axis=0) for k in range(kinds.max() + 1)]
             self.typical = torch.as_tensor(np.stack(means), dtype=torch.float32, device=device)
@@ -122,7 +127,7 @@ class AnonymizingGame:
             torch.manual_seed(problem.seed)
             self.encoder = Encoder(self.shape, n_maps, bounded=self.noise > 0).to(device)
             self.decoder = Decoder(self.shape, n_maps).to(device)
-            self.act_reg = deep_classifier(self.shape, self.targets.n_out).to(device)
+            self.act_reg = deep_classifier(self.shape, self.targets.n_out).to(device) if len(problem.targets) else None
             self.enc_reg, self.dec_regs = None, nn.ModuleList()
             if len(problem.sensitive):
                 latent = (self.shape[0], ceil(self.shape[1] / 4))
@@ -131,7 +136,8 @@ class AnonymizingGame:
                 self.dec_regs.to(device)
         # What is released is the mean of the last states: in a game the states circle around the solution
         self.average = deepcopy(nn.ModuleList([self.encoder, self.decoder]))
-        self.modules = {"encoder": self.encoder, "decoder": self.decoder, "act_reg": self.act_reg}
+        self.modules: dict[str, nn.Module] = {"encoder": self.encoder, "decoder": self.decoder}
+        self.modules |= {"act_reg": self.act_reg} if self.act_reg is not None else {}
         self.modules["average"] = self.average
         self.modules |= {"enc_reg": self.enc_reg, "dec_regs": self.dec_regs} if self.enc_reg is not None else {}
         theirs = [p for name, m in self.modules.items() if name.endswith(("reg", "regs")) for p in m.parameters()]
@@ -206,7 +212,7 @@ class AnonymizingGame:
         """Lines 8 to 10: every regularizer learns from what the autoencoder makes of the raw windows now."""
         with torch.no_grad():
             code, out = self._rebuild(self.X[rows])
-        loss = self.targets.learn(self.act_reg(out), rows)
+        loss = out.new_zeros(()) if self.act_reg is None else self.targets.learn(self.act_reg(out), rows)
         if self.enc_reg is not None:
             loss = loss + self.sensitive.learn(self.enc_reg(code), rows)
             for reg in self.dec_regs:
@@ -221,7 +227,7 @@ class AnonymizingGame:
         """
         x = self.X[rows]
         code, out = self._rebuild(x)
-        activity = self.targets.learn(self.act_reg(out), rows)
+        activity = x.new_zeros(()) if self.act_reg is None else self.targets.learn(self.act_reg(out), rows)
         distortion = (x - out).pow(2).mean()  # eq. 6
         identity = x.new_zeros(())
         if starting and self.typical is not None:
@@ -272,9 +278,14 @@ class AnonymizingGame:
         some = rng.permutation(len(self.X))[:CHECK_ROWS]
         early, late = self.early_and_late(rng)
         fit, validation = self.fit_rows, self.validation_rows
-        kept = self._read(self.problem.targets, fit[some], validation)
+        # without a target the windows themselves are what is to be kept: the share of their variance that is
+        kept = self._read(self.problem.targets, fit[some], validation) if self.act_reg is not None else self._likeness()
         leaked = self._read(self.problem.sensitive, fit[early[:CHECK_ROWS]], fit[late[:CHECK_ROWS]])
         return kept, leaked
+
+    def _likeness(self) -> float:
+        X = torch.as_tensor(self.problem.X[self.validation_rows], dtype=torch.float32)
+        return 1 - float((self._released(X).cpu() - X).pow(2).mean() / X.pow(2).mean())
 
     def early_and_late(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Rows in the first 60 % and the last 30 % of their unit, shuffled; the gap keeps overlapping windows apart."""

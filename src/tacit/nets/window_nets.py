@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tacit.nets.printed_window_nets import printed_classifier
+
 Shape = tuple[int, int]  # channels, length
 Factory = Callable[[Any, int], nn.Module]
 SHORTEST = 16  # samples; a shorter window leaves fewer than 4 points after two halvings
@@ -122,6 +124,7 @@ CLASSIFIERS: dict[str, Factory] = {
     "wide": wide_classifier,
     "dense": dense_classifier,
     "spectrum": spectrum_classifier,
+    "printed": printed_classifier,
 }
 
 
