@@ -14,6 +14,7 @@ from scipy.io import wavfile
 import tacit
 from tacit.datasets import declarations
 from tacit.datasets.hospital import TABLES
+from tacit.datasets.publishers.packing import prepare
 from tacit.datasets.speech import mfcc, read_sound
 from tacit.datasets.store import locate
 
@@ -38,27 +39,59 @@ def picture(path, shade, size=(20, 16)):
     Image.fromarray(np.full((*size, 3), shade, dtype=np.uint8)).save(path)
 
 
-def test_celeba(shelf):
-    folder, names = shelf / "celeba", [f"{i:06d}.jpg" for i in range(1, 7)]
-    for i, name in enumerate(names):
-        picture(folder / "img_align_celeba" / name, 40 * i)
-    heads = ["Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling"]
-    marks = [
-        (1, -1, -1, -1, 1, 1),
-        (-1, 1, -1, -1, -1, 1),
-        (1, -1, 1, -1, 1, -1),  # two colours: no hair label
-        (-1, -1, -1, 1, 1, 1),
-        (-1, -1, -1, -1, -1, -1),  # none
-        (-1, -1, 1, -1, -1, 1),
-    ]
-    lines = [f"{n}  " + " ".join(map(str, m)) for n, m in zip(names, marks, strict=True)]
-    (folder / "list_attr_celeba.txt").write_text("\n".join(["6", " ".join(heads) + " ", *lines]) + "\n")
-    rows = list(zip(names, (0, 0, 0, 1, 1, 2), (7, 7, 9, 9, 11, 11), strict=True))
-    (folder / "list_eval_partition.txt").write_text("".join(f"{n} {p}\n" for n, p, _ in rows))
-    (folder / "identity_CelebA.txt").write_text("".join(f"{n} {p}\n" for n, _, p in rows))
+NAMES = [f"{i:06d}.jpg" for i in range(1, 7)]
+HEADS = ["Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling"]
+MARKS = [
+    (1, -1, -1, -1, 1, 1),
+    (-1, 1, -1, -1, -1, 1),
+    (1, -1, 1, -1, 1, -1),  # two colours: no hair label
+    (-1, -1, -1, 1, 1, 1),
+    (-1, -1, -1, -1, -1, -1),  # none
+    (-1, -1, 1, -1, -1, 1),
+]
+PARTS, PEOPLE = (0, 0, 0, 1, 1, 2), (7, 7, 9, 9, 11, 11)
+
+
+def celeba(folder, layout="flat"):
+    """Six images as the publisher lays them out, flat, or as Kaggle does."""
+    homes = {"flat": ("", "", "", "img_align_celeba"), "publisher": ("Anno", "Eval", "Anno", "Img/img_align_celeba")}
+    anno, parts, identity, images = homes.get(layout, ("", "", "", "img_align_celeba/img_align_celeba"))
+    for i, name in enumerate(NAMES):
+        picture(folder / images / name, 40 * i)
+    for home in (anno, parts, identity):
+        (folder / home).mkdir(exist_ok=True)
+    if layout == "kaggle":
+        rows = [",".join([n, *map(str, m)]) for n, m in zip(NAMES, MARKS, strict=True)]
+        (folder / "list_attr_celeba.csv").write_text("\r\n".join([",".join(["image_id", *HEADS]), *rows]))
+        rows = [f"{n},{p}" for n, p in zip(NAMES, PARTS, strict=True)]
+        (folder / "list_eval_partition.csv").write_text("\n".join(["image_id,partition", *rows]))
+        return folder
+    lines = [f"{n}  " + " ".join(map(str, m)) for n, m in zip(NAMES, MARKS, strict=True)]
+    (folder / anno / "list_attr_celeba.txt").write_text("\n".join(["6", " ".join(HEADS) + " ", *lines]) + "\n")
+    rows = [f"{n} {p}\n" for n, p in zip(NAMES, PARTS, strict=True)]
+    (folder / parts / "list_eval_partition.txt").write_text("".join(rows))
+    rows = [f"{n} {p}\n" for n, p in zip(NAMES, PEOPLE, strict=True)]
+    (folder / identity / "identity_CelebA.txt").write_text("".join(rows))
+    return folder
+
+
+@pytest.mark.parametrize("layout", ["flat", "publisher", "prepared", "prepared from the zip"])
+def test_celeba(shelf, layout):
+    folder = shelf / "celeba"
+    if layout.startswith("prepared"):
+        made = celeba(shelf / "box", "publisher")
+        if layout.endswith("zip"):
+            shutil.make_archive(str(made / "Img" / "img_align_celeba"), "zip", made / "Img", "img_align_celeba")
+            shutil.rmtree(made / "Img" / "img_align_celeba")
+        assert prepare("celeba", made.parent / "box").rows == "6 images: train 3, validation 2, test 1"
+    else:
+        celeba(folder, layout)
     assert declarations()["celeba"].present
     data = tacit.load_dataset("celeba", size=8)
-    assert data.X.shape == (4, 3, 8, 8)
+    assert data.X.shape == (3, 3, 8, 8)
+    assert data.y["hair"].tolist() == ["black", "blond", "brown"]
+    four = ("black", "blond", "brown", "grey")
+    data = tacit.load_dataset("celeba", size=8, colours=four)
     assert data.y["hair"].tolist() == ["black", "blond", "grey", "brown"]
     assert data.sensitive["identity"].tolist() == ["7", "7", "9", "11"]
     assert [len(p) for p in data.split("official")] == [2, 1, 1]
@@ -69,16 +102,125 @@ def test_celeba(shelf):
     assert data.units_of("Male").tolist() == ["7", "7", "9", "11", "11"]
     with pytest.raises(tacit.TacitError, match=r"celeba has the labels .*found 'Bald'"):
         tacit.load_dataset("celeba", target="Bald")
-    (folder / "img_align_celeba" / names[0]).unlink()
+    next(folder.rglob(NAMES[0])).unlink()
     with pytest.raises(tacit.TacitError, match=r"no image .*000001.jpg"):
         tacit.load_dataset("celeba")
 
 
-def test_facescrub(shelf):
-    for folder, people in (("actors/faces", {"Al_One": 3, "Bo_Two": 1}), ("actresses/faces", {"Cy_Three": 2, "Di": 4})):
+def test_celeba_of_kaggle_has_no_identities(shelf):
+    celeba(shelf / "celeba", "kaggle")
+    data = tacit.load_dataset("celeba", sensitive="Male", size=8)
+    assert data.y["hair"].tolist() == ["black", "blond", "brown"]
+    assert [len(p) for p in data.split("official")] == [2, 1]
+    with pytest.raises(tacit.TacitError, match=r"celeba has the labels .*found 'identity'"):
+        tacit.load_dataset("celeba", size=8)
+    done = prepare("celeba", shelf / "celeba", shelf / "other")
+    assert "no identity_CelebA.txt" in done.notes[0]
+    assert len(list((shelf / "other" / "celeba" / "img_align_celeba").iterdir())) == 6
+
+
+def test_celeba_split_of_the_paper_is_cut_from_train(shelf, monkeypatch):
+    """Its counts: 74,024 and 18,505 of 92,529 train images with a hair colour, the official test part, no other."""
+    folder = celeba(shelf / "celeba")
+    names = [f"{i:06d}.jpg" for i in range(1, 41)]
+    for name in names:
+        picture(folder / "img_align_celeba" / name, 9)
+    lines = [f"{n} 1 -1 -1 -1 1 1" for n in names]
+    (folder / "list_attr_celeba.txt").write_text("\n".join(["40", " ".join(HEADS), *lines]))
+    (folder / "list_eval_partition.txt").write_text(
+        "".join(f"{n} {[0, 0, 0, 1, 2][i % 5]}\n" for i, n in enumerate(names))
+    )
+    (folder / "identity_CelebA.txt").write_text("".join(f"{n} {i}\n" for i, n in enumerate(names)))
+    assert [len(p) for p in tacit.load_dataset("celeba", size=8).split("official")] == [24, 8, 8]
+    train, validation, test = tacit.load_dataset("celeba", size=8, split="paper").split("official")
+    assert [len(train), len(validation), len(test)] == [20, 4, 8]  # a fifth of 24, rounded down
+    assert 92529 // 5 == 18505
+    assert all(int(i) % 5 < 3 for i in [*train.sensitive["identity"], *validation.sensitive["identity"]])
+    with pytest.raises(tacit.TacitError, match="split must be 'official' or 'paper'"):
+        tacit.load_dataset("celeba", split="mine")
+    with pytest.raises(tacit.TacitError, match="colours must be of black, blond, brown, grey"):
+        tacit.load_dataset("celeba", colours=["red"])
+
+
+def test_celeba_damaged(shelf):
+    folder = celeba(shelf / "celeba")
+
+    def spoilt(file, old, new, match):
+        path = folder / file
+        whole = path.read_text()
+        assert old in whole
+        path.write_text(whole.replace(old, new, 1))
+        with pytest.raises(tacit.TacitError, match=match) as caught:
+            prepare("celeba", folder, shelf / "out")
+        with pytest.raises(tacit.TacitError, match=match):
+            tacit.load_dataset("celeba")
+        path.write_text(whole)
+        return str(caught.value)
+
+    table = "list_attr_celeba.txt"
+    spoilt(table, "6\n", "7\n", r"list_attr_celeba\.txt, line 1: it says 7 images, but 6 follow")
+    spoilt(table, "6\n", "", r"list_attr_celeba\.txt, line 1: expected the number of images")
+    spoilt(table, "000003.jpg  1 ", "000003.jpg  ", r"list_attr_celeba\.txt, line 5: 5 attributes; expected 6")
+    assert "77" not in spoilt(
+        table, "000002.jpg  -1 1", "000002.jpg  -1 77", r"line 4: an attribute is neither 1 nor -1"
+    )
+    spoilt(
+        "list_eval_partition.txt",
+        "000004.jpg 1",
+        "000004.jpg 3",
+        r"partition\.txt, line 4: .* whole number from 0 to 2",
+    )
+    spoilt("list_eval_partition.txt", "000004.jpg 1\n", "", r"list_eval_partition\.txt has no line for 000004\.jpg")
+    spoilt("identity_CelebA.txt", "000002.jpg 7", "000002.jpg x y", r"identity_CelebA\.txt, line 2: expected an image")
+    (folder / "img_align_celeba" / NAMES[2]).unlink()
+    with pytest.raises(tacit.TacitError, match=r"lists 000003\.jpg, which is not in .*img_align_celeba; fetch"):
+        prepare("celeba", folder, shelf / "out")
+    shutil.rmtree(folder / "img_align_celeba")
+    with pytest.raises(tacit.TacitError, match=r"no folder img_align_celeba and no img_align_celeba\.zip"):
+        prepare("celeba", folder, shelf / "out")
+    with pytest.raises(tacit.TacitError, match=r"data file celeba/img_align_celeba is not here"):
+        tacit.load_dataset("celeba")
+    (folder / "list_eval_partition.txt").unlink()
+    with pytest.raises(tacit.TacitError, match=r"no file list_eval_partition\.txt"):
+        tacit.load_dataset("celeba")
+    assert not (shelf / "out").exists()
+
+
+FACES = {"male": {"Al_One": 3, "Bo_Two": 1}, "female": {"Cy_Three": 2, "Di": 4}}
+LAYOUTS = {
+    "script": ("actors/faces/{0}", "actresses/faces/{0}"),
+    "script with images": ("actors/faces/{0}", "actresses/faces/{0}"),
+    "bare": ("actors/{0}", "actresses/{0}"),
+    "kaggle": ("Actor_Faces/{0}", "Actress_Faces/{0}"),
+    "download": ("download/{0}/face", "download/{0}/face"),
+    "megaface": ("FaceScrub/{0}", "FaceScrub/{0}"),
+}
+
+
+def facescrub(folder, layout):
+    for home, (gender, people) in zip(LAYOUTS[layout], FACES.items(), strict=True):
         for name, count in people.items():
             for i in range(count):
-                picture(shelf / "facescrub" / folder / name / f"{name}_{i}.jpeg", 9, size=(10 + i, 12))
+                picture(folder / home.format(name) / f"{name}_{i}.jpeg", 9, size=(10 + i, 12))
+                if layout in ("download", "script with images"):  # whole pictures beside the faces
+                    whole = home.format(name).replace("/face", "") if layout == "download" else f"actors/images/{name}"
+                    picture(folder / whole / f"{name}_{i}.jpeg", 9, size=(99, 99))
+        if layout in ("download", "megaface"):
+            word = {"male": "actors", "female": "actresses"}[gender]
+            rows = "".join(f"{n.replace('_', ' ')}\t1\t2\thttp://x\t1,2,3,4\tabc\r\n" for n in people)
+            (folder / f"facescrub_{word}.txt").write_text("name\timage_id\tface_id\turl\tbbox\tsha256\r\n" + rows)
+    return folder
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_facescrub(shelf, layout, prepared):
+    if prepared:
+        assert prepare("facescrub", facescrub(shelf / "box", layout)).rows == "10 images of 4 people: female 6, male 4"
+        assert {p.name for p in (shelf / "facescrub" / "actors").iterdir()} == {"Al_One", "Bo_Two"}
+    else:
+        facescrub(shelf / "facescrub", layout)
+    assert declarations()["facescrub"].present
     data = tacit.load_dataset("facescrub", size=8, people=None)
     assert data.X.shape == (10, 3, 8, 8)
     assert data.sensitive.groupby(data.y["identity"])["gender"].first().to_dict() == {
@@ -90,6 +232,21 @@ def test_facescrub(shelf):
     assert set(tacit.load_dataset("facescrub", size=8, people=2).y["identity"]) == {"Al One", "Di"}
     with pytest.raises(tacit.TacitError, match=r"1[0-3]x12 pixels but most images are"):
         tacit.load_dataset("facescrub", size=None)
+
+
+def test_facescrub_without_a_gender_or_a_list(shelf):
+    folder = facescrub(shelf / "facescrub", "megaface")
+    (folder / "facescrub_actresses.txt").write_text("Di and no tab\n")
+    with pytest.raises(tacit.TacitError, match=r"facescrub_actresses\.txt, line 1: expected a name and a tab"):
+        tacit.load_dataset("facescrub")
+    (folder / "facescrub_actresses.txt").unlink()
+    with pytest.raises(
+        tacit.TacitError, match=r"nor the lists facescrub_actors\.txt and .* say this person's gender; add"
+    ):
+        prepare("facescrub", folder, shelf / "out")
+    (shelf / "empty").mkdir()
+    with pytest.raises(tacit.TacitError, match=r"no folder of face images; get FaceScrub"):
+        prepare("facescrub", shelf / "empty", shelf / "out")
 
 
 def test_mimic3_joins_the_publishers_tables(shelf):
