@@ -139,7 +139,7 @@ def measured(faces: Faces, spec: Mapping[str, Any], seed: int, s: Mapping[str, A
         out["pixels"] = sorted({int(n) for m in masks for n in m.sum(axis=(1, 2, 3))})
         if known is not None:
             out["identity by the bare mask"] = identity(f.mask(known.X).astype(np.float32), known.person, s, seed)
-    if seed == 0:
+    if seed == 0 and s["drawn"]:
         out["shown"] = pictures(f, faces.test, s["drawn"])
     return out
 

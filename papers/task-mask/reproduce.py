@@ -33,6 +33,7 @@ PRINTED, PRINTED_ALONE = "task mask as printed (one map)", "task mask as printed
 OURS, OURS_ALONE = "task mask, ours (a map for each class)", "task mask, ours, non-adversarial"
 REGIONS = "task mask, ours (one map, regions)"
 LARGE = "task mask as printed, images of 64x64"
+DRAWN = ("original", BLUR, BLOCK, PRINTED_ALONE, PRINTED, OURS, REGIONS)
 ALIKE = "similarity (our recogniser; print: FaceNet)"
 
 
@@ -71,7 +72,7 @@ def table1(run: Run) -> None:
         run.row(f"validation images, one seed: {told(spec)}", ALIKE, None, of["similarity"][0],
                 interval=of["similarity"][1:3])  # fmt: skip
     run.note(f"As printed here means: {told(chosen)}. It was chosen on validation images among the last rows.")
-    faces = {n: found[n][0]["shown"] for n in ("original", BLUR, BLOCK, PRINTED_ALONE, PRINTED, OURS, REGIONS)}
+    faces = {n: found[n][0]["shown"] for n in DRAWN}
     run.figure("fig3", drawn(faces))
 
 
@@ -86,13 +87,16 @@ def table2(run: Run) -> None:
         REGIONS: {"kind": "ours", **s["regions"]},
     }  # fmt: skip
     found = {
-        name: [run.part(f"{name}, seed {seed}", on_attribute, spec, seed, s) for seed in run.seeds]
+        name: [
+            run.part(f"{name}, seed {seed}", on_attribute, spec, seed, {**s, "drawn": s["drawn"] * (name in DRAWN)})
+            for seed in run.seeds
+        ]
         for name, spec in specs.items()
     }
     in_print = {"original": "original", BLOCK: "block", BLUR: "blur", PRINTED: "mask", PRINTED_ALONE: "non-adversarial"}
     order = ["original", BLOCK, BLUR, *GENERATORS, PRINTED_ALONE, PRINTED, OURS_ALONE, OURS, REGIONS]
     tell(run, found, order, in_print, TABLE_2, s["label"], "our CNN; print: SlimCNN", s["data"], "identity")
-    faces = {n: found[n][0]["shown"] for n in ("original", BLUR, BLOCK, PRINTED_ALONE, PRINTED, OURS, REGIONS)}
+    faces = {n: found[n][0]["shown"] for n in DRAWN}
     run.figure("fig2", drawn(faces))
 
 
@@ -118,7 +122,8 @@ def on_attribute(spec: dict[str, Any], seed: int, s: dict[str, Any]) -> dict[str
 
 
 def seeds_of(run: Run, name: str, spec: dict[str, Any]) -> list[dict[str, Any]]:
-    return [run.part(f"{name}, seed {seed}", on_emotions, spec, seed, work_settings(run)) for seed in run.seeds]
+    s = work_settings(run) if name in DRAWN else {**work_settings(run), "drawn": 0}
+    return [run.part(f"{name}, seed {seed}", on_emotions, spec, seed, s) for seed in run.seeds]
 
 
 def work_settings(run: Run) -> dict[str, Any]:
