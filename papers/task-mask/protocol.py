@@ -63,6 +63,7 @@ class Faces(NamedTuple):
 def release_of(spec: Mapping[str, Any], seed: int, size: tuple[int, ...], s: Mapping[str, Any]) -> Any:
     """What a row of the settings means: {"kind": "as printed", "keep": 0.3, ...}. None: the original images."""
     more = {k: v for k, v in spec.items() if k not in ("kind", "augment", "pixels")}
+    more |= {"fill": None} if spec.get("fill") == "mean" else {}
     training = {
         "epochs": s["epochs"],
         "batch_size": s["batch"],
