@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import ndimage
 from sklearn.base import clone
 from torch import nn
 
@@ -14,8 +15,9 @@ from papers.common.mask_figures import draw_masks
 from papers.common.recogniser import face_embedding
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
 from tacit.datasets.store import locate
-from tacit.filters.mask import MaskGame, top_k, uniform_loss
+from tacit.filters.mask import MaskGame, uniform_loss
 from tacit.nets.convolutional import image_classifier
+from tacit.nets.top_k import top_k
 from tacit.nets.unet import Masker, UNet
 
 # a single epoch learns nothing, and says so
@@ -151,6 +153,98 @@ def test_uniform_loss_is_lowest_at_uniform():
     assert uniform_loss(torch.tensor([[3.0, 0.0]]), [2]).item() > np.log(2) + 0.5
 
 
+# -- as printed, and what it may be changed to -----------------------------------------------------
+
+
+def printed(**changes):
+    return tacit.TaskMask.as_printed(
+        **{"keep": 36 / 256, "epochs": 1, "batch_size": 32, "random_state": 0, "device": "cpu", **changes}
+    )
+
+
+@pytest.fixture(scope="module")
+def as_printed(data):
+    return printed().fit(data[0].X, data[0].y)
+
+
+def test_as_printed_the_masker_is_a_unet_alone(as_printed, fitted):
+    assert type(as_printed.masker_) is UNet
+    assert not hasattr(as_printed.masker_, "place")
+    assert not any(isinstance(m, nn.Linear) for m in as_printed.masker_.modules())  # no head for classes
+    assert not any(m.p for m in as_printed.predictor_.modules() if isinstance(m, nn.Dropout))
+    assert hasattr(fitted.masker_, "place")  # the control: ours has
+
+
+def test_as_printed_the_networks_see_the_two_halves_of_the_soft_mask(data, as_printed, monkeypatch):
+    game = MaskGame(as_printed, as_printed._problem)
+    rows, seen = torch.arange(32), []
+    look = game.predictor.forward
+    monkeypatch.setattr(game.predictor, "forward", lambda x: seen.append(x.detach().clone()) or look(x))
+    x = game.X[rows]
+    for step in (game.predictor_step, game.obfuscator_step):
+        game.masker.train()
+        with torch.no_grad():
+            m = torch.sigmoid(game.masker(x)).flatten(1)  # batch norm: the same batch gives the same scores
+        top = torch.zeros_like(m).scatter(1, m.argsort(1, descending=True)[:, :36], 1.0)
+        step(rows)
+        expected = m * top if step == game.predictor_step else m - m * top
+        assert torch.allclose(seen.pop(), expected.reshape(x.shape) * x, atol=1e-6)
+    assert game.revealed_at(0) == 36  # closed from the first batch; ours is open then
+    assert MaskGame(small().fit(data[0].X[:60], data[0].y[:60]), as_printed._problem).revealed_at(0) == 256
+
+
+def test_as_printed_three_to_one_hard_at_release_black_elsewhere(data, monkeypatch):
+    steps = []
+    for name in ("predictor_step", "obfuscator_step"):
+        step = getattr(MaskGame, name)
+        monkeypatch.setattr(MaskGame, name, lambda self, rows, s=step, n=name: steps.append(n[0]) or s(self, rows))
+    f = printed().fit(data[0].X, data[0].y)
+    assert "".join(steps) == "pppo" * 4
+    X, masks = data[2].X, f.mask(data[2].X)
+    assert set(masks.sum(axis=(1, 2, 3)).tolist()) == {36}
+    assert np.array_equal(f.transform(X), np.where(masks, X, 0.0))
+
+
+def test_settings_go_over_the_printed_ones():
+    f = tacit.TaskMask.as_printed(keep=0.3, adversarial=False, fill=None)
+    assert (f.keep, f.adversarial, f.fill, f.soft) == (0.3, False, None, True)
+    assert clone(f).get_params() == f.get_params()
+    assert tacit.TaskMask().soft is False  # ours, as it was
+    with pytest.raises(TypeError):
+        tacit.TaskMask.as_printed(no_such=1)
+
+
+def test_smooth_scores_make_regions(data, tmp_path):
+    train, X = data[0].take(np.arange(150)), data[2].X[:20]
+    pieces = {}
+    for smooth in (0.0, 2.0):
+        f = small(smooth=smooth, epochs=2, class_maps=False).fit(train.X, train.y)
+        masks = f.mask(X)
+        assert set(masks.sum(axis=(1, 2, 3)).tolist()) == {36}
+        pieces[smooth] = np.mean([ndimage.label(m[0])[1] for m in masks])
+    assert pieces[2.0] < 4 < pieces[0.0]
+    tacit.save(f, tmp_path / "f.tacit")
+    assert np.array_equal(tacit.load(tmp_path / "f.tacit").transform(X), f.transform(X))
+
+
+def test_a_low_temperature_makes_soft_scores_nearly_hard(as_printed):
+    scores = torch.linspace(-1, 1, 256).reshape(1, 1, 16, 16)
+    cold = MaskGame(printed(temperature=0.01).fit(as_printed._problem.X[:60], np.arange(60) % 2), as_printed._problem)
+    warm = MaskGame(as_printed, as_printed._problem)
+    assert ((cold.masks(scores)[0] - 0.5).abs() > 0.49).float().mean() > 0.9
+    assert ((warm.masks(scores)[0] - 0.5).abs() < 0.25).all()
+    assert torch.equal(cold.masks(scores)[1], warm.masks(scores)[1])
+
+
+def test_a_few_photos_in_colour():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((200, 3, 24, 24)), rng.integers(2, size=200)
+    X[y == 1, :, 4:10, 4:10] += 1
+    f = tacit.TaskMask.for_photos(keep=0.1, epochs=8, random_state=0).fit(X, y)
+    assert set(f.mask(X).sum(axis=(1, 2, 3)).tolist()) == {58}
+    assert f.mask(X)[:, 0, 4:10, 4:10].mean() > 3 * f.mask(X).mean()
+
+
 # -- the contract ---------------------------------------------------------------------------------
 
 
@@ -223,6 +317,9 @@ BAD = {
     "too much": (lambda X, y: (X, y), {"always": (0, 0, 16, 8)}, "always has 128 pixels.*raise keep"),
     "too little": (lambda X, y: (X, y), {"never": (0, 0, 16, 15)}, "never leaves 16 pixels.*lower keep"),
     "complement": (lambda X, y: (X, y), {"complement": "half"}, "'paper' or 'rest'"),
+    "temperature": (lambda X, y: (X, y), {"temperature": 0}, "temperature must be"),
+    "smooth": (lambda X, y: (X, y), {"smooth": -1}, "smooth must be"),
+    "narrowing": (lambda X, y: (X, y), {"narrowing": 2}, "narrowing must be"),
 }
 
 
@@ -263,6 +360,15 @@ def test_covers_hide_their_region_and_nothing_else(cover):
         assert np.array_equal(boxed, X)
         with pytest.raises(tacit.TacitError, match="region is the box"):
             clone(cover).set_params(region=(0, 0, 22, 16)).transform(X)
+
+
+def test_a_share_is_the_centre_and_leaves_the_border():
+    X = np.random.default_rng(0).random((2, 1, 16, 16))
+    for cover in (BlurMask(3, share=0.75), BlockMask(share=0.75), Pixelate(4, share=0.75)):
+        changed = (cover.transform(X) != X).any(axis=(0, 1))
+        assert changed[2:14, 2:14].all()
+        assert not changed[[0, 1, 14, 15]].any()
+        assert not changed[:, [0, 1, 14, 15]].any()
 
 
 def test_covers_do_what_they_say():

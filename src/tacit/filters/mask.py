@@ -2,18 +2,18 @@
 
 Implements the adversarial task mask (the task-mask paper, IEEE 2021, section II): a U-Net scores every pixel,
 the top K % are shown to a predictor, the others to an obfuscator that shares the predictor's weights. Needs
-labels of the task only. Beyond the paper: what is released are the pixels under a *hard* mask, so their values
-do not carry the mask's confidence; the predictor trains on hard masks too (gradients pass through the soft
-scores), so it is trained on what is released; exactly K % of the pixels are revealed in every image; training
-starts from the whole image and closes to K %; and each place of the image has a learned score of its own, for
-each class of the task.
+labels of the task only. Exactly K % of the pixels are revealed in every image, under a *hard* mask, so their values
+do not carry the mask's confidence. `TaskMask.as_printed()` trains as the paper does. Beyond the paper, by default:
+the predictor trains on hard masks too (gradients pass through the soft scores), so it is trained on what is released;
+training starts from the whole image and closes to K %; and each place of the image has a learned score of its own,
+for each class of the task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -27,9 +27,10 @@ from tacit.filters.notes import note
 from tacit.filters.out_of_fold import FEW_FOLDS, release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING
-from tacit.nets.convolutional import image_classifier
+from tacit.nets.convolutional import image_classifier, plain_classifier, slim_classifier
 from tacit.nets.forward import forward
-from tacit.nets.unet import Masker
+from tacit.nets.top_k import HardMask, Smooth, top_k
+from tacit.nets.unet import Masker, plain_masker, slim_masker
 from tacit.noise.support import Finite
 from tacit.records.dataset import cross_folds
 from tacit.records.pixels import check_images, check_region
@@ -39,7 +40,6 @@ from tacit.training.label_heads import column_losses
 from tacit.training.loop import Training, descend
 
 PREDICTOR_BATCHES = 3  # for one batch of the obfuscator (section II-B)
-NARROWED = 0.5  # the share of the epochs over which the mask closes from the whole image to K %
 HELD_OUT = 10  # one image in this many judges which state is best
 AT_ONCE = 256  # images released at a time
 
@@ -61,6 +61,13 @@ class TaskMask(TrainedFilter):
         the mask's *shape* tells most of the answer, and few pixels are enough. False: one map for all, and more is
         left to the pixels, though a shape may still tell much (`tacit.audit` attacks the bare mask). Where people
         are to judge the images, compare with a region that is the same in all of them (`always`)
+    soft : True trains as in print, on m_topK x: the revealed pixels times their soft scores. False: on hard masks,
+        which is what is released; gradients pass through the soft scores
+    narrowing : share of the epochs over which the mask closes from the whole image to `keep`. 0, as in print: never
+        open. A mask at random shows too little to learn from
+    temperature : the soft scores are sigmoid(scores / temperature): low, they are nearly 0 or 1
+    smooth : deviation in pixels of a Gaussian over the scores, before the top K % are taken: regions that people can
+        look at, for scattered pixels. 0, as in print: none
     always, never : pixels revealed (hidden) in every image: a box (top, left, bottom, right), or booleans
         (height, width). They count towards `keep`
     fill : the value of hidden pixels; None: the training images' mean, per channel
@@ -96,6 +103,10 @@ class TaskMask(TrainedFilter):
     complement: str = "rest"
     adversarial: bool = True
     class_maps: bool = True
+    soft: bool = False
+    narrowing: float = 0.5
+    temperature: float = 1.0
+    smooth: float = 0.0
     always: Any = None
     never: Any = None
     fill: float | None = None
@@ -104,6 +115,61 @@ class TaskMask(TrainedFilter):
     augment: Callable[[Tensor], Tensor] | None = None
     epochs: int = 30
     learning_rate: float = 3e-3
+
+    @classmethod
+    def as_printed(cls, **settings: Any) -> Self:
+        """The paper's own training (section II): a U-Net alone, one map for all classes, no class head.
+
+        Soft top-K scores in training, complement (m - m_topK) x, three predictor batches for one of the obfuscator,
+        a shared predictor without dropout, hidden pixels black. Not stated in print, so ours: K, the U-Net's widths,
+        Adam, its rate and epochs. Released under a hard mask.
+
+        Parameters
+        ----------
+        settings : over the printed ones, by their names
+
+        Examples
+        --------
+        >>> f = TaskMask.as_printed(keep=.25, epochs=4, random_state=0)
+        >>> f.soft, f.class_maps, f.complement, f.narrowing
+        (True, False, 'paper', 0.0)
+        """
+        printed = {
+            "complement": "paper",
+            "class_maps": False,
+            "soft": True,
+            "narrowing": 0.0,
+            "fill": 0.0,
+            "masker": plain_masker,
+            "predictor": plain_classifier,
+        }
+        return cls(**{**printed, **settings})
+
+    @classmethod
+    def for_photos(cls, **settings: Any) -> Self:
+        """A mask for a few hundred photos on two cores: half the widths, few epochs, regions that people can look at.
+
+        One map for all classes, so that annotators judge the image and not the masker. Give images of 64x64 pixels
+        (`tacit.read_images(folder, size=64)` scales photos of any sizes).
+
+        Parameters
+        ----------
+        settings : over these, by their names
+
+        Examples
+        --------
+        >>> TaskMask.for_photos(keep=.1).epochs
+        20
+        """
+        few = {
+            "class_maps": False,
+            "smooth": 2.0,
+            "masker": slim_masker,
+            "predictor": slim_classifier,
+            "epochs": 20,
+            "batch_size": 32,
+        }
+        return cls(**{**few, **settings})
 
     def mask(self, X: Any) -> np.ndarray:
         """The bare masks, (n, 1, height, width): True where a pixel is revealed. Their shape is information too."""
@@ -132,7 +198,8 @@ class TaskMask(TrainedFilter):
         return Learned(self._revealed(self.masker_), int(np.prod(problem.X.shape[1:])), support=Finite())
 
     def _revealed(self, masker: nn.Module) -> Revealed:
-        return Revealed(masker, self.n_revealed_, self._always, self._never, self.fill_, self.scale_, self.device)
+        net = HardMask(masker, self.n_revealed_, self._always, self._never, self.smooth)
+        return Revealed(net, self.fill_, self.scale_, self.device)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         """Each training image masked by a masker that was trained without it (nor its unit)."""
@@ -151,6 +218,9 @@ class TaskMask(TrainedFilter):
         if self.complement not in ("paper", "rest"):
             raise InputError(f"complement must be 'paper' or 'rest'; found {self.complement!r}")
         check_number("fill", self.fill, -np.inf, optional=True)
+        check_number("narrowing", self.narrowing, 0, 1)
+        check_number("temperature", self.temperature, 1e-6)
+        check_number("smooth", self.smooth, 0)
         check_training(self, min_batch=2)
 
     def _count_revealed(self, size: tuple[int, ...]) -> int:
@@ -193,17 +263,12 @@ class Revealed:
 
     Attributes
     ----------
-    masker : scaled images to scores
-    k : pixels that are shown
-    always, never : regions that are, and are not
+    net : scaled images to masks of zeros and ones
     fill, scale : of each channel
     device : where the masker runs
     """
 
-    masker: nn.Module
-    k: int
-    always: np.ndarray
-    never: np.ndarray
+    net: HardMask
     fill: np.ndarray
     scale: np.ndarray
     device: str
@@ -213,49 +278,14 @@ class Revealed:
 
     def masks(self, X: np.ndarray) -> np.ndarray:
         """True where a pixel is shown."""
-        net = _HardMask(self.masker, self.k, self.always, self.never)
         scaled = lambda part: (part - self.fill) / self.scale  # noqa: E731
-        return forward(net, X, AT_ONCE, choose_device(self.device), scaled) > 0.5
+        return forward(self.net, X, AT_ONCE, choose_device(self.device), scaled) > 0.5
 
     def graph(self, g: Any, x: str) -> str:
         fill = g.constant("fill", self.fill)
         scaled = g.op("Div", g.op("Sub", x, fill), g.constant("scale", self.scale))
-        masks = g.torch(_HardMask(self.masker, self.k, self.always, self.never), scaled, "masker")
+        masks = g.torch(self.net, scaled, "masker")
         return g.op("Where", g.op("Greater", masks, g.number(0.5)), x, fill)
-
-
-class _HardMask(nn.Module):
-    """Images to masks of zeros and ones, for the exported graph."""
-
-    def __init__(self, masker: nn.Module, k: int, always: np.ndarray, never: np.ndarray) -> None:
-        super().__init__()
-        self.masker, self.k = masker, k
-        self.register_buffer("always", torch.as_tensor(always))
-        self.register_buffer("never", torch.as_tensor(never))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return top_k(self.masker(x), self.k, self.always.bool(), self.never.bool()).to(x.dtype)  # type: ignore[operator]
-
-
-def top_k(scores: Tensor, k: int, always: Tensor, never: Tensor) -> Tensor:
-    """True for exactly k pixels of each image: score >= k-th largest, ties to the first pixel in reading order.
-
-    Parameters
-    ----------
-    scores : (n, 1, height, width)
-    always, never : booleans (height, width); the ones are among the k, the others are not
-
-    Examples
-    --------
-    >>> none = torch.zeros(2, 2, dtype=torch.bool)
-    >>> top_k(torch.tensor([[[[1., 3.], [1., 1.]]]]), 2, none, none).int().tolist()
-    [[[[1, 1], [0, 0]]]]
-    """
-    ranked = scores.masked_fill(always, torch.inf).masked_fill(never, -torch.inf).flatten(1)
-    kth = ranked.topk(k, dim=1).values[:, -1:]
-    above, tied = ranked > kth, ranked == kth
-    room = k - above.sum(dim=1, keepdim=True)
-    return (above | (tied & (tied.cumsum(dim=1) <= room))).reshape(scores.shape)
 
 
 class MaskGame:
@@ -270,6 +300,7 @@ class MaskGame:
             self.told_kinds = f.class_maps and f.masker is None
             self.masker = f.masker(shape, 1) if f.masker else Masker(shape, self.widths if f.class_maps else (1,))
             self.masker.to(self.device)
+            self.smooth = Smooth(f.smooth).to(self.device)
             self.predictor = (f.predictor or image_classifier)(shape, sum(self.widths)).to(self.device)
         self.X = torch.as_tensor((problem.X - f.fill_) / f.scale_, dtype=torch.float32, device=self.device)
         self.y = torch.as_tensor(targets.codes, device=self.device)
@@ -291,7 +322,13 @@ class MaskGame:
 
     def masks(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The soft mask m = sigmoid(scores), and the hard top K % (ranked before the sigmoid, which would tie)."""
-        return torch.sigmoid(scores), top_k(scores.detach(), self.n_revealed, *self.fixed)
+        scores = self.smooth(scores)
+        return torch.sigmoid(scores / self.f.temperature), top_k(scores.detach(), self.n_revealed, *self.fixed)
+
+    def shown(self, soft: Tensor, hard: Tensor) -> Tensor:
+        """What the predictor sees the image through: m_topK as printed, or the hard mask."""
+        # hard forwards, soft backwards: each pixel learns whether showing it would have helped
+        return soft * hard if self.f.soft else hard.float() + soft - soft.detach()
 
     def predictor_step(self, rows: Tensor) -> Tensor:
         """L_Predictor: masker and predictor learn the task from the revealed pixels."""
@@ -303,9 +340,7 @@ class MaskGame:
         else:
             scores = self.masker(x)
         soft, hard = self.masks(scores)
-        # hard forwards, soft backwards: each pixel learns whether showing it would have helped
-        shown = hard.float() + soft - soft.detach()
-        loss = column_losses(self.predictor(shown * x), y, self.widths).mean()
+        loss = column_losses(self.predictor(self.shown(soft, hard) * x), y, self.widths).mean()
         descend(self.adam, loss + learnt)
         return loss.detach()
 
@@ -356,20 +391,21 @@ class MaskGame:
         for part in np.array_split(self.judge, -(-len(self.judge) // AT_ONCE)):
             rows = torch.as_tensor(part, device=self.device)
             x, y = self.X[rows], self.y[rows]
-            scores = self.predictor(self.masks(self.masker(x))[1] * x)
+            soft, hard = self.masks(self.masker(x))
+            scores = self.predictor((soft * hard if self.f.soft else hard) * x)
             guesses = torch.stack([s.argmax(1) for s in scores.split(self.widths, dim=1)], dim=1)
             right += float((guesses == y).sum())
             known += float((y != MISSING).sum())
         return right / max(known, 1.0)
 
     def revealed_at(self, epoch: int) -> int:
-        """Pixels shown in this epoch: all at first, K % from NARROWED of the epochs on.
+        """Pixels shown in this epoch: all at first, K % from `narrowing` of the epochs on.
 
         A mask at random shows too little for the predictor to learn from, and without a predictor the masker
         learns nothing: so the predictor meets the whole image first, and the mask closes on what it uses.
         """
-        pixels = self.n_allowed
-        share = min(1.0, epoch / (NARROWED * self.f.epochs))
+        pixels, closing = self.n_allowed, self.f.narrowing * self.f.epochs
+        share = min(1.0, epoch / closing) if closing else 1.0
         return round(pixels + share * (self.f.n_revealed_ - pixels))
 
     def _images(self, rows: Tensor) -> Tensor:

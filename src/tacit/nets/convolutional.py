@@ -33,3 +33,13 @@ def image_classifier(shape: tuple[int, int, int], n_out: int, width: int = 32, d
     dense = 4 * width
     layers += [nn.Flatten(), nn.Linear(channels * height * wide, dense, bias=False), nn.BatchNorm1d(dense), nn.ReLU()]
     return nn.Sequential(*layers, nn.Dropout(dropout), nn.Linear(dense, n_out))
+
+
+def plain_classifier(shape: tuple[int, int, int], n_out: int) -> nn.Sequential:
+    """The same without dropout, as the task-mask paper has it."""
+    return image_classifier(shape, n_out, dropout=0.0)
+
+
+def slim_classifier(shape: tuple[int, int, int], n_out: int) -> nn.Sequential:
+    """The same of half the width, for two cores."""
+    return image_classifier(shape, n_out, width=16)

@@ -92,3 +92,19 @@ class Masker(nn.Module):
         shares = torch.cat([torch.softmax(part, dim=1) for part in kinds.split(self.n_kinds, dim=1)], dim=1)
         place = shares @ self.place.flatten(1)
         return scores + PLACE_SPEED * place.reshape(scores.shape), kinds
+
+
+def plain_masker(shape: tuple[int, int, int], n_out: int) -> nn.Module:
+    """The U-Net alone, as the task-mask paper has it (section II-A): no map of places, no head for classes.
+
+    Examples
+    --------
+    >>> plain_masker((3, 16, 16), 1)(torch.zeros(2, 3, 16, 16)).shape
+    torch.Size([2, 1, 16, 16])
+    """
+    return UNet(shape[0], n_out)
+
+
+def slim_masker(shape: tuple[int, int, int], n_out: int) -> nn.Module:
+    """A masker of half the width, with one map of places, for two cores."""
+    return Masker(shape, (n_out,), width=8)
