@@ -56,8 +56,9 @@ def noise_curve(
     -------
     One row per ratio: ``ratio``, ``attacker``, and for each of ``accuracy`` (mean over the targets), ``log_rank``,
     ``rank_mean``, ``rank_of_90`` (nine in ten have at least this rank), ``nn_error``, ``identified`` (the chosen
-    attacker's accuracy) and ``identified_balanced`` (the mean of its recalls) a value, ``_low``, ``_high`` and
-    ``_guessing``; and every target's own accuracy.
+    attacker's accuracy), ``identified_balanced`` (the mean of its recalls) and ``bits`` (at least so many are told) a
+    value, ``_low``, ``_high`` and ``_guessing``; every target's own accuracy; ``bits_bound``, at most so many (U2); and
+    with ``kernel_`` before it, what the authors' own reader finds, a kernel density per person (``kernels``: which).
     """
     check_number("draws", draws, 1, whole=True)
     if test.sensitive.shape[1] != 1:
@@ -148,7 +149,7 @@ def _as_the_authors_read(task: Task, shape: str, level: float) -> dict[str, Any]
 
 
 def _kernels(attack: Dataset) -> str:
-    """The authors' script takes a person's own covariance, which few records do not have; the text's kernels are round."""
+    """The authors' script takes a person's own covariance, which few records do not have: then the text's."""
     return "own" if attack.sensitive.iloc[:, 0].value_counts().min() > OWN_KERNELS else "common"
 
 
