@@ -25,7 +25,8 @@ def kernel_posterior(
 
     Parameters
     ----------
-    known : (n, d) releases of which it is known `who` (0 .. n_classes - 1) they are from
+    known : (n, d) releases of which it is known `who` (0 .. n_classes - 1) they are from; nothing is taken to
+        be from somebody of whom none is known
     released : (n', d) those to tell
     shape : of the kernels. "common": the paper's text, every column first scaled to variance 1, one round kernel of
         Silverman's width for a person's number of records. "own": the authors' script, Scott's width times the
@@ -43,16 +44,18 @@ def kernel_posterior(
     known, released = (np.asarray(a, float).reshape(len(a), -1) for a in (known, released))
     count = np.bincount(who, minlength=n_classes)
     fewest = 1 if shape == "common" else known.shape[1] + 2
-    if count.min() < fewest:
+    if count[count > 0].min() < fewest:
         raise InputError(
-            f"a person has {count.min()} known releases, and kernels of shape {shape!r} need {fewest} each of "
-            f"{known.shape[1]} numbers; know more of them, or take shape='common'"
+            f"a person has {count[count > 0].min()} known releases of {known.shape[1]} numbers, and a covariance "
+            f"of their own needs {fewest}; pass more of each person, or take shape='common'"
         )
     if shape == "common":
         spread = known.std(axis=0)
         scale = np.divide(1, spread, out=np.zeros_like(spread), where=spread > 0)
         known, released = known * scale, released * scale
-    density = np.stack([_log_density(known[who == c], released, shape) for c in range(n_classes)], axis=1)
+    density = np.full((len(released), n_classes), -np.inf)
+    for c in np.flatnonzero(count):
+        density[:, c] = _log_density(known[who == c], released, shape)
     result: np.ndarray = special.softmax(density, axis=1)
     return result
 
@@ -108,17 +111,18 @@ def number_log_rank(
     check_rows(released=released, truth=truth)
     check_number("n_bins", n_bins, FEWEST_BINS, whole=True)
     known, released = (np.asarray(a, float).reshape(len(a), -1) for a in (known, released))
-    edges = np.unique(np.quantile(numbers, np.arange(1, n_bins) / n_bins))
+    edges = np.unique(np.quantile(numbers, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
+    edges = edges[edges < np.max(numbers)]  # each the largest number of its bin, so that no bin is empty
     if len(edges) + 1 < FEWEST_BINS:
         raise InputError("the known numbers are all alike, so there is nothing to rank; pass more different ones")
     spread = known.std(axis=0)
     scale = np.divide(1, spread, out=np.zeros_like(spread), where=spread > 0)
     weight = -cdist(released * scale, known * scale, "sqeuclidean") / 2 / silverman(*known.shape) ** 2
     weight = special.softmax(weight, axis=1)
-    bins = np.searchsorted(edges, numbers, "right")
+    bins = np.searchsorted(edges, numbers, "left")
     share = np.bincount(bins, minlength=len(edges) + 1) / len(bins)
     p = weight @ (bins[:, None] == np.arange(len(share)))
-    return log_rank(np.searchsorted(edges, truth, "right"), p / share, units, level)  # bins need not be quite equal
+    return log_rank(np.searchsorted(edges, truth, "left"), p / share, units, level)  # bins need not be quite equal
 
 
 def silverman(n: int, d: int) -> float:

@@ -59,9 +59,9 @@ def rebuild(
     (3, 1, 16, 16)
     """
     rng = np.random.default_rng(seed)
-    z, new = (np.asarray(a, np.float32).reshape(len(a), -1) for a in (released, others))
-    mean, spread = z.mean(axis=0), z.std(axis=0) + 1e-6
-    z, new = ((torch.from_numpy((a - mean) / spread)).to(device) for a in (z, new))
+    flat = [np.asarray(a, np.float32).reshape(len(a), -1) for a in (released, others)]
+    mean, spread = flat[0].mean(axis=0), flat[0].std(axis=0) + 1e-6
+    z, new = (torch.from_numpy((a - mean) / spread).to(device) for a in flat)
     x = torch.as_tensor(np.asarray(images, np.float32), device=device)
     order = rng.permutation(len(z))
     held, rows = order[: max(1, len(z) // 5)], order[max(1, len(z) // 5) :]
