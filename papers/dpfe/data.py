@@ -65,10 +65,10 @@ def celeba(seed: int, settings: dict[str, Any]) -> Parts:
 def of_many(data: Dataset, fewest: int) -> Dataset:
     """The records of people who have at least so many."""
     who = data.sensitive.iloc[:, 0]
-    kept = data.take((who.map(who.value_counts()) >= fewest).to_numpy())
-    if not len(kept):
+    many = (who.map(who.value_counts()) >= fewest).to_numpy()
+    if not many.any():
         raise tacit.errors.InputError(f"no person of {data.name} has {fewest} records in this part; read more images")
-    return kept
+    return data.take(many)
 
 
 def keeping(data: Dataset, kept: Sequence[str]) -> Dataset:
