@@ -144,30 +144,34 @@ def fig10(run: Run) -> None:
 
 def fig11(run: Run) -> None:
     """6.4: time, memory and operations of the client's half of the authors' network, an image at a time on one core."""
-    table = pd.DataFrame(run.part("costs", costs, run.settings["repeats"])).set_index("cut")
-    base = table.loc["conv4_2"]
+    s = run.settings
+    tables = [pd.DataFrame(run.part(f"costs {i}", costs, s["repeats"], i)).set_index("cut") for i in run.seeds]
+    first = tables[0]
     printed = {"conv5_1": (1.144, 1.083), "conv6_1": (1.440, 1.221), "conv7": (1.908, 1.351), "all": (2.218, 1.549)}
     for cut, (time, memory) in printed.items():
         at = f"up to {cut}, in terms of conv4_2"
-        run.row(at, "multiply-adds (counted)", None, float(table["multiply_adds"][cut] / base["multiply_adds"]))
-        run.row(at, "time, one core of a server (theirs: of a Nexus 6P)", time,
-                float(table["milliseconds"][cut] / base["milliseconds"]))  # fmt: skip
-        run.row(
-            at,
-            "memory, weights and largest layer (theirs: as Android tells)",
-            memory,
-            float(table["memory"][cut] / base["memory"]),
-        )
+        run.row(at, "multiply-adds (counted)", None, ratio(first, "multiply_adds", cut))
+        took = [ratio(t, "milliseconds", cut) for t in tables]
+        run.row(at, "time, one core of a server (theirs: of a Nexus 6P)", time, float(np.median(took)),
+                interval=(min(took), max(took)))  # fmt: skip
+        run.row(at, "memory: weights and the largest layer (theirs: as Android tells)", memory,
+                ratio(first, "memory", cut))  # fmt: skip
     for cut in ("conv4_2", *printed):
         at = f"up to {cut}, one core of a server (theirs: one core of a Nexus 6P)"
-        run.row(at, "milliseconds an image of 218x178", None, float(table["milliseconds"][cut]))
-        run.row(at, "millions of multiply-adds", None, float(table["multiply_adds"][cut] / 1e6))
-        run.row(at, "megabytes", None, float(table["memory"][cut] / 1e6))
-    run.row("code of ten numbers", "bytes sent, of an image's (three bytes a pixel)", None, 40 / (3 * 218 * 178))
-    run.note("No telephone was measured: the times are of one core of the machine named below, by `tacit profile`'s "
-             "own function, cuts in turns, medians.")  # fmt: skip
-    layers = [c for c in table.index if str(c).startswith(("conv", "all"))]
-    run.figure("fig11", profile_figure(table.loc[layers].reset_index()))
+        took = [float(t["milliseconds"][cut]) for t in tables]
+        run.row(at, "milliseconds an image of 218x178", None, float(np.median(took)), interval=(min(took), max(took)))
+        run.row(at, "millions of multiply-adds (counted)", None, float(first["multiply_adds"][cut] / 1e6))
+        run.row(at, "megabytes", None, float(first["memory"][cut] / 1e6))
+    run.row("code of ten numbers", "bytes sent", None, 40)
+    run.row("image of 218x178, three bytes a pixel", "bytes sent", None, 3 * 218 * 178)
+    run.note("No telephone was measured: the times are of one core of the machine named below, by `tacit profile`'s own "
+             "function; medians, the cuts in turns. Brackets are the least and the most of three such runs.")  # fmt: skip
+    layers = [c for c in first.index if str(c).startswith(("conv", "all"))]
+    run.figure("fig11", profile_figure(first.loc[layers].reset_index()))
+
+
+def ratio(table: pd.DataFrame, column: str, cut: str) -> float:
+    return float(table[column][cut] / table[column]["conv4_2"])
 
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {

@@ -120,8 +120,9 @@ def rebuilt(cut: str, kept: Sequence[str], seed: int, settings: dict[str, Any]) 
     return out
 
 
-def costs(repeats: int) -> list[dict[str, Any]]:
+def costs(repeats: int, seed: int) -> list[dict[str, Any]]:
     """Of every cut of the authors' network with their images, on one core."""
+    torch.manual_seed(seed)
     network = tiny_darknet(CELEBA_IMAGE, 40).eval()
     return cost_of_cuts(network, torch.zeros(1, *CELEBA_IMAGE), repeats).to_dict("records")
 
