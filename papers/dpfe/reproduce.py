@@ -164,8 +164,10 @@ def fig11(run: Run) -> None:
         run.row(at, "megabytes", None, float(first["memory"][cut] / 1e6))
     run.row("code of ten numbers", "bytes sent", None, 40)
     run.row("image of 218x178, three bytes a pixel", "bytes sent", None, 3 * 218 * 178)
-    run.note("No telephone was measured: the times are of one core of the machine named below, by `tacit profile`'s own "
-             "function; medians, the cuts in turns. Brackets are the least and the most of three such runs.")  # fmt: skip
+    run.note(
+        "No telephone was measured: the times are of one core of the machine named below, by `tacit profile`'s own "
+        "function; medians, the cuts in turns. Brackets are the least and the most of three such runs."
+    )
     layers = [c for c in first.index if str(c).startswith(("conv", "all"))]
     run.figure("fig11", profile_figure(first.loc[layers].reset_index()))
 
