@@ -32,6 +32,13 @@ def test_a_case_by_hand():
     assert found.log_rank.value == pytest.approx((0 + 1 + np.log(1.5) / np.log(2)) / 3)  # eq. 9
 
 
+def test_people_of_whom_more_is_known_have_narrower_kernels_and_no_more_weight():
+    known, who = np.array([[-1.0], [1.0], [1.0], [1.0]]) * 2 / np.sqrt(3), np.array([0, 1, 1, 1])  # deviation 1
+    p = kernel_posterior(known, who, np.array([[0.2]]), 2)
+    density = [sps.norm.pdf(0.2, known[i, 0], silverman(n, 1)) for i, n in ((0, 1), (1, 3))]
+    assert p[0] == pytest.approx(np.array(density) / sum(density))
+
+
 def test_kernels_of_a_persons_own_covariance_are_scipys():
     known, who, released, _ = people()
     ours = kernel_posterior(known, who, released, 5, shape="own")
