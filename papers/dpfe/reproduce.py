@@ -12,18 +12,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from papers.common.feature_figures import draw_curves, draw_reconstructions
+from papers.common.feature_figures import draw_reconstructions
 from papers.common.pictures import unpacked
 from papers.common.run import Run, over_seeds
 from tacit.report.profile_figure import profile_figure
 
 from .models import LITERAL, MODELS, OURS, PRINTED, SIMPLE
 from .study import costs, rebuilt, study, tuning
-from .telling import NOISE, at_ratio, audit_of, bounds, draw_ranks, gain, point_of, tell_gain, tell_point, together
+from .telling import (
+    NOISE,
+    at_ratio,
+    audit_of,
+    bounds,
+    draw_ranks,
+    draw_tradeoff,
+    gain,
+    point_of,
+    tell_gain,
+    tell_point,
+    together,
+)
 
 NAMES = {"faces": "CMU faces", "motionsense": "MotionSense", "celeba": "CelebA"}
 SETS = {"faces": "cmu_faces"}
-MEASURES = ("kernel_log_rank", "log_rank", "nn_error")
 WITHIN = "within .005 of the original"
 WORK = ("network", "pretraining", "pretraining_rows", "network_epochs", "epochs", "ratios", "draws", "attackers",
         "device", "rows", "size", "limit", "many", "training")  # fmt: skip
@@ -40,8 +51,7 @@ def fig6(run: Run) -> None:
         ranks(run, at, {m: [of[m] for of in found] for m in (*MODELS, LITERAL)})
         name = f"{run.experiment}-{cut}" if len(s["cuts"]) > 1 else run.experiment
         means = {m: together([of[m] for of in found]) for m in (SIMPLE, PRINTED, LITERAL, OURS)}
-        for measure in MEASURES:
-            run.figure(f"{name}-{measure.replace('_', '-')}", draw_curves(means, measure))
+        run.figure(name, draw_tradeoff(means, at))
         run.figure(name.replace("fig6", "fig9"), draw_ranks(means))
     trained_on(run, seeds)
 
@@ -52,7 +62,7 @@ def fig7(run: Run) -> None:
     by_cut = {cut: studies(run, cut, [s["kept"]], MODELS) for cut in s["cuts"]}
     for model in (PRINTED, OURS):
         curves = {cut: [of[" + ".join(s["kept"])][model] for of in seeds] for cut, seeds in by_cut.items()}
-        compare(run, f"{model}, cut after ", curves, {s["cuts"][-1]: "highest layer: most private"}, short(model))
+        compare(run, model, "cut after", curves, {s["cuts"][-1]: "highest layer: most private"})
         for low, high in zip(s["cuts"][:-1], s["cuts"][1:], strict=True):
             tell_gain(run, high, low, curves, "above 0", f"{model}: ")
         if len(s["cuts"]) > 2:
@@ -67,7 +77,7 @@ def fig8(run: Run) -> None:
     by_set = {" + ".join(kept): studies(run, s["cuts"][0], [kept], MODELS) for kept in s["sets"]}
     for model in (PRINTED, OURS):
         curves = {name: [of[name][model] for of in seeds] for name, seeds in by_set.items()}
-        compare(run, f"{model}, keeps ", curves, {}, short(model))
+        compare(run, model, "keeps", curves, {})
         first, *more = curves
         for other in more:
             tell_gain(run, first, other, curves, "above 0", f"{model}: ")
@@ -240,15 +250,15 @@ def ranks(run: Run, at: str, curves: Mapping[str, Sequence[Any]]) -> None:
                         bounds(point, "rank_of_90"), point["attacker"])  # fmt: skip
 
 
-def compare(run: Run, words: str, curves: Mapping[str, Sequence[Any]], printed: Mapping[str, str], figure: str) -> None:
+def compare(run: Run, model: str, words: str, curves: Mapping[str, Sequence[Any]], printed: Mapping[str, str]) -> None:
+    words = f"{model}, {words} "
     means = {name: together(c) for name, c in curves.items()}
     for name, c in means.items():
         tell_point(run, f"{words}{name}, no noise", c.iloc[0], {"accuracy": WITHIN, "log_rank": printed.get(name)})
         point = at_ratio(c, NOISE)
         tell_point(run, f"{words}{name}, r = {point['ratio']:g}", point,
                    {"accuracy": None, "log_rank": printed.get(name), "nn_error": None})  # fmt: skip
-    for measure in MEASURES:
-        run.figure(f"{run.experiment}-{figure}-{measure.replace('_', '-')}", draw_curves(means, measure))
+    run.figure(f"{run.experiment}-{short(model)}", draw_tradeoff(means, model))
 
 
 def named(each: Sequence[Sequence[float]]) -> dict[str, Any]:

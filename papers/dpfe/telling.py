@@ -128,6 +128,30 @@ def point_of(curve: Curve, ratio: float) -> dict[str, Any]:
     return {k: v[i] for k, v in curve.items()}
 
 
+PANELS = (
+    ("kernel_log_rank", "log-rank privacy, kernel density\n(the paper's reader)"),
+    ("nn_error", "1-NN error\n(the paper's reader)"),
+    ("log_rank", "log-rank privacy,\nbest of our attackers"),
+)
+
+
+def draw_tradeoff(means: Mapping[str, pd.DataFrame], title: str = "") -> Figure:
+    """Privacy over accuracy, a panel a reader (Fig. 6 to 8): up and to the right is better; dotted: guessing."""
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    for axis, (measure, words) in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
+        axis.axhline(next(iter(means.values()))[f"{measure}_guessing"].iloc[0], color="0.6", ls=":")
+        for i, (name, c) in enumerate(means.items()):
+            spread = np.clip([c[measure] - c[f"{measure}_low"], c[f"{measure}_high"] - c[measure]], 0, None)
+            axis.errorbar(c["accuracy"] + 0.0008 * i, c[measure], yerr=spread, fmt="o-", ms=4, lw=1.2, elinewidth=0.5,
+                          color=f"C{i}", label=name)  # fmt: skip
+        axis.set(xlabel="accuracy of the attributes (mean)", ylabel=words, ylim=(0, 1))
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(lw=0.3, alpha=0.6)
+    figure.axes[0].legend(frameon=False, fontsize=8)
+    figure.suptitle(f"{title}: points are noise ratios, the least accurate has most; bars 95 %", fontsize=10)
+    return figure
+
+
 def draw_ranks(means: Mapping[str, pd.DataFrame]) -> Figure:
     """Mean and deviation of the rank over accuracy, by kernels and by our attackers; dotted: the uniform law's."""
     figure = Figure(figsize=(9, 6), layout="constrained")
