@@ -198,11 +198,20 @@ NAMED = "images rebuilt that are named, accuracy"
 
 
 def studies(run: Run, cut: str, kept: Sequence[Sequence[str]], which: Sequence[str]) -> list[dict[str, Any]]:
-    """One study a seed, of one cut and some attribute sets."""
+    """One study a seed, of one cut and some attribute sets; of one model at a time where they share no network."""
     s = run.settings
-    name = f"{cut or 'default cut'}, {' + '.join(kept[0])}{' and more' if len(kept) > 1 else ''}"
-    return [run.part(f"{s['data']}, {name}, seed {seed}", study, s["data"], cut, kept, which, seed, chosen(s))
-            for seed in run.seeds]  # fmt: skip
+    name = f"{s['data']}, {cut or 'default cut'}, {' + '.join(kept[0])}{' and more' if len(kept) > 1 else ''}"
+    groups = [list(which)] if s["network"] == "darknet" else [[model] for model in which]
+    # all are asked for before one is looked at, so that they can be worked out side by side
+    seeds = [[run.part(f"{name}, {'' if len(groups) == 1 else models[0] + ', '}seed {seed}", study, s["data"], cut, kept,
+                       models, seed, chosen(s)) for models in groups] for seed in run.seeds]  # fmt: skip
+    return [parts[0] if len(parts) == 1 else merged(parts) for parts in seeds]
+
+
+def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Studies of one model each as one of all: under every attribute set their models side by side."""
+    return {k: v if isinstance(v, str | list) else {m: of for p in parts for m, of in p[k].items()}
+            for k, v in parts[0].items()}  # fmt: skip
 
 
 def chosen(settings: Mapping[str, Any]) -> dict[str, Any]:

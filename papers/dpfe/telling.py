@@ -142,7 +142,7 @@ def draw_tradeoff(means: Mapping[str, pd.DataFrame], title: str = "") -> Figure:
         axis.axhline(next(iter(means.values()))[f"{measure}_guessing"].iloc[0], color="0.6", ls=":")
         for i, (name, c) in enumerate(means.items()):
             spread = np.clip([c[measure] - c[f"{measure}_low"], c[f"{measure}_high"] - c[measure]], 0, None)
-            axis.errorbar(c["accuracy"] + 0.0008 * i, c[measure], yerr=spread, fmt="o-", ms=4, lw=1.2, elinewidth=0.5,
+            axis.errorbar(c["accuracy"], c[measure], yerr=spread, fmt="o-", ms=4, lw=1.2, elinewidth=0.5,
                           color=f"C{i}", label=name)  # fmt: skip
         axis.set(xlabel="accuracy of the attributes (mean)", ylabel=words, ylim=(0, 1))
         axis.spines[["top", "right"]].set_visible(False)
