@@ -203,8 +203,17 @@ def studies(run: Run, cut: str, kept: Sequence[Sequence[str]], which: Sequence[s
     name = f"{s['data']}, {cut or 'default cut'}, {' + '.join(kept[0])}{' and more' if len(kept) > 1 else ''}"
     groups = [list(which)] if s["network"] == "darknet" else [[model] for model in which]
     # all are asked for before one is looked at, so that they can be worked out side by side
-    seeds = [[run.part(f"{name}, {'' if len(groups) == 1 else models[0] + ', '}seed {seed}", study, s["data"], cut, kept,
-                       models, seed, chosen(s)) for models in groups] for seed in run.seeds]  # fmt: skip
+    alone = len(groups) == 1
+    seeds = [
+        [
+            run.part(
+                f"{name}, {'' if alone else models[0] + ', '}seed {seed}",
+                study, s["data"], cut, kept, models, seed, chosen(s),
+            )
+            for models in groups
+        ]
+        for seed in run.seeds
+    ]  # fmt: skip
     return [parts[0] if len(parts) == 1 else merged(parts) for parts in seeds]
 
 
