@@ -61,7 +61,7 @@ OTHER: dict[str, list] = {
     "min_frequency": [0.3],
     "keep": [0.6], "lam": [0.1], "order": [["x1"]], "pass_through": [["x0"]], "resolution": [3], "strength": [0.2],
     "unknown": ["draw"],
-    "leakage_weight": [9.0], "learning_rate": [0.1], "margin": [1.0], "masker": [_layer],
+    "leakage_weight": [9.0], "learning_rate": [0.1], "contrast": ["difference"], "margin": [1.0], "pairs": ["all"], "masker": [_layer],
     "max_iter": [1], "n_codes": [3], "n_components": [1], "n_features": [20], "n_folds": [3], "n_maps": [5],
     "n_noise": [3], "network": [_layer], "never": [(0, 0, 2, 2)], "noise": [None, 3.0], "noise_ratio": [0.0, 4.0],
     "output": ["onehot", "code", "prototype"], "patience": [2], "penalty": [5.0], "n_bins": [None, 3],

@@ -30,8 +30,8 @@ def a_normal_law_says_otherwise(read: Reading) -> str:
     read.holds(abs(law - 0.788) < 0.001)
     read.holds(named.low <= 0.1)
     return (
-        "Of Fig. 9 the paper says that a rank of mean .3 and deviation .25 is above .1 for 88 %. The normal law that it "
-        f"reads this from gives {shown(float(law))}, and ranks are not normal. As printed, at the accuracy nearest to "
+        "Of Fig. 9 the paper says that a rank of mean .3 and deviation .25 is above .1 for 88 %. The normal law that "
+        f"it reads this from gives {shown(float(law))}, and ranks are not normal. As printed, at the accuracy nearest to "
         f".9, nine in ten have a rank of at least {named:interval} of all people, by our attackers."
     )
 
@@ -46,8 +46,8 @@ def cost_grows_with_the_cut(read: Reading) -> str:
     more = found(read, "up to conv7, one core of a server (theirs: one core of a Nexus 6P)", "millions")[0]
     return (
         "The higher the cut, the more it costs, as printed. Up to conv7 are "
-        f"{more} million multiply-adds an image, {counted[2]} times those up to conv4_2; the time is {took[2]:interval} "
-        "times (printed 1.91, on a telephone)."
+        f"{more} million multiply-adds an image, {counted[2]} times those up to conv4_2; the time is "
+        f"{took[2]:interval} times (printed 1.91, on a telephone)."
     )
 
 
