@@ -31,8 +31,8 @@ def a_normal_law_says_otherwise(read: Reading) -> str:
     read.holds(named.low <= 0.1)
     return (
         "Of Fig. 9 the paper says that a rank of mean .3 and deviation .25 is above .1 for 88 %. The normal law that "
-        f"it reads this from gives {shown(float(law))}, and ranks are not normal. As printed, at the accuracy nearest to "
-        f".9, nine in ten have a rank of at least {named:interval} of all people, by our attackers."
+        f"it reads this from gives {shown(float(law))}, and ranks are not normal. As printed, at the accuracy nearest "
+        f"to .9, nine in ten have a rank of at least {named:interval} of all people, by our attackers."
     )
 
 
