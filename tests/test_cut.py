@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,6 +12,8 @@ from torch import nn
 from tacit.errors import InputError, InputTypeError
 from tacit.nets.backbone import backbone
 from tacit.nets.cut import cost_of_cuts, cut_names, cut_network, default_cut
+from tacit.nets.decoder import rebuild
+from tacit.nets.tiny_darknet import CUTS, tiny_darknet, with_outputs
 
 
 class Residual(nn.Module):
@@ -113,3 +116,74 @@ def test_bad_networks_are_named():
 class TwoInputs(nn.Module):
     def forward(self, x, y):
         return x + y
+
+
+# -- the authors' network, and networks of other kinds ----------------------------------------------------
+
+
+def test_the_seventeen_layers_have_the_authors_sizes():
+    network = tiny_darknet((3, 218, 178), 40).eval()
+    assert [c for c in cut_names(network) if c in CUTS] == list(CUTS)
+    client = cut_network(network, "conv4_2").client
+    assert tuple(client(torch.zeros(1, 3, 218, 178)).shape) == (1, 16, 31, 26)  # 12,896 numbers in their files
+    assert sum(isinstance(m, nn.Conv2d) for m in network.modules()) == 16
+    assert network(torch.zeros(2, 3, 218, 178)).shape == (2, 40)
+
+
+def test_small_images_pass_all_seventeen_layers_and_every_cut_is_the_whole():
+    torch.manual_seed(0)
+    network, x = tiny_darknet((1, 30, 32), 4).eval(), torch.rand(2, 1, 30, 32)
+    assert sum(isinstance(m, nn.MaxPool2d) for m in network.modules()) == 5
+    for cut in CUTS:
+        halves = cut_network(network, cut)
+        assert torch.allclose(halves.cloud(halves.client(x)), network(x), atol=1e-5)
+    fewer = with_outputs(network, [2, 3])
+    assert torch.allclose(fewer(x), network(x)[:, 2:], atol=1e-6)
+
+
+def test_times_of_cuts_are_taken_in_turns(monkeypatch):
+    """A machine that becomes slower and slower: one cut after the other, the last would look slowest."""
+    now = [0.0]
+
+    def clock():
+        now[0] += 1.0 + now[0] / 10  # each pass takes longer than the one before
+        return now[0]
+
+    monkeypatch.setattr("tacit.nets.cut.time.perf_counter", clock)
+    took = cost_of_cuts(backbone(7, 3), torch.ones(1, 7), repeats=9)["milliseconds"]
+    assert took.max() / took.min() < 4  # one after the other it is more than a thousand
+
+
+class Words(nn.Module):
+    """Text or speech: an embedding, a recurrent layer, its last state."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.out = nn.Embedding(20, 8), nn.Linear(6, 2)
+        self.past = nn.GRU(8, 6, batch_first=True)
+
+    def forward(self, tokens):
+        states, _ = self.past(self.words(tokens.long()))
+        return self.out(torch.tanh(states[:, -1]))
+
+
+def test_a_recurrent_network_is_cut_before_and_after_its_recurrent_layer():
+    torch.manual_seed(0)
+    network, tokens = Words().eval(), torch.randint(20, (5, 7))
+    assert {"words", "getitem_2", "tanh"} <= set(cut_names(network))
+    for cut in ("words", "getitem_2", "tanh"):
+        halves = cut_network(network, cut)
+        assert torch.allclose(halves.cloud(halves.client(tokens)), network(tokens))
+    client = cut_network(network, "tanh").client
+    assert client(tokens).shape == (5, 6)  # a fixed size, whatever the length of the text
+    assert client(torch.randint(20, (5, 11))).shape == (5, 6)
+
+
+def test_rebuilt_images_are_those_that_the_code_shows():
+    rng = np.random.default_rng(0)
+    shade = rng.random(120)
+    images = np.broadcast_to(shade[:, None, None, None], (120, 1, 16, 16)).copy()
+    drawn = rebuild(shade[:90, None], images[:90], shade[90:, None], epochs=60)
+    assert np.abs(drawn - images[90:]).mean() < 0.08
+    blind = rebuild(rng.random((90, 1)), images[:90], rng.random((30, 1)), epochs=60)  # the control: a code of nothing
+    assert np.abs(blind - images[90:]).mean() > 0.15

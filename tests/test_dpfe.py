@@ -62,6 +62,67 @@ def test_the_contrastive_loss_by_hand():
     assert contrastive(code, torch.tensor([4, 4, -1]), 5.0).item() == 0
 
 
+def test_eq7_as_printed_by_hand():
+    code = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 2.0]])
+    who = torch.tensor([4, 4, 1])
+    # c - d² without c for the one pair of the same person; every pair weighs alike
+    assert contrastive(code, who, 7.0, "difference", "all").item() == pytest.approx((4 + 13 - 25) / 2 / 3)
+    assert contrastive(code, who, 7.0, "difference").item() == pytest.approx((4 + 13) / 2 / 2 - 25 / 2)
+    assert contrastive(code, who, 7.0, "hinge", "all").item() == pytest.approx((4 + 13 + 2**2) / 2 / 3)
+    # theorem 8: for a normalized code all pairs together are constant, so eq. 7 is twice its first sum, less that
+    normal = torch.randn(40, 3)
+    normal = (normal - normal.mean(0)) / normal.std(0, correction=0)
+    who, pairs = torch.arange(40) % 4, 40 * 39 / 2
+    square = torch.pdist(normal).square()
+    i, j = torch.triu_indices(40, 40, 1)
+    apart = square[who[i] != who[j]].sum()
+    expected = (2 * apart - 40 * 40 * 3) / 2 / pairs
+    assert contrastive(normal, who, 0.0, "difference", "all").item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_the_preset_is_the_authors_and_takes_other_settings():
+    f = tacit.DPFE.as_printed(**SMALL, contrast="difference")
+    assert (f.beta, f.margin, f.pairs, f.contrast, f.epochs) == (0.01, 10.0, "all", "difference", 4)
+    assert tacit.DPFE.as_printed(margin=3.0).margin == 3.0
+    assert clone(f).get_params()["contrast"] == "difference"
+    for wrong in ({"contrast": "cosine"}, {"pairs": "some"}):
+        with pytest.raises(tacit.TacitError, match=f"{next(iter(wrong))} is '.*'; it is one of"):
+            fit(walkers(40), **wrong)
+
+
+def test_what_has_no_end_stays_bounded_by_the_normalized_code(parts):
+    """-d² can fall without end, were the code not normalized: the loss stays above its floor and the code finite."""
+    f = tacit.DPFE.as_printed(**{**SMALL, "epochs": 12, "learning_rate": 1e-2}, beta=5.0, contrast="difference")
+    f.fit(parts[0].X, parts[0].y, sensitive_features=parts[0].sensitive)
+    lowest = -2 * f.n_components  # all pairs together have a mean square of 2 k, half of it is the term
+    assert all(lowest <= line["contrast"] <= -lowest for line in f.history_ if line["stage"] == "fine-tuning")
+    code = f.noiseless(parts[1].X)
+    assert np.isfinite(code).all()
+    assert np.abs(code).max() < 100
+    # the control: without the normalization it does run away
+    loose, who = torch.zeros(8, 2), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    loose[:, 0] = torch.tensor([-3.0, -1, 1, 3, -3, -1, 1, 3])
+    assert contrastive(100 * loose, who, 0.0, "difference").item() < -1000
+
+
+def test_printed_settings_withhold_less_or_more_but_other_than_ours(parts, models):
+    """Both rows exist because they differ: the same data and seed, another code."""
+    printed = tacit.DPFE.as_printed(**{**SMALL, "epochs": 16, "backbone_epochs": 4}, batch_size=64, learning_rate=1e-3)
+    printed.fit(parts[0].X, parts[0].y, sensitive_features=parts[0].sensitive)
+    assert not np.allclose(printed.noiseless(parts[2].X), models["DPFE"].noiseless(parts[2].X), atol=0.1)
+    right = (printed.answer(printed.noiseless(parts[2].X))["activity"] == parts[2].y["activity"].to_numpy()).mean()
+    assert right > 0.9
+
+
+def test_the_curve_has_the_papers_reader_beside_ours_and_both_bounds(parts, models):
+    curve = noise_curve(models["Simple"], parts[1], parts[2], (0, 8), attackers=["logistic"])
+    assert set(curve["kernels"]) == {"own"}  # 36 windows of each of eight people
+    assert curve["kernel_log_rank"].iloc[0] < curve["kernel_log_rank_guessing"].iloc[0] - 0.1
+    assert curve["kernel_log_rank"].iloc[1] > curve["kernel_log_rank"].iloc[0]
+    assert np.isnan(curve["bits_bound"].iloc[0])  # without noise U2 bounds nothing
+    assert curve["bits_low"].iloc[1] <= curve["bits_bound"].iloc[1] <= 10 / 8 / np.log(2) * 1.2
+
+
 def test_partners_are_others_of_the_same_class():
     codes = np.array([0, 1, 0, 2, 1, 0])
     rng = np.random.default_rng(0)
@@ -186,6 +247,26 @@ class Traced(nn.Module):
     def forward(self, x):
         x = torch.relu(self.conv(x / 100))
         return self.out(torch.flatten(x + self.more(x), 1))
+
+
+class Recurrent(nn.Module):
+    """For speech and text: a state that is carried from step to step, and answers from the last."""
+
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.past, self.out = nn.GRU(n_in[0], 12, batch_first=True), nn.Linear(12, n_out)
+
+    def forward(self, x):
+        states, _ = self.past(x.transpose(1, 2))
+        return self.out(torch.tanh(states[:, -1]))
+
+
+def test_a_recurrent_network_is_cut_after_its_last_state(parts):
+    train, _, test = parts
+    f = fit(train, network=Recurrent, cut="tanh", n_components=4, epochs=16, backbone_epochs=24, batch_size=32)
+    right = (f.answer(f.transform(test.X))["activity"] == test.y["activity"].to_numpy()).mean()
+    assert right > 0.8  # guessing is a half
+    assert f.transform(test.X).shape == (len(test), 4)
 
 
 def test_a_trained_network_is_cut_where_it_is_said_and_left_alone():

@@ -58,7 +58,7 @@ OTHER: dict[str, list] = {
     "embedding": [12], "encoder": [_layer], "epochs": [3], "epsilon": [0.01, 9.0], "features": ["raw", "posterior"],
     "fidelity": [0.9], "fill": [0.25], "from_rate": [100.0], "head_lr_factor": [1.0], "hidden": [(5,)],
     "identity_loss": ["paper"], "init": ["random"], "inner_max_iter": [5], "inner_tolerance": [1e-3], "joint": [True],
-    "max_odds": [1.2],
+    "max_odds": [1.2], "contrast": ["difference"], "pairs": ["all"],
     "min_frequency": [0.3],
     "keep": [0.6], "lam": [0.1], "order": [["x1"]], "pass_through": [["x0"]], "resolution": [3], "strength": [0.2],
     "unknown": ["draw"],

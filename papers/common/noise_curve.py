@@ -10,7 +10,9 @@ import pandas as pd
 from sklearn.neighbors import KNeighborsClassifier
 
 from tacit.audit.attackers import resolve
-from tacit.audit.measures import calibrate, log_rank, mean_measure, rank_statement
+from tacit.audit.information_bounds import distance_bound
+from tacit.audit.kernel_ranks import kernel_log_rank
+from tacit.audit.measures import bits_leaked, calibrate, log_rank, mean_measure, rank_statement
 from tacit.audit.stats import Measure, accuracy, balanced_accuracy
 from tacit.audit.suite import AttackSuite, Outcome
 from tacit.audit.trial import Task, Trial
@@ -19,6 +21,7 @@ from tacit.labels import MISSING, encode_labels
 from tacit.records.dataset import Dataset
 
 ATTACKERS = ("logistic", "mlp", "forest", "neighbors")
+OWN_KERNELS = 15  # records of each person from which a covariance of ten numbers can be told
 HEDGE = 0.01  # a class that an attacker rules out wrongly would cost calibration everything
 
 
@@ -53,8 +56,9 @@ def noise_curve(
     -------
     One row per ratio: ``ratio``, ``attacker``, and for each of ``accuracy`` (mean over the targets), ``log_rank``,
     ``rank_mean``, ``rank_of_90`` (nine in ten have at least this rank), ``nn_error``, ``identified`` (the chosen
-    attacker's accuracy) and ``identified_balanced`` (the mean of its recalls) a value, ``_low``, ``_high`` and
-    ``_guessing``; and every target's own accuracy.
+    attacker's accuracy), ``identified_balanced`` (the mean of its recalls) and ``bits`` (at least so many are told) a
+    value, ``_low``, ``_high`` and ``_guessing``; every target's own accuracy; ``bits_bound``, at most so many (U2); and
+    with ``kernel_`` before it, what the authors' own reader finds, a kernel density per person (``kernels``: which).
     """
     check_number("draws", draws, 1, whole=True)
     if test.sensitive.shape[1] != 1:
@@ -70,6 +74,8 @@ def noise_curve(
         row: dict[str, Any] = {"ratio": float(ratio)}
         row |= _kept(at, Zt, many_test, level)
         row |= _hidden(suite, task, level)
+        row |= _as_the_authors_read(task, _kernels(attack), level)
+        row["bits_bound"] = _most_bits(at, test, float(ratio))
         rows.append(row)
         if tell is not None:
             tell(", ".join(f"{k} {row[k]:.3f}" for k in ("ratio", "accuracy", "log_rank", "nn_error", "identified")))
@@ -117,7 +123,8 @@ def _hidden(suite: AttackSuite, task: Task, level: float) -> dict[str, Any]:
         "attacker": outcome.chosen,
         **_named("log_rank", ranks.log_rank),
         **_named("rank_mean", ranks.rank_mean),
-        "rank_sd": ranks.rank_sd,
+        "rank_sd": ranks.rank_sd.value,
+        **_named("bits", bits_leaked(task.yt, p, units=task.ut, level=level)),
         **_named("rank_of_90", rank_statement(ranks.ranks, 0.1, ranks.n_classes, task.ut, level)),
         **_named("nn_error", error),
         **_named("identified", accuracy(task.yt, p.argmax(axis=1), task.ut, level)),
@@ -127,6 +134,32 @@ def _hidden(suite: AttackSuite, task: Task, level: float) -> dict[str, Any]:
             balanced_accuracy(task.yt, (p / outcome.prior).argmax(axis=1), task.n_classes, task.ut, level),
         ),
     }
+
+
+def _as_the_authors_read(task: Task, shape: str, level: float) -> dict[str, Any]:
+    """The same measures by the paper's own attacker, a kernel density per person."""
+    ranks = kernel_log_rank(task.Xa, task.ya, task.Xt, task.yt, task.n_classes, shape, task.ut, level)
+    return {
+        "kernels": shape,
+        **_named("kernel_log_rank", ranks.log_rank),
+        **_named("kernel_rank_mean", ranks.rank_mean),
+        "kernel_rank_sd": ranks.rank_sd.value,
+        "kernel_above_tenth": float((ranks.ranks > 0.1).mean()),
+    }
+
+
+def _kernels(attack: Dataset) -> str:
+    """The authors' script takes a person's own covariance, which few records do not have: then the text's."""
+    return "own" if attack.sensitive.iloc[:, 0].value_counts().min() > OWN_KERNELS else "common"
+
+
+def _most_bits(f: Any, test: Dataset, ratio: float) -> float | None:
+    """U2 in bits (eq. 5), of the test records with this noise; there is none without noise."""
+    if not ratio:
+        return None
+    values, vectors = np.linalg.eigh(f.covariance_)
+    code = f.noiseless(test.X) @ (vectors / np.sqrt(np.maximum(values, 1e-12)))  # where the noise is r I
+    return distance_bound(code, test.sensitive.iloc[:, 0].to_numpy(), ratio) / np.log(2)
 
 
 def _calibrated(outcome: Outcome) -> np.ndarray:

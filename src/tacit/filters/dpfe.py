@@ -1,9 +1,10 @@
 """DPFE: a classifier cut in two, whose small code between the halves keeps attributes and loses identity.
 
 Implements "Deep Private-Feature Extraction" (Osia et al.): layer separation (section 4.1), a linear autoencoder
-started from PCA with a batch-normalized code (4.2), fine-tuning by eq. 7 in the form of the authors' public networks
-(a hinge), and noise of covariance r·C on the code (4.3). Simple, the paper's control, is the same without the
-contrastive term: here it gets the same batches, steps and rates. Several targets, several sensitive attributes.
+started from PCA with a batch-normalized code (4.2), fine-tuning by eq. 7, as it stands or in the form of the authors'
+public networks (a hinge), and noise of covariance r·C on the code (4.3). Simple, the paper's control, is the same
+without the contrastive term: here it gets the same batches, steps and rates. Several targets, several sensitive
+attributes. `DPFE.as_printed()` has the authors' settings; the defaults are ours.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ from tacit.training.loop import Training, descend
 
 # the noise ratios of the paper's curves
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 4.0, 6.0, 8.0)
+CONTRASTS = ("hinge", "difference")
+PAIRS = ("balanced", "all")
+# the authors' public networks: code 10, weight .01, "m10", 50 pairs a batch, Adam at 1e-4
+AS_PRINTED = {"beta": 0.01, "margin": 10.0, "pairs": "all", "batch_size": 100, "learning_rate": 1e-4}
 
 
 @register_filter(
@@ -62,6 +67,11 @@ class DPFE(TrainedFilter):
     margin : records of the same person should lie this far apart; those of different people, together. A
         normalized code of k numbers has a typical distance of sqrt(2k); beyond that (10 in the authors' networks) every
         pair of the same person pays. Which is best differs between data: try some on validation rows
+    contrast : what a pair of the same person pays: "hinge", max(margin - d, 0)² / 2 as in the authors' networks, or
+        "difference", -d² / 2, which is eq. 7 as printed without its constant c. That has no end; what bounds it is the
+        normalized code, whose total spread is fixed (theorem 8)
+    pairs : "balanced": pairs of the same person weigh as much as those of different people, or "all": every pair in
+        the batch weighs alike, as printed, so that the rarer kind weighs less
     noise_ratio : the knob, r: the code is released with noise of covariance r times its own (0: none). May be
         changed after the fit (`set_params`): one model has many operating points
     simple : leave the contrastive term out (the paper's *Simple* model)
@@ -103,6 +113,8 @@ class DPFE(TrainedFilter):
     _: KW_ONLY
     beta: float = 0.05
     margin: float = 5.0
+    contrast: str = "hinge"
+    pairs: str = "balanced"
     noise_ratio: float = 0.0
     simple: bool = False
     backbone_epochs: int = 10
@@ -111,6 +123,21 @@ class DPFE(TrainedFilter):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = bool(self.noise_ratio)  # every object draws a key of its own
         return tags
+
+    @classmethod
+    def as_printed(cls, *args: Any, **settings: Any) -> Self:
+        """The authors' settings: weight .01, margin 10, pairs alike, 50 of them a batch, Adam at 1e-4; others as given.
+
+        They fine-tune Simple in 3,000 steps (at 1e-6) and then DPFE in 15,000; here the number of epochs is yours, its
+        first quarter is Simple's. `contrast="difference"` is eq. 7 to the letter where the networks have a hinge.
+
+        Examples
+        --------
+        >>> f = DPFE.as_printed(epochs=3, contrast="difference")
+        >>> f.beta, f.margin, f.pairs, f.epochs
+        (0.01, 10.0, 'all', 3)
+        """
+        return cls(*args, **{**AS_PRINTED, **settings})
 
     # -- the client: records -> code + noise ------------------------------------------------------------
 
@@ -188,6 +215,9 @@ class DPFE(TrainedFilter):
             check_number(name, getattr(self, name), 1, whole=True)
         for name in ("beta", "margin", "noise_ratio"):
             check_number(name, getattr(self, name), 0)
+        for name, known in (("contrast", CONTRASTS), ("pairs", PAIRS)):
+            if getattr(self, name) not in known:
+                raise InputError(f"{name} is {getattr(self, name)!r}; it is one of {', '.join(known)}")
         if self.network is not None and not callable(self.network):
             raise InputTypeError(
                 f"network is a {type(self.network).__name__}; pass a trained torch.nn.Module, or a factory "
@@ -278,7 +308,7 @@ def _fine_tune(f: DPFE, problem: Problem, data: Records, halves: Halves, code: L
             def losses(rows: Tensor, beta: float = beta) -> dict[str, Tensor]:
                 z = code.encoder(halves.client(data.X[rows]))
                 kept = data.attributes(halves.cloud(code.decoder(z)), rows)
-                hidden = data.contrast(z, rows, f.margin)
+                hidden = data.contrast(z, rows, f.margin, f.contrast, f.pairs)
                 return {"loss": kept + beta * hidden, "attributes": kept.detach(), "contrast": hidden.detach()}
 
             for module in modules.values():
@@ -326,18 +356,19 @@ class Records:
         """The classification loss (eq. 7, first term): cross-entropies of all targets, unknown labels left out."""
         return column_losses(outputs, self.y[rows], self.sizes).sum()
 
-    def contrast(self, code: Tensor, rows: Tensor, margin: float) -> Tensor:
+    def contrast(self, code: Tensor, rows: Tensor, margin: float, kind: str, pairs: str) -> Tensor:
         """The contrastive loss of every sensitive attribute."""
         hidden = code.new_zeros(())
         for secret in self.s[rows].T:
-            hidden = hidden + contrastive(code, secret, margin)
+            hidden = hidden + contrastive(code, secret, margin, kind, pairs)
         return hidden
 
 
-def contrastive(code: Tensor, secret: Tensor, margin: float) -> Tensor:
-    """Eq. 7's second term as a hinge: different people pay d²/2, the same person max(margin - d, 0)²/2.
+def contrastive(code: Tensor, secret: Tensor, margin: float, kind: str = "hinge", pairs: str = "balanced") -> Tensor:
+    """Eq. 7's second term: different people pay d²/2, the same person max(margin - d, 0)²/2 or (c - d²)/2 less c.
 
-    Over all pairs in the batch. The two kinds weigh alike, for a pair at random is nearly always of two people.
+    Over all pairs in the batch. "balanced": the two kinds weigh alike, for a pair at random is nearly always of two
+    people. "all": every pair weighs alike, as printed.
 
     Examples
     --------
@@ -350,9 +381,12 @@ def contrastive(code: Tensor, secret: Tensor, margin: float) -> Tensor:
     known = (secret[i] != MISSING) & (secret[j] != MISSING)
     same = known & (secret[i] == secret[j])
     different = known & ~same
-    together = (distance.square() / 2 * different).sum() / different.sum().clamp_min(1)
-    apart = (torch.relu(margin - distance).square() / 2 * same).sum() / same.sum().clamp_min(1)
-    return together + apart
+    together = (distance.square() / 2 * different).sum()
+    alike = -distance.square() if kind == "difference" else torch.relu(margin - distance).square()
+    apart = (alike / 2 * same).sum()
+    if pairs == "all":
+        return (together + apart) / known.sum().clamp_min(1)
+    return together / different.sum().clamp_min(1) + apart / same.sum().clamp_min(1)
 
 
 class Partners:

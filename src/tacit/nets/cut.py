@@ -91,7 +91,8 @@ def cost_of_cuts(network: nn.Module, example: Tensor, repeats: int = 5) -> pd.Da
     One row a cut, the last one ("all") being the whole network on the device. Columns: ``cut``; ``values`` and
     ``bytes`` sent (single precision, before any reduction of dimension); ``parameters`` and ``multiply_adds``
     (of convolutions and dense layers) and ``memory`` (bytes: parameters, and the largest input with its output)
-    of the client half; ``milliseconds``, the median of `repeats` passes.
+    of the client half; ``milliseconds``, the median of `repeats` passes. The cuts take turns, so that a machine that is
+    busy for a while slows all of them alike.
 
     Examples
     --------
@@ -101,8 +102,10 @@ def cost_of_cuts(network: nn.Module, example: Tensor, repeats: int = 5) -> pd.Da
     """
     check_number("repeats", repeats, 1, whole=True)
     check_takes(network, example)
-    clients = [(name, cut_network(network, name).client) for name in cut_names(network)]
-    return pd.DataFrame([{"cut": n, **_cost(c, example[:1], repeats)} for n, c in [*clients, ("all", network)]])
+    clients = {name: cut_network(network, name).client for name in cut_names(network)} | {"all": network}
+    took = _milliseconds(list(clients.values()), example[:1], repeats)
+    rows = [{"cut": n, **_cost(c, example[:1])} for n, c in clients.items()]
+    return pd.DataFrame([{**row, "milliseconds": t} for row, t in zip(rows, took, strict=True)])
 
 
 def check_takes(network: nn.Module, example: Tensor) -> Tensor:
@@ -205,7 +208,7 @@ def _cut_graph(whole: fx.GraphModule, at: int) -> Halves:
 # -- what a half costs --------------------------------------------------------------------------------
 
 
-def _cost(client: nn.Module, record: Tensor, repeats: int) -> dict[str, float]:
+def _cost(client: nn.Module, record: Tensor) -> dict[str, float]:
     seen = {"multiply_adds": 0, "largest": 0}
 
     def watch(layer: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
@@ -226,7 +229,6 @@ def _cost(client: nn.Module, record: Tensor, repeats: int) -> dict[str, float]:
         "parameters": parameters,
         "multiply_adds": seen["multiply_adds"],
         "memory": (parameters + seen["largest"]) * BYTES,
-        "milliseconds": _milliseconds(client, record, repeats),
     }
 
 
@@ -238,19 +240,22 @@ def _multiply_adds(layer: nn.Module, out: Tensor) -> int:
     return 0
 
 
-def _milliseconds(client: nn.Module, record: Tensor, repeats: int) -> float:
-    threads, took = torch.get_num_threads(), []
+def _milliseconds(clients: list[nn.Module], record: Tensor, repeats: int) -> list[float]:
+    """The median of each one's passes, in turns: one after the other would time the machine's moods."""
+    threads, took = torch.get_num_threads(), np.empty((repeats, len(clients)))
     torch.set_num_threads(1)
-    was_training = client.training
-    client.eval()
+    was_training = [c.training for c in clients]
     try:
         with torch.no_grad():
-            client(record)  # the first pass also allocates
-            for _ in range(repeats):
-                began = time.perf_counter()
-                client(record)
-                took.append(time.perf_counter() - began)
+            for client in clients:
+                client.eval()(record)  # the first pass also allocates
+            for i in range(repeats):
+                for j, client in enumerate(clients):
+                    began = time.perf_counter()
+                    client(record)
+                    took[i, j] = time.perf_counter() - began
     finally:
         torch.set_num_threads(threads)
-        client.train(was_training)
-    return 1000 * float(np.median(took))
+        for client, training in zip(clients, was_training, strict=True):
+            client.train(training)
+    return [1000 * float(t) for t in np.median(took, axis=0)]
