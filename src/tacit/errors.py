@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import numbers
 from typing import Any
@@ -29,6 +30,30 @@ class ContradictionError(TacitError):
 
 class RequirementNotMet(TacitError):
     """`Report.require` was not satisfied; the message says by how much."""
+
+
+EXTRAS = {
+    "torch": "train", "onnxscript": "train", "flwr": "federated", "fastapi": "serve", "uvicorn": "serve",
+    "httpx": "serve", "dp_accounting": "privacy", "openpyxl": "excel", "duckdb": "sql",
+}  # fmt: skip
+
+
+def installed(module: str) -> bool:
+    """Whether a library can be imported here, without doing so."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+class NotInstalled(TacitError, ModuleNotFoundError):
+    """A library that only some installs of Tacit have; the message names the extra that brings it."""
+
+    def __init__(self, what: str, module: str) -> None:
+        extra = EXTRAS.get(module.split(".")[0])  # without one: a device install, which has numpy and onnxruntime
+        get = "tacit" if extra is None else f"'tacit[{extra}]'"
+        super().__init__(f"{what} needs {module}, which is not installed; get it with: pip install {get}")
+        self.name = module
 
 
 def check_number(

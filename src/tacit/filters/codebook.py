@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import CollapseWarning, InputError, check_number
@@ -192,6 +191,8 @@ class CodebookFilter(Filter):
         assert isinstance(code, NetworkCode)
         code.problem = replace(problem, sensitive=_withheld(self, problem))
         code.net = code.make(problem.n_in, code.n_codes).double().eval()
+        import torch  # only a network needs it
+
         learned = {k: torch.as_tensor(v) for k, v in arrays.items() if k not in ("history", "merged")}
         code.net.load_state_dict(learned)
         lines = [{"epoch": int(e), "loss": loss, "score": score} for e, loss, score in arrays["history"].tolist()]
