@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -36,6 +38,22 @@ EXTRAS = {
     "torch": "train", "onnxscript": "train", "flwr": "federated", "fastapi": "serve", "uvicorn": "serve",
     "httpx": "serve", "dp_accounting": "privacy", "openpyxl": "excel", "duckdb": "sql",
 }  # fmt: skip
+
+
+def no_column(file: str, name: str, there: Sequence[Any], role: str = "") -> str:
+    """That a file lacks a column, with the nearest name that it has.
+
+    Examples
+    --------
+    >>> no_column("people.csv", "Age", ["age", "sex"])
+    "people.csv has no column 'Age'; did you mean 'age'? Its columns are age, sex"
+    """
+    names = [str(n) for n in there]
+    lower = {n.lower().strip(): n for n in names}
+    near = difflib.get_close_matches(name.lower().strip(), list(lower), 1, 0.6)
+    mean = f"; did you mean {lower[near[0]]!r}? Its" if near else "; its"
+    told = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return f"{file} has no column {name!r}{role}{mean} columns are {told}"
 
 
 def installed(module: str) -> bool:

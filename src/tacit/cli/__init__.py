@@ -12,7 +12,6 @@ try:
     import typer
     from rich.markup import escape
     from rich.table import Table
-    from typer.core import TyperGroup
 
     from tacit.report.screen import Console
 except ModuleNotFoundError as missing:  # a device install: bundles run without the command line
@@ -23,26 +22,17 @@ except ModuleNotFoundError as missing:  # a device install: bundles run without 
 
 from tacit.cli.evidence_command import evidence, officer
 from tacit.cli.federated import federated_app
+from tacit.cli.front_door import FIRST, Verbs, furnish
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, ledger_app, open_book
 from tacit.cli.release import release_app
 from tacit.cli.serve import client, keys_app, serve
-from tacit.errors import RequirementNotMet, TacitError, TacitWarning
-
-
-class Verbs(TyperGroup):
-    """Commands, of which one may have two words and begin like another: `audit diff` beside `audit`."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        two = " ".join(args[:2])
-        return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
-
+from tacit.errors import NotInstalled, RequirementNotMet, TacitError, TacitWarning
 
 app = typer.Typer(
     name="tacit",
     cls=Verbs,
     help="Private representation learning: keep what the task needs, withhold the rest, measure what leaks.",
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
 )
 data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
@@ -57,11 +47,17 @@ app.command()(officer)
 app.add_typer(federated_app, name="federated")
 console = Console()
 
+FILTER, OTHERS, HANDOVER = "The filter", "Recordings and images", "What is handed over"  # groups of options
+
 # What a table's columns are, said alike by every command that reads one.
 Targets = Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")]
 Sensitives = Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")]
 Released = Annotated[
-    Path | None, typer.Argument(help="The released table, row by row that of --data; or a bundle.", show_default=False)
+    Path | None,
+    typer.Argument(
+        help="The released table, row by row that of --data; a bundle; or the folder of tacit fit --out.",
+        show_default=False,
+    ),
 ]
 PrivateFit = Annotated[
     float | None, typer.Option(help="eigan, codebook: a fit that is differentially private at this epsilon, such as 3.")
@@ -83,13 +79,16 @@ Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitiv
 
 @app.callback()
 def every_command(
+    context: typer.Context,
     encoding: Annotated[
-        str | None, typer.Option(help="What CSV files are in, such as latin-1; UTF-8 without it.")
+        str | None, typer.Option(help="What CSV files are in, such as latin-1; found without it.")
     ] = None,
 ) -> None:
     """Private representation learning: keep what the task needs, withhold the rest, measure what leaks."""
     if encoding is not None:
         os.environ["TACIT_ENCODING"] = encoding  # so that it reaches processes that release beside this one
+    if context.invoked_subcommand is None:
+        print(FIRST)
 
 
 @app.command()
@@ -107,76 +106,149 @@ def demo(
 
 @app.command()
 def fit(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file. Or a folder of Parquet files.")],
-    target: Targets,
-    sensitive: Sensitives,
+    table: Annotated[
+        Path,
+        typer.Argument(help="CSV, Parquet, Arrow, Excel, SQLite or DuckDB file; or a folder: see --sensors, --images."),
+    ],
+    target: Annotated[
+        list[str] | None, typer.Option(help="Column that must keep working (repeat for several).", show_default=False)
+    ] = None,
+    sensitive: Annotated[
+        list[str] | None,
+        typer.Option(help="Column that must not be recoverable (repeat for several).", show_default=False),
+    ] = None,
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
+    sql: Annotated[
+        str | None, typer.Option(help='Of an SQLite or DuckDB file: what to read, such as "select * from people".')
+    ] = None,
+    preview: Annotated[
+        int | None, typer.Option(min=1, help="Show so many rows before and after; nothing is written.")
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Answer in seconds, with two attackers; tacit audit OUT does the rest."),
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the release, report.html and the bundle.")] = Path("tacit-out"),
+    seed: Annotated[int, typer.Option(help="Same seed, same split and filter.")] = 0,
     filter_name: Annotated[
-        str,
-        typer.Option("--filter", help="coupling: the table back; codebook, eigan, minimax, ...: codes or numbers."),
-    ] = "coupling",
+        str | None,
+        typer.Option(
+            "--filter",
+            help="coupling (the default): the table back; codebook, eigan, minimax, ...: codes or numbers.",
+            rich_help_panel=FILTER,
+        ),
+    ] = None,
     weight: Annotated[
         float | None,
         typer.Option(
-            help="The knob: strength (coupling), leakage_weight (codebook), alpha (eigan), rho (minimax), ..."
+            help="The knob: strength (coupling), leakage_weight (codebook), alpha (eigan), rho (minimax), ...",
+            rich_help_panel=FILTER,
         ),
     ] = None,
     pass_through: Annotated[
         list[str] | None,
-        typer.Option(help="coupling: column that is carried along as it is, such as a key; nothing is hidden in it."),
+        typer.Option(
+            help="coupling: column that is carried along as it is, such as a key; nothing is hidden in it.",
+            rich_help_panel=FILTER,
+        ),
     ] = None,
     keep: Annotated[
-        list[str] | None, typer.Option(help="coupling: how much a column matters, such as hours=5 (1 by default).")
+        list[str] | None,
+        typer.Option(
+            help="coupling: how much a column matters, such as hours=5 (1 by default).", rich_help_panel=FILTER
+        ),
     ] = None,
     unknown: Annotated[
         str | None,
-        typer.Option(help="coupling: draw, to draw a missing sensitive value; such rows are protected less."),
+        typer.Option(
+            help="coupling: draw, to draw a missing sensitive value; such rows are protected less.",
+            rich_help_panel=FILTER,
+        ),
     ] = None,
     max_odds: Annotated[
         float | None,
-        typer.Option(help="codebook: merge cells until no single release moves odds by more, such as 3."),
+        typer.Option(
+            help="codebook: merge cells until no single release moves odds by more, such as 3.", rich_help_panel=FILTER
+        ),
     ] = None,
     dp: PrivateFit = None,
+    sensors: Annotated[
+        bool,
+        typer.Option(
+            "--sensors", help="Recordings: a file, or a folder with a CSV per person.", rich_help_panel=OTHERS
+        ),
+    ] = False,
+    images: Annotated[
+        bool, typer.Option("--images", help="A folder of photos, with --labels.", rich_help_panel=OTHERS)
+    ] = False,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Images: a table of file names and labels; labels.csv in the folder.", rich_help_panel=OTHERS
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01, help="Recordings: samples a second; from their times without it.", rich_help_panel=OTHERS
+        ),
+    ] = None,
+    small: Annotated[
+        bool,
+        typer.Option("--small", help="Settings for two cores; what they cost is said.", rich_help_panel=OTHERS),
+    ] = False,
     analyzer: Annotated[
-        bool, typer.Option("--analyzer", help="Also learn what `tacit serve` answers with from releases.")
+        bool,
+        typer.Option(
+            "--analyzer", help="Also learn what `tacit serve` answers with from releases.", rich_help_panel=HANDOVER
+        ),
     ] = False,
     shuffle: Annotated[
         bool | None,
         typer.Option(
-            "--shuffle/--keep-order", help="Order of the rows; shuffled by default where it tells something sensitive."
+            "--shuffle/--keep-order",
+            help="Order of the rows; shuffled by default where it tells something sensitive.",
+            rich_help_panel=HANDOVER,
         ),
     ] = None,
     expires: Expires = "365d",
-    out: Annotated[Path, typer.Option(help="Folder for the released table, report.html and audit.json.")] = Path(
-        "tacit-out"
-    ),
     keys: KeyFolder = None,
     ledger: LedgerOption = None,
     to: ToOption = None,
     ledger_key: LedgerKey = None,
     sample_rows: Annotated[
-        int, typer.Option(min=10, help="Of a larger table, fit and audit on so many rows by whole units; release all.")
+        int,
+        typer.Option(
+            min=10,
+            help="Of a larger table, fit and audit on so many rows by whole units; release all.",
+            rich_help_panel=HANDOVER,
+        ),
     ] = 1_000_000,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes that release a larger table.")] = 1,
-    seed: Annotated[int, typer.Option(help="Same seed, same split and filter.")] = 0,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Processes that release a larger table.", rich_help_panel=HANDOVER)
+    ] = 1,
 ) -> None:
-    """Hand a table over: the same columns with few values changed, and nobody can tell the sensitive ones from it.
+    """Hand data over: learn a filter, attack what it releases, and write the release, a report and a bundle.
 
-    Every row is released by parts that never saw it, and attacked. With --filter codebook (and others) codes or
-    numbers are released instead of the table.
+    A table comes back with the same columns and few values changed; the sensitive ones are dropped. With --filter
+    codebook (and others) codes or numbers are released instead. Rows of the fit are released by parts that never saw
+    them.
     """
     options = dict(locals())
-    from tacit.cli.fit import run  # every command starts quickly
+    from tacit.cli.what_to_fit import run  # every command starts quickly
 
     run(console, book=open_book(options), **options)
 
 
 @app.command()
 def audit(
-    sensitive: Sensitives,
     release: Released = None,
+    sensitive: Annotated[
+        list[str] | None,
+        typer.Option(help="Column that must not be recoverable (repeat for several).", show_default=False),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="The original table with targets and secrets.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="Column that must keep working (repeat).")] = None,
     counts: Counts = None,
@@ -229,7 +301,9 @@ def audit(
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
 ) -> None:
-    """Attack a released table: what it keeps, what it gives away. Usable as a gate in a pipeline.
+    """Attack a release: what it keeps, what it gives away. Usable as a gate in a pipeline.
+
+    A folder of tacit fit is audited in full: raw rows, columns and keys are found beside it, in FOLDER-keys.
 
     What changed between two audits: tacit audit diff OLD NEW.
     """
@@ -263,6 +337,14 @@ def audit_diff(
     from tacit.cli.audit_diff import run  # every command starts quickly
 
     run(console, **options)
+
+
+@app.command()
+def doctor() -> None:
+    """What is missing on this machine, and how to get it."""
+    from tacit.cli.doctor import run  # every command starts quickly
+
+    run(console)
 
 
 @app.command()
@@ -304,7 +386,9 @@ def drift(
     released: Annotated[
         bool, typer.Option("--released", help="The rows were released by this bundle already.")
     ] = False,
-    key: Annotated[Path | None, typer.Option(help="The owner's noise key, for noisy releases.")] = None,
+    key: Annotated[
+        Path | None, typer.Option("--noise-key", "--key", help="The owner's noise key, for noisy releases.")
+    ] = None,
 ) -> None:
     """Has the population moved since the audit? From released values alone. Exit 3: it has."""
     options = dict(locals())
@@ -456,13 +540,21 @@ def _tell_warnings() -> None:
 def main() -> None:
     """Run the command line; errors of the user's input are one line, not a traceback."""
     _tell_warnings()
+    command = typer.main.get_command(app)
+    furnish(command)
     try:
-        app()
+        command()
     except RequirementNotMet as error:
         Console(stderr=True).print(f"[bold red]not met:[/bold red] {escape(str(error))}", highlight=False)
         sys.exit(3)
     except TacitError as error:
         Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "tacit":
+            raise
+        told = NotInstalled("this command", error.name)
+        Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(told))}", highlight=False)
         sys.exit(2)
     except OSError as error:
         Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False)

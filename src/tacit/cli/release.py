@@ -20,7 +20,7 @@ Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
 NoiseKey = Annotated[
     Path | None,
     typer.Option(
-        "--key", "--noise-key", help="The owner's noise key (made by `tacit release key`), for noisy releases."
+        "--noise-key", "--key", help="The owner's noise key (made by `tacit release key`), for noisy releases."
     ),
 ]
 Unit = Annotated[

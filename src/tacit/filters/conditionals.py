@@ -251,7 +251,7 @@ def learn_conditional(column: Column, seed: int, decay: float) -> Conditional:
     held = _held_out(column, rng)
     if not len(column.sizes) or column.n_values < 2 or len(column.values) < 50 or held.all():
         return net
-    rest, check = (_arrays(net, column.take(np.flatnonzero(rows))) for rows in (~held, held))
+    rest, check = (_arrays(column.take(np.flatnonzero(rows))) for rows in (~held, held))
     n = len(rest[2])
     batch = max(SMALLEST, min(BATCH, n // STEPS))
     adam = _Adam(net.weights, decay, EPOCHS * -(-n // batch) + 1)
@@ -259,9 +259,9 @@ def learn_conditional(column: Column, seed: int, decay: float) -> Conditional:
     for _ in range(EPOCHS):
         order = rng.permutation(n)
         for rows in (order[i : i + batch] for i in range(0, n, batch)):
-            at, classes, values = (part[rows] for part in rest)
-            adam.step(net.slopes(at, classes, values, _kept(len(rows), rng)))
-        if (loss := net.loss(*check)) < least:
+            before, classes, values = (part[rows] for part in rest)
+            adam.step(net.slopes(net.at(before), classes, values, _kept(len(rows), rng)))
+        if (loss := net.loss(net.at(check[0]), *check[1:])) < least:
             best, least = {k: v.copy() for k, v in net.weights.items()}, loss
     net.weights = best
     return net
@@ -324,5 +324,5 @@ def _kept(n: int, rng: np.random.Generator) -> np.ndarray:
     return (drawn >= DROPPED) * np.float32(256 / (256 - DROPPED))
 
 
-def _arrays(net: Conditional, column: Column) -> tuple[Any, np.ndarray, np.ndarray]:
-    return net.at(column.before), column.classes.astype(np.int64), column.values.astype(np.int64)
+def _arrays(column: Column) -> tuple[np.ndarray, ...]:
+    return tuple(np.ascontiguousarray(a, dtype=np.int64) for a in (column.before, column.classes, column.values))

@@ -19,15 +19,17 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from tacit.errors import InputError, TacitWarning
+from tacit.errors import InputError, TacitWarning, no_column
 from tacit.files import parquet_files, replacing
 from tacit.records.csv_files import CsvFile, as_floats, cells_of, spelled_numbers
 from tacit.records.schema import TIMES
+from tacit.records.spelling import iso_dates, with_points, without_gap_words
+from tacit.records.table_files import TEXT
 from tacit.release.arrow_columns import Columns
 from tacit.release.runtime import Release
 
 FORMULA, PLAIN_NUMBER = r"^[=+\-@\t\r]", r"^[+\-]?[0-9.,]*([eE][+\-]?[0-9]+)?$"
-FORMATS = ".csv, .parquet, .arrow, .npz"
+FORMATS = ".csv, .parquet, .arrow, .npz"  # that are written; .tsv, .txt and .feather are read too
 BUFFER = 2**18  # bytes of a Parquet column that are read at a time
 FILE = "file"  # beside the release of a folder of images: which image
 NUMBER = {"kind": "number", "type": "float"}
@@ -69,12 +71,12 @@ def open_reader(
     names = None if names is None else [*names, *manifest["output"].get("carried", ())]
     if names is not None and unit in names:
         raise InputError(f"column {unit!r} is an input of the bundle; a unit is a column beside the inputs")
-    if path.suffix == ".csv" or path.suffixes[-2:-1] == [".csv"]:
+    if any(s.lower() in TEXT for s in path.suffixes[-2:]):
         return Reader(_csv(path, manifest, names, unit), None)
     if path.suffix == ".parquet" or path.is_dir():
         files = [_parquet(p, names, rows, unit) for p in parquet_files(path) or [path]]  # all are checked at once
         return Reader(itertools.chain.from_iterable(files), sum(f.rows or 0 for f in files))
-    if path.suffix == ".arrow":
+    if path.suffix in (".arrow", ".feather", ".ipc"):
         return Reader(_arrow(path, names, rows, unit), None)
     raise InputError(f"{path.name}: cannot read {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}")
 
@@ -169,7 +171,8 @@ def shuffle_parquet(source: Path, target: Path, rows: int = 2**20) -> None:
 def _need(names: list[str] | None, found: list[str], path: Path) -> None:
     absent = [n for n in names or [] if n not in found]
     if absent:
-        raise InputError(f"{path.name} has no column {absent[0]!r}; the bundle takes {', '.join(names or [])}")
+        more = f" ({len(absent) - 1} more of the bundle's are missing too)" if len(absent) > 1 else ""
+        raise InputError(no_column(path.name, absent[0], found, more))
 
 
 def _with(names: list[str] | None, unit: str | None) -> list[str] | None:
@@ -213,15 +216,19 @@ def _csv(path: Path, manifest: Mapping[str, Any], names: list[str] | None, unit:
     kinds |= {name: _as_declared(kind) for name, kind in manifest["output"].get("carried", {}).items()}
     kinds |= {} if unit is None else {unit: {"kind": "category"}}
     for batch in file.batches(names):
-        columns = [_typed(c, kinds.get(n, NUMBER)) for n, c in zip(names, batch.columns, strict=True)]
+        columns = [_typed(c, kinds.get(n, NUMBER), file.decimal) for n, c in zip(names, batch.columns, strict=True)]
         yield Columns.of(pa.record_batch(columns, names=names), unit)
 
 
-def _typed(text: pa.Array, kind: Mapping[str, Any]) -> pa.Array:
+def _typed(text: pa.Array, kind: Mapping[str, Any], decimal: str) -> pa.Array:
     """A column of cells as the schema has it; where one does not fit, as text: the schema finds it and names it."""
     text = cells_of(text)
-    if kind["kind"] == "category" or kind["type"] in TIMES:
+    if kind["kind"] == "category":
         return text
+    if kind["type"] in TIMES:
+        dates = iso_dates(text)
+        return text if dates is None else dates
+    text = without_gap_words(with_points(text) if decimal == "," else text)
     numbers = as_floats(spelled_numbers(text) if kind["type"] == "boolean" else text)
     return text if numbers is None else numbers
 
