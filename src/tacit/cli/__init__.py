@@ -24,6 +24,62 @@ from tacit.cli.evidence_command import evidence, officer
 from tacit.cli.federated import federated_app
 from tacit.cli.front_door import FIRST, Verbs, furnish
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, ledger_app, open_book
+from tacit.cli.options import (
+    Alongside,
+    Analyzer,
+    Attackers,
+    Bins,
+    Breadth,
+    Certified,
+    Counts,
+    Data,
+    Dropped,
+    Expires,
+    FewColumns,
+    FilterName,
+    Group,
+    Images,
+    Jobs,
+    Keep,
+    KeyFolder,
+    Knows,
+    Labels,
+    Linkability,
+    MaxOdds,
+    Minutes,
+    Out,
+    OutOption,
+    OwnerKey,
+    PassThrough,
+    Preview,
+    PrivateFit,
+    Quick,
+    Rate,
+    Reconstruct,
+    Records,
+    Released,
+    Require,
+    RequireLinkability,
+    RequireOdds,
+    RequireSinglingOut,
+    SampleRows,
+    Scan,
+    Seed,
+    SeedOption,
+    Sensitive,
+    Sensitives,
+    Sensors,
+    Shuffle,
+    SinglingOut,
+    Small,
+    Sql,
+    Target,
+    TargetOption,
+    Targets,
+    Unit,
+    Unknown,
+    Weight,
+)
 from tacit.cli.release import release_app
 from tacit.cli.serve import client, keys_app, serve
 from tacit.errors import NotInstalled, RequirementNotMet, TacitError, TacitWarning
@@ -46,35 +102,6 @@ app.command()(evidence)
 app.command()(officer)
 app.add_typer(federated_app, name="federated")
 console = Console()
-
-FILTER, OTHERS, HANDOVER = "The filter", "Recordings and images", "What is handed over"  # groups of options
-
-# What a table's columns are, said alike by every command that reads one.
-Targets = Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")]
-Sensitives = Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")]
-Released = Annotated[
-    Path | None,
-    typer.Argument(
-        help="The released table, row by row that of --data; a bundle; or the folder of tacit fit --out.",
-        show_default=False,
-    ),
-]
-PrivateFit = Annotated[
-    float | None, typer.Option(help="eigan, codebook: a fit that is differentially private at this epsilon, such as 3.")
-]
-Minutes = Annotated[
-    float | None, typer.Option(min=0, help="A time not to be passed by much; what was left out is said.")
-]
-Counts = Annotated[
-    Path | None, typer.Option(help="Certify what an engine counted instead: the release, --sensitive, --unit and n.")
-]
-Unit = Annotated[str | None, typer.Option(help="Column that says which rows belong together.")]
-Dropped = Annotated[list[str] | None, typer.Option(help="Column that is not an input (repeat for several).")]
-Expires = Annotated[str, typer.Option(help="The bundle's last day of use: a date, days such as 90d, or never.")]
-KeyFolder = Annotated[
-    Path | None, typer.Option("--keys", help="Folder for the keys, which are never handed over; OUT-keys beside it.")
-]
-Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitive attributes into this many classes.")]
 
 
 @app.callback()
@@ -106,129 +133,38 @@ def demo(
 
 @app.command()
 def fit(
-    table: Annotated[
-        Path,
-        typer.Argument(help="CSV, Parquet, Arrow, Excel, SQLite or DuckDB file; or a folder: see --sensors, --images."),
-    ],
-    target: Annotated[
-        list[str] | None, typer.Option(help="Column that must keep working (repeat for several).", show_default=False)
-    ] = None,
-    sensitive: Annotated[
-        list[str] | None,
-        typer.Option(help="Column that must not be recoverable (repeat for several).", show_default=False),
-    ] = None,
+    table: Records,
+    target: Target = None,
+    sensitive: Sensitive = None,
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
-    sql: Annotated[
-        str | None, typer.Option(help='Of an SQLite or DuckDB file: what to read, such as "select * from people".')
-    ] = None,
-    preview: Annotated[
-        int | None, typer.Option(min=1, help="Show so many rows before and after; nothing is written.")
-    ] = None,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Answer in seconds, with two attackers; tacit audit OUT does the rest."),
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the release, report.html and the bundle.")] = Path("tacit-out"),
-    seed: Annotated[int, typer.Option(help="Same seed, same split and filter.")] = 0,
-    filter_name: Annotated[
-        str | None,
-        typer.Option(
-            "--filter",
-            help="coupling (the default): the table back; codebook, eigan, minimax, ...: codes or numbers.",
-            rich_help_panel=FILTER,
-        ),
-    ] = None,
-    weight: Annotated[
-        float | None,
-        typer.Option(
-            help="The knob: strength (coupling), leakage_weight (codebook), alpha (eigan), rho (minimax), ...",
-            rich_help_panel=FILTER,
-        ),
-    ] = None,
-    pass_through: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="coupling: column that is carried along as it is, such as a key; nothing is hidden in it.",
-            rich_help_panel=FILTER,
-        ),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="coupling: how much a column matters, such as hours=5 (1 by default).", rich_help_panel=FILTER
-        ),
-    ] = None,
-    unknown: Annotated[
-        str | None,
-        typer.Option(
-            help="coupling: draw, to draw a missing sensitive value; such rows are protected less.",
-            rich_help_panel=FILTER,
-        ),
-    ] = None,
-    max_odds: Annotated[
-        float | None,
-        typer.Option(
-            help="codebook: merge cells until no single release moves odds by more, such as 3.", rich_help_panel=FILTER
-        ),
-    ] = None,
+    sql: Sql = None,
+    preview: Preview = None,
+    quick: Quick = False,
+    out: Out = Path("tacit-out"),
+    seed: Seed = 0,
+    filter_name: FilterName = None,
+    weight: Weight = None,
+    pass_through: PassThrough = None,
+    keep: Keep = None,
+    unknown: Unknown = None,
+    max_odds: MaxOdds = None,
     dp: PrivateFit = None,
-    sensors: Annotated[
-        bool,
-        typer.Option(
-            "--sensors", help="Recordings: a file, or a folder with a CSV per person.", rich_help_panel=OTHERS
-        ),
-    ] = False,
-    images: Annotated[
-        bool, typer.Option("--images", help="A folder of photos, with --labels.", rich_help_panel=OTHERS)
-    ] = False,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            help="Images: a table of file names and labels; labels.csv in the folder.", rich_help_panel=OTHERS
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            min=0.01, help="Recordings: samples a second; from their times without it.", rich_help_panel=OTHERS
-        ),
-    ] = None,
-    small: Annotated[
-        bool,
-        typer.Option("--small", help="Settings for two cores; what they cost is said.", rich_help_panel=OTHERS),
-    ] = False,
-    analyzer: Annotated[
-        bool,
-        typer.Option(
-            "--analyzer", help="Also learn what `tacit serve` answers with from releases.", rich_help_panel=HANDOVER
-        ),
-    ] = False,
-    shuffle: Annotated[
-        bool | None,
-        typer.Option(
-            "--shuffle/--keep-order",
-            help="Order of the rows; shuffled by default where it tells something sensitive.",
-            rich_help_panel=HANDOVER,
-        ),
-    ] = None,
+    sensors: Sensors = False,
+    images: Images = False,
+    labels: Labels = None,
+    rate: Rate = None,
+    small: Small = False,
+    analyzer: Analyzer = False,
+    shuffle: Shuffle = None,
     expires: Expires = "365d",
     keys: KeyFolder = None,
     ledger: LedgerOption = None,
     to: ToOption = None,
     ledger_key: LedgerKey = None,
-    sample_rows: Annotated[
-        int,
-        typer.Option(
-            min=10,
-            help="Of a larger table, fit and audit on so many rows by whole units; release all.",
-            rich_help_panel=HANDOVER,
-        ),
-    ] = 1_000_000,
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Processes that release a larger table.", rich_help_panel=HANDOVER)
-    ] = 1,
+    sample_rows: SampleRows = 1_000_000,
+    jobs: Jobs = 1,
 ) -> None:
     """Hand data over: learn a filter, attack what it releases, and write the release, a report and a bundle.
 
@@ -245,61 +181,32 @@ def fit(
 @app.command()
 def audit(
     release: Released = None,
-    sensitive: Annotated[
-        list[str] | None,
-        typer.Option(help="Column that must not be recoverable (repeat for several).", show_default=False),
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="The original table with targets and secrets.")] = None,
-    target: Annotated[list[str] | None, typer.Option(help="Column that must keep working (repeat).")] = None,
+    sensitive: Sensitive = None,
+    data: Data = None,
+    target: TargetOption = None,
     counts: Counts = None,
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
-    alongside: Annotated[list[str] | None, typer.Option(help="Column that travels with the release.")] = None,
-    attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
-    require: Annotated[
-        list[str] | None, typer.Option(help="Gate, such as sex=.60: exit 3 if leakage may be higher.")
-    ] = None,
-    certified: Annotated[bool, typer.Option(help="With --require: only a certificate counts.")] = False,
-    require_odds: Annotated[
-        list[str] | None,
-        typer.Option(help="Gate, such as sex=3: exit 3 unless no single release moves odds by more (certified)."),
-    ] = None,
-    scan: Annotated[bool, typer.Option(help="Also find which other columns leak.")] = False,
-    reconstruct: Annotated[bool, typer.Option(help="Also try to reconstruct the original columns.")] = False,
-    group: Annotated[list[str] | None, typer.Option(help="Column by which leakage is also shown.")] = None,
-    knows: Annotated[
-        list[str] | None,
-        typer.Option(help="Raw columns that an attacker knows of the person, such as age,race; or all (repeat)."),
-    ] = None,
-    breadth: Annotated[
-        bool | None, typer.Option("--breadth/--no-breadth", help="How much of every column can still be told.")
-    ] = None,
-    few_columns: Annotated[
-        int | None, typer.Option(min=0, help="Certify whoever reads any so many released columns, such as 2.")
-    ] = None,
-    linkability: Annotated[
-        bool | None,
-        typer.Option("--linkability/--no-linkability", help="Can two releases be told to be of one person?"),
-    ] = None,
-    singling_out: Annotated[
-        bool | None,
-        typer.Option("--singling-out/--no-singling-out", help="Do predicates of the release pick out one person?"),
-    ] = None,
-    require_linkability: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Exit 3 if more pairs of a person may be linked at 1 % false positives."),
-    ] = None,
-    require_singling_out: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Exit 3 if the release may pick out so many more people than chance."),
-    ] = None,
+    alongside: Alongside = None,
+    attackers: Attackers = "quick",
+    require: Require = None,
+    certified: Certified = False,
+    require_odds: RequireOdds = None,
+    scan: Scan = False,
+    reconstruct: Reconstruct = False,
+    group: Group = None,
+    knows: Knows = None,
+    breadth: Breadth = None,
+    few_columns: FewColumns = None,
+    linkability: Linkability = None,
+    singling_out: SinglingOut = None,
+    require_linkability: RequireLinkability = None,
+    require_singling_out: RequireSinglingOut = None,
     minutes: Minutes = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.html, report.md and audit.json.")] = None,
-    owner_key: Annotated[
-        Path | None, typer.Option(help="For a bundle: the owner's key, to notice rows that it was fitted on.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
+    out: OutOption = None,
+    owner_key: OwnerKey = None,
+    seed: SeedOption = 0,
 ) -> None:
     """Attack a release: what it keeps, what it gives away. Usable as a gate in a pipeline.
 

@@ -25,6 +25,12 @@ NEEDS_ROWS = ("release", "data", "target", "bins", "alongside", "scan", "reconst
               "out", "owner_key")  # fmt: skip
 
 
+WHAT_TO_PASS = (
+    "pass RELEASE --data TABLE --target COLUMN --sensitive COLUMN to attack a release, or the folder that tacit fit "
+    "wrote; --counts FILE certifies counts"
+)
+
+
 def run(console: Console, counts: Path | None, **options: Any) -> None:
     """Certify what an engine has counted, or attack a release."""
     if counts is not None:
@@ -98,14 +104,11 @@ def _attack(
 ) -> None:
     gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
     if release is None or data is None or not target or not sensitive:
-        raise InputError(
-            "pass RELEASE --data TABLE --target COLUMN --sensitive COLUMN to attack a release, or the folder that "
-            "tacit fit wrote; --counts FILE certifies counts"
-        )
+        raise InputError(WHAT_TO_PASS)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    table = open_table(data, sql).table
-    rows = rows_as_people(console, as_dataset(table, data.name, target, sensitive, unit, drop or [], bins))
+    own = (open_table(data, sql).table, data.name, target, sensitive, unit, drop or [], bins)
+    rows = rows_as_people(console, as_dataset(*own))
     attack, test = rows.split(parts, random_state=seed)[-2:]
     what = read_release(release, rows, (attack, test), data.name, owner_key, noise_key)
     with progress(console) as bar:

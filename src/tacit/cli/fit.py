@@ -16,16 +16,14 @@ from tacit.audit.attacks.row_order import RowOrder
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Asked, Trial, transformed
 from tacit.cli.handover import (
-    HANDED_OVER,
     Source,
     checked_places,
-    remove,
-    shuffled,
+    clear,
     tell_files,
     tell_keys,
     write_release,
 )
-from tacit.cli.large_table import large_table
+from tacit.cli.large_table import LargeTable, large_table
 from tacit.cli.ledger_command import Book
 from tacit.cli.preview import preview as show_rows
 from tacit.cli.tables import print_comparison, print_table_release, progress, rows_as_people
@@ -68,38 +66,24 @@ def run(
     preview: int | None = None,
     quick: bool = False,
 ) -> None:
-    last_day = expiry_date(expires)  # a wrong one is said before the work
-    secrets = checked_places(table, out, keys)
+    last_day, secrets = expiry_date(expires), checked_places(table, out, keys)  # what is wrong is said before the work
     _need_roles(table, target, sensitive, sql)
     chosen = chosen_filter(filter_name, weight, seed)
     large = None if sql else large_table(console, table, unit, sample_rows, seed, chosen, bins)
-    names: list[str] = []
-    if large is None:
-        file = open_table(table, sql)
-        names = [str(c) for c in file.table.columns]
-        if file.written:
-            console.print(f"Read {escape(table.name)}: {escape(file.written)}", highlight=False)
-        data = as_dataset(file.table, table.name, target, sensitive, unit, drop or [], bins)
-    else:
-        data = large.data(target, sensitive, drop or [], bins)
-        names = [str(c) for c in large.sample.table.columns]
-        large = None if large.sample.whole else large
-    data = rows_as_people(console, data)
+    data, names = _read(console, table, sql, large, (target, sensitive, unit, drop or [], bins))
+    large = None if large is None or large.sample.whole else large
     _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
     _set(chosen, filter_name, dp=_private(dp, large is not None))
     if preview is not None:
-        show_rows(console, chosen, filter_name, data, preview, seed)
-        return
+        return show_rows(console, chosen, filter_name, data, preview, seed)
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     parts = data.split((0.5, 0.2, 0.3), random_state=seed)
-    notes = [*([] if large is None else [large.note]), *([QUICKLY] if quick else [])]
-    reports = _fit_and_attack(console, chosen, filter_name, parts, seed, notes, quick)
+    reports = _fit_and_attack(console, chosen, filter_name, parts, seed, large, quick)
     released = None if large is not None else _release_every_row(chosen, data, parts[0])
     whose = _whose(console, chosen)
     order, shuffle = _order(_told_by_order(parts[1], parts[2], seed), shuffle, table.name)
     answers = _analyzer(console, chosen, parts[1]) if analyzer else None
-    for name in HANDED_OVER:  # wherever this run is stopped, no file of an earlier one is left among its own
-        remove(out / name)
+    clear(out)
     page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
     reports[-1].to_json(out / "audit.json")
     bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers, expires=last_day, keys=secrets)
@@ -109,14 +93,11 @@ def run(
         place = out / "release.parquet"
         n = large.release(console, chosen, parts[0], bundle, place, shuffle, jobs, secrets)
     else:
-        assert released is not None
         _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
-        place = write_release(shuffled(released) if shuffle else released, out, table, names)
-        n = len(released)
+        place, n = write_release(released, out, table, names, shuffle), len(data)
     Source(str(table.resolve()), list(target), list(sensitive), unit, drop, bins, sql, seed).write(secrets)
-    tell_files(console, f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({whose})", bundle, last_day, page)
-    if quick:
-        console.print(f"Audited quickly. The whole audit: [bold]tacit audit {out}[/bold]", highlight=False)
+    told = f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({whose})"
+    tell_files(console, told, bundle, last_day, page, out if quick else None)
 
 
 def _fit_and_attack(
@@ -125,7 +106,7 @@ def _fit_and_attack(
     name: str,
     parts: Sequence[tacit.Dataset],
     seed: int,
-    notes: list[str],
+    large: LargeTable | None,
     quick: bool = False,
 ) -> list[Report]:
     """Fit, and attack what is handed over and what it is compared with; the last report is of the former."""
@@ -134,7 +115,7 @@ def _fit_and_attack(
         warnings.simplefilter("always", tacit.TacitWarning)
         task = bar.add_task(f"fitting {name} on {len(train):,} rows", total=5)
         chosen.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
-        chosen.notes_ += notes
+        chosen.notes_ += [*([] if large is None else [large.note]), *([QUICKLY] if quick else [])]
         bar.advance(task)
         whole = chosen.mechanism_.columns is not None
         others = [_raw_table(attack, test)] if whole else _floor_and_raw(train, seed)
@@ -153,6 +134,22 @@ def _fit_and_attack(
         told = filter(None, (reports[-1].sentence(attribute), reports[-1].worst(attribute)))
         console.print("\n".join(told), highlight=False, markup=False)
     return reports
+
+
+def _read(
+    console: Console, table: Path, sql: str | None, large: LargeTable | None, roles: tuple[Any, ...]
+) -> tuple[tacit.Dataset, list[str]]:
+    """The rows that are held, and the names of all columns; how the file is written is said."""
+    if large is None:
+        file = open_table(table, sql)
+        names = [str(c) for c in file.table.columns]
+        if file.written:
+            console.print(f"Read {escape(table.name)}: {escape(file.written)}", highlight=False)
+        data = as_dataset(file.table, table.name, *roles)
+    else:
+        names = [str(c) for c in large.sample.table.columns]
+        data = large.data(roles[0], roles[1], roles[3], roles[4])
+    return rows_as_people(console, data), names
 
 
 def _need_roles(table: Path, target: Sequence[str], sensitive: Sequence[str], sql: str | None) -> None:

@@ -81,14 +81,19 @@ def tell_keys(console: Console, bundle: Path, folder: Path) -> None:
             console.print(text.format(f"[bold]{escape(str(place))}[/bold]"), highlight=False)
 
 
-def tell_files(console: Console, released: str, bundle: Path, last_day: Any, page: Path) -> None:
-    """What lies where."""
+def tell_files(
+    console: Console, released: str, bundle: Path, last_day: Any, page: Path, quick: Path | None = None
+) -> None:
+    """What lies where; after a quick audit, how to have the whole."""
     text = f"{released}\nBundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
     console.print(f"{text}Report: [bold]{page}[/bold]", highlight=False)
+    if quick is not None:
+        console.print(f"Audited quickly. The whole audit: [bold]tacit audit {quick}[/bold]", highlight=False)
 
 
-def write_release(released: pd.DataFrame, out: Path, table: Path, names: list[str]) -> Path:
+def write_release(released: Any, out: Path, table: Path, names: list[str], shuffle: bool) -> Path:
     """The release in the form of the file that came in, where it is a table of the same columns; else as Parquet."""
+    released = shuffled(released) if shuffle else released
     as_it_came = kind_of(table) == "text" and set(released.columns) <= set(names)
     if set(released.columns) <= set(names):
         released = released[[c for c in names if c in released]]
@@ -109,9 +114,10 @@ def shuffled(released: pd.DataFrame) -> pd.DataFrame:
     return released.iloc[np.random.default_rng().permutation(len(released))].reset_index(drop=True)
 
 
-def remove(place: Path) -> None:
-    """Take away a file or folder of an earlier run."""
-    if place.is_dir():
-        shutil.rmtree(place)
-    else:
-        place.unlink(missing_ok=True)
+def clear(out: Path) -> None:
+    """Take away what an earlier run handed over: wherever this one is stopped, nothing of that is among its own."""
+    for place in map(out.joinpath, HANDED_OVER):
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from rich.markup import escape
 from sklearn.base import clone
 
 import tacit
-from tacit.cli.handover import HANDED_OVER, checked_places, remove, tell_files, tell_keys
+from tacit.cli.handover import checked_places, clear, tell_files, tell_keys
 from tacit.cli.tables import print_comparison, progress
 from tacit.errors import InputError
 from tacit.release.expiry import expiry_date
@@ -73,8 +73,7 @@ def fit_shaped(
     print_comparison(console, reports)
     for attribute in reports[-1].leakage:
         console.print(reports[-1].sentence(attribute), highlight=False, markup=False)
-    for file in HANDED_OVER:
-        remove(out / file)
+    clear(out)
     page = write_page(reports, out / "report.html", f"{source.name}: {name}")
     reports[-1].to_json(out / "audit.json")
     bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], expires=last_day, keys=secrets)

@@ -211,7 +211,7 @@ class CodebookFilter(Filter):
         if merged is not None:
             self.n_codes_, cells = int(merged.max()) + 1, merged[cells]
         self.prototypes_ = self._prototypes(problem, code, cells)
-        self._names_out = self._released_names(problem)
+        self._names_out = _released_names(self, problem)
         if np.unique(cells).size == 1:
             remedy = (
                 f"lower leakage_weight (now {self.leakage_weight})"
@@ -261,20 +261,6 @@ class CodebookFilter(Filter):
 
     # -- releasing ------------------------------------------------------------------------------
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the released columns: ``code``, or the target and the class whose share it is, ``income=high``."""
-        names = super().get_feature_names_out(input_features)
-        own = self._names_out
-        return names if own is None else np.asarray(own, dtype=object)
-
-    def _released_names(self, problem: Problem) -> list[str] | None:
-        if self.decode:
-            return None  # a table's own
-        if self.output != "prototype":
-            return ["code"] if self.output == "code" else [f"code={i}" for i in range(self.n_codes_)]
-        targets = problem.targets
-        return [f"{n}={c}" for n, classes in zip(targets.names, targets.classes, strict=True) for c in classes]
-
     def codes(self, X: Any) -> np.ndarray:
         """The cell of each record, 0 .. n_codes_ - 1."""
         check_is_fitted(self)
@@ -294,6 +280,16 @@ class CodebookFilter(Filter):
             blocks = [class_shares(p, cells, self.n_codes_, problem.crowd) for p in code.expected()]
             return np.concatenate(blocks, axis=1)
         return np.eye(self.n_codes_)
+
+
+def _released_names(f: CodebookFilter, problem: Problem) -> list[str] | None:
+    """What the released columns are called: ``code``, or a target and the class whose share it is, ``income=high``."""
+    if f.decode:
+        return None  # a table's own
+    if f.output != "prototype":
+        return ["code"] if f.output == "code" else [f"code={i}" for i in range(f.n_codes_)]
+    targets = problem.targets
+    return [f"{n}={c}" for n, classes in zip(targets.names, targets.classes, strict=True) for c in classes]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-LOOK = 2**18  # bytes by which a file is judged
+LOOK = 2**16  # bytes by which a file is judged
 LINES = 200
 # what stands for a gap in a column of numbers or dates, in any case; in a column of words these are words
 NO_NUMBER = ("-", "--", "---", ".", "..", "...", "?", "n.a.", "n.a", "n/a.", "k.a.", "k. a.", "k.a", "na", "none",
@@ -44,8 +44,8 @@ def find_encoding(blocks: Sequence[bytes] | Any) -> str:
             if start:
                 if block[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                     return "utf-16"
-                if b"\0" in block[:LOOK]:
-                    even, odd = block[0:LOOK:2].count(0), block[1:LOOK:2].count(0)
+                even, odd = block[0:LOOK:2].count(0), block[1:LOOK:2].count(0)
+                if 10 * min(even, odd) < max(even, odd):
                     return "utf-16-le" if odd > even else "utf-16-be"
             decoder.decode(block)
             start = False
@@ -66,7 +66,10 @@ def find_separator(text: str) -> str:
     lines = text.splitlines()[:LINES]
     best, most = ",", (0.0, 0)
     for separator in SEPARATORS:
-        rows = [row for row in csv.reader(lines, delimiter=separator, skipinitialspace=True) if row]
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=separator, skipinitialspace=True) if row]
+        except csv.Error:  # whoever reads the file says what is wrong
+            continue
         width = len(rows[0]) if rows else 0
         if width > 1:
             alike = sum(len(row) == width for row in rows) / len(rows)
