@@ -20,13 +20,15 @@ EXTRAS = (
     ("tables: fit, audit, release", "sklearn", "pip install tacit"),
     ("fast boosted trees", "lightgbm", "pip install tacit"),
     ("networks: eigan, minimax, sensors, images", "torch", "pip install 'tacit[train]'"),
+    ("photos", "PIL", "pip install 'tacit[deep]'"),
+    ("figures as files", "matplotlib", "pip install 'tacit[figures]'"),
     ("a service: tacit serve, client, officer", "fastapi", "pip install 'tacit[serve]'"),
     ("federations across machines", "flwr", "pip install 'tacit[federated]'"),
     ("differentially private fits", "dp_accounting", "pip install 'tacit[privacy]'"),
     ("Excel files", "openpyxl", "pip install 'tacit[excel]'"),
     ("DuckDB files", "duckdb", "pip install 'tacit[sql]'"),
 )
-NAMES = {"sklearn": "scikit-learn", "dp_accounting": "dp-accounting"}
+NAMES = {"sklearn": "scikit-learn", "PIL": "pillow", "dp_accounting": "dp-accounting"}
 
 
 def run(console: Console) -> None:

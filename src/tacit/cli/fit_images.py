@@ -10,7 +10,8 @@ import pandas as pd
 
 import tacit
 from tacit.cli.shaped_fit import fit_shaped
-from tacit.errors import InputError, NotInstalled, installed
+from tacit.errors import InputError, NotInstalled, installed, no_column
+from tacit.records.images import load_images
 from tacit.records.pixels import image_names, open_image
 from tacit.records.table_files import open_table
 from tacit.report.screen import Console
@@ -45,7 +46,9 @@ def run(
         raise NotInstalled("a filter of images", "torch")
     table = _labels(console, source, labels, {*target, *sensitive, *([unit] if unit else [])})
     size = _size(console, source, list(table["file"]), SMALLEST if small else LARGEST)
-    data = tacit.read_images(source, table, target=target, sensitive=sensitive, unit=unit, size=size)
+    units = None if unit is None else table[unit].to_numpy()
+    X = load_images([source / name for name in table["file"]], size)
+    data = tacit.Dataset(X, table[target], table[sensitive], units, name=source.name, modality="image")
     chosen = tacit.TaskMask(random_state=seed)
     if small:
         chosen.set_params(epochs=EPOCHS)
@@ -78,6 +81,8 @@ def _labels(console: Console, folder: Path, labels: Path | None, wanted: set[str
             f"say where the labels are: --labels labels.csv, a table of file names and {', '.join(wanted)}"
         )
     table = open_table(place).table
+    for column in sorted(wanted - set(table.columns)):
+        raise InputError(no_column(place.name, column, list(table.columns)))
     known = {n: n for n in there} | {Path(n).name: n for n in there} | {Path(n).stem: n for n in there}
     column = next((c for c in table.columns if c not in wanted and table[c].astype(str).isin(known).any()), None)
     if column is None:

@@ -74,7 +74,10 @@ def open_reader(
     if any(s.lower() in TEXT for s in path.suffixes[-2:]):
         return Reader(_csv(path, manifest, names, unit), None)
     if path.suffix == ".parquet" or path.is_dir():
-        files = [_parquet(p, names, rows, unit) for p in parquet_files(path) or [path]]  # all are checked at once
+        words = {c["name"] for c in declared.get("columns", ()) if c["kind"] == "category"}
+        files = [
+            _parquet(p, names, rows, unit, words) for p in parquet_files(path) or [path]
+        ]  # all are checked at once
         return Reader(itertools.chain.from_iterable(files), sum(f.rows or 0 for f in files))
     if path.suffix in (".arrow", ".feather", ".ipc"):
         return Reader(_arrow(path, names, rows, unit), None)
@@ -179,7 +182,30 @@ def _with(names: list[str] | None, unit: str | None) -> list[str] | None:
     return names if names is None or unit is None else [*names, unit]
 
 
-def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None) -> Reader:
+def _with_words(batch: pa.RecordBatch, words: set[str]) -> pa.RecordBatch:
+    """Numbers as text where the fit had words: another month's file may have kept codes as numbers."""
+    at = [i for i, f in enumerate(batch.schema) if f.name in words and _is_number(f.type)]
+    for i in at:
+        column = batch.column(i)
+        if pa.types.is_floating(column.type) and as_whole(column) is not None:
+            column = as_whole(column)
+        batch = batch.set_column(i, batch.schema.names[i], pc.cast(column, pa.string()))
+    return batch
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def as_whole(column: Any) -> Any:
+    """A column of floats as whole numbers, where all are; else None."""
+    try:
+        return pc.cast(column, pa.int64())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None, words: set[str]) -> Reader:
     """Row groups may be of any size: columns are read through small buffers and decoded some rows at a time."""
     try:
         file = pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
@@ -191,7 +217,7 @@ def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None) -
         try:
             for batch in file.iter_batches(batch_size=rows, columns=_with(names, unit), use_threads=False):
                 if batch.num_rows:
-                    yield Columns.of(batch, unit)
+                    yield Columns.of(_with_words(batch, words), unit)
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"{path.name} cannot be read to its end: {error}") from None
 
