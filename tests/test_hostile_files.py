@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -104,12 +105,13 @@ def test_encodings_are_found_or_asked_for(tmp_path, monkeypatch):
 
 @posix
 def test_a_line_without_an_end_is_not_held(tmp_path):
-    """Two gigabytes of header, and of a cell (as holes in a file): each is refused within 200 MB more than nothing."""
-    paths = tmp_path / "head.csv", tmp_path / "cell.csv"
+    """Half a gigabyte of header, and of a cell (compressed): each is refused within 200 MB more than nothing."""
+    paths = tmp_path / "head.csv.gz", tmp_path / "cell.csv.gz"
     for path, start in zip(paths, (b"a,b", b"a,b\n1,"), strict=True):
-        with path.open("wb") as file:
+        with gzip.open(path, "wb", 1) as file:
             file.write(start)
-            file.truncate(2**31)
+            for _ in range(512):
+                file.write(b"x" * 2**20)
     code = """
 import resource, sys
 from pathlib import Path

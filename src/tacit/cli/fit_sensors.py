@@ -50,6 +50,10 @@ def run(
     for line in found.said:
         console.print(line, highlight=False, markup=False)
     length = SAMPLES if found.rate is None else max(LEAST, round(SECONDS * found.rate))
+    longest = int(found.samples.groupby(BLOCK).size().max())
+    if longest < length:
+        raise InputError(f"the longest recording has {longest} samples, and a window needs {length}; record longer, or "
+                         f"say the rate (--rate) if it was found wrongly")  # fmt: skip
     console.print(f"Windows of {length} samples, each half over the next", highlight=False)
     data = tacit.read_windows(
         found.samples.drop(columns=[RECORDING]), user=person, trial=BLOCK, channels=found.channels,

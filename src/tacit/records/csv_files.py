@@ -55,6 +55,8 @@ class CsvFile:
             self.encoding = self._known(encoding or os.environ.get(ENCODING))
         with self._problems(), self._text() as file:
             start = file.read(LOOK)
+        if "\0" in start[:1024]:
+            raise InputError(f"{path.name} is no text file; is it another kind of file under this name?")
         self.delimiter = delimiter or ("\t" if ".tsv" in path.suffixes else find_separator(start))
         with self._problems(), self._text() as file:
             rows = [row for row in itertools.islice(self._rows(file), LINES) if row]

@@ -54,9 +54,13 @@ def may_exceed(path: Path, most: int) -> bool:
     if kind_of(path) not in ("text", "parquet"):
         return False  # held whole
     if kind_of(path) == "parquet":
-        import pyarrow.parquet as pq  # pyarrow is not loaded by `import tacit`
+        import pyarrow as pa  # pyarrow is not loaded by `import tacit`
+        import pyarrow.parquet as pq  # the same
 
-        return int(pq.read_metadata(path).num_rows) > most
+        try:
+            return int(pq.read_metadata(path).num_rows) > most
+        except (pa.ArrowInvalid, OSError):
+            return False  # whoever reads it says what is wrong
     return path.stat().st_size > FEWEST_BYTES * most
 
 
@@ -151,7 +155,10 @@ def _batches(path: Path) -> tuple[Iterator[Any], Any]:
         return file.batches(), lambda parts: pd.DataFrame(frame_columns(file.names, parts, file.decimal))
     files = parquet_files(path) if path.is_dir() else [path]
     if not files:
-        raise InputError(f"{path} has no Parquet file; name a CSV or Parquet file, or a folder of Parquet files")
+        raise InputError(
+            f"{path} has no Parquet file; name a table, or a folder of Parquet files (recordings: --sensors, photos: "
+            f"--images)"
+        )
 
     def read() -> Iterator[Any]:
         names: set[str] = set()

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 LOOK = 2**16  # bytes by which a file is judged
 LINES = 200
+NOT_WINDOWS = b"\x81\x8d\x8f\x90\x9d"  # which cp1252 does not have
 # what stands for a gap in a column of numbers or dates, in any case; in a column of words these are words
 NO_NUMBER = ("-", "--", "---", ".", "..", "...", "?", "n.a.", "n.a", "n/a.", "k.a.", "k. a.", "k.a", "na", "none",
              "missing", "unknown", "null", "nil", "(null)", "\\n", "#null!", "#div/0!", "#value!", "#ref!")  # fmt: skip
@@ -45,14 +46,16 @@ def find_encoding(blocks: Sequence[bytes] | Any) -> str:
                 if block[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                     return "utf-16"
                 even, odd = block[0:LOOK:2].count(0), block[1:LOOK:2].count(0)
-                if 10 * min(even, odd) < max(even, odd):
+                if max(even, odd) > len(block[:LOOK]) / 10 and 10 * min(even, odd) < max(even, odd):
                     return "utf-16-le" if odd > even else "utf-16-be"
+                if even or odd:
+                    return "latin-1"  # no text at all, which whoever reads it says
             decoder.decode(block)
             start = False
         decoder.decode(b"", final=True)
         return "utf-8"
     except UnicodeDecodeError:
-        return "cp1252"
+        return "latin-1" if any(byte in block for byte in NOT_WINDOWS) else "cp1252"
 
 
 def find_separator(text: str) -> str:
