@@ -84,10 +84,10 @@ def _labels(console: Console, folder: Path, labels: Path | None, wanted: set[str
     for column in sorted(wanted - set(table.columns)):
         raise InputError(no_column(place.name, column, list(table.columns)))
     known = {n: n for n in there} | {Path(n).name: n for n in there} | {Path(n).stem: n for n in there}
-    column = next((c for c in table.columns if c not in wanted and table[c].astype(str).isin(known).any()), None)
-    if column is None:
+    named = [c for c in table.columns if c not in wanted and table[c].astype(str).isin(known).any()]
+    if not named:
         raise InputError(f"no column of {place.name} holds names of files in {folder}, such as {there[0]!r}")
-    names = table[column].astype(str).map(known)
+    names = table[named[0]].astype(str).map(known)
     unknown, unlabelled = int(names.isna().sum()), len(set(there) - set(names.dropna()))
     if unknown or unlabelled:
         text = f"{unknown} rows of {place.name} name no image, and {unlabelled} images have no row: they are left out"
