@@ -90,6 +90,7 @@ app = typer.Typer(
     help="Private representation learning: keep what the task needs, withhold the rest, measure what leaks.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # paragraphs are filled, whatever their lines in the source
 )
 data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")

@@ -20,7 +20,10 @@ Released = Annotated[
     ),
 ]
 PrivateFit = Annotated[
-    float | None, typer.Option(help="eigan, codebook: a fit that is differentially private at this epsilon, such as 3.")
+    float | None,
+    typer.Option(
+        help="eigan, codebook: a fit that is differentially private at this epsilon, such as 3.", rich_help_panel=FILTER
+    ),
 ]
 Minutes = Annotated[
     float | None, typer.Option(min=0, help="A time not to be passed by much; what was left out is said.")
@@ -30,9 +33,15 @@ Counts = Annotated[
 ]
 Unit = Annotated[str | None, typer.Option(help="Column that says which rows belong together.")]
 Dropped = Annotated[list[str] | None, typer.Option(help="Column that is not an input (repeat for several).")]
-Expires = Annotated[str, typer.Option(help="The bundle's last day of use: a date, days such as 90d, or never.")]
+Expires = Annotated[
+    str,
+    typer.Option(help="The bundle's last day of use: a date, days such as 90d, or never.", rich_help_panel=HANDOVER),
+]
 KeyFolder = Annotated[
-    Path | None, typer.Option("--keys", help="Folder for the keys, which are never handed over; OUT-keys beside it.")
+    Path | None,
+    typer.Option(
+        "--keys", help="Folder for the keys, which are never handed over; OUT-keys beside it.", rich_help_panel=HANDOVER
+    ),
 ]
 Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitive attributes into this many classes.")]
 
