@@ -6,11 +6,11 @@ export OMP_NUM_THREADS ?= 1
 # Data sets that are not embedded: the folder beside this checkout, when it is there.
 export TACIT_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test test-all lint fuzz bench browser figures docs lock sbom clean
+.PHONY: demo test test-all lint fuzz bench browser figures docs lock sbom sizes wheel clean
 
 .venv/demo: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt -e .
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[train,figures]'
 	touch $@
 
 .venv/dev: .venv/demo
@@ -64,6 +64,14 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/stack.py
 	$(BIN)/python -m papers.eigan.federated
 	$(BIN)/python -m papers.minimax-filter.personal
+
+# A wheel that has the browser's files, so that who installs it needs no npm.
+wheel: browser
+	$(BIN)/pip wheel --quiet --no-deps -w dist .
+
+# Megabytes and seconds of every install; it makes an environment for each, in a temporary folder.
+sizes: .venv/demo
+	$(BIN)/python benchmarks/install.py
 
 # The figure of the README.
 figures: .venv/demo

@@ -34,7 +34,7 @@ def test_help_lists_the_commands():
     assert out.returncode == 0
     for word in ("demo", "fit", "data"):
         assert word in out.stdout
-    assert "CSV or Parquet file." in tacit_command("fit", "--help").stdout  # arguments are explained, not only options
+    assert "CSV, Parquet, Arrow" in tacit_command("fit", "--help").stdout  # arguments are explained, not only options
 
 
 def test_warnings_are_notes_without_source_lines():

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tacit.filters.conditionals import Column, learn_laws
+from tacit.filters.conditionals import HIDDEN, Column, Conditional, learn_laws
 from tacit.records.cells import times
 
 
@@ -21,21 +21,56 @@ def _column(units: np.ndarray | None = None, n: int = 600) -> Column:
     return Column(before, [2], s, 2, values, 2, units)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_threads_do_not_change_what_is_learned_nor_torchs_own_draws(threads):
+def test_what_is_learned_side_by_side_is_what_is_learned_alone():
     columns = [_column(), _column(n=300)]
     alone = [learn_laws([c], [seed])[0].of(np.array([[0], [1]])) for c, seed in zip(columns, (7, 8), strict=True)]
-    state, before = torch.get_rng_state(), torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        together = learn_laws(columns, [7, 8])
-        assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(torch.get_rng_state(), state)
-    for law, own in zip(together, alone, strict=True):
+    for law, own in zip(learn_laws(columns, [7, 8]), alone, strict=True):
         assert np.array_equal(law.of(np.array([[0], [1]])), own)
     assert not np.array_equal(alone[0], alone[1])
+
+
+def _in_torch(net: Conditional) -> dict[str, torch.Tensor]:
+    return {k: torch.tensor(v, requires_grad=k in net.weights) for k, v in net.state_dict().items()}
+
+
+def test_weights_begin_as_torch_draws_them():
+    """What was measured of a seed while networks were torch's still holds."""
+    torch.manual_seed(5)
+    cells = torch.nn.EmbeddingBag(7, HIDDEN, mode="sum")
+    torch.nn.init.normal_(cells.weight, std=2**-0.5)
+    hidden = torch.nn.Linear(HIDDEN, HIDDEN)
+    net = Conditional([4, 3], np.full((2, 3), 1 / 3), seed=5)
+    for name, theirs in (
+        ("cells.weight", cells.weight),
+        ("hidden.weight", hidden.weight),
+        ("hidden.bias", hidden.bias),
+    ):
+        assert np.allclose(net.weights[name], theirs.detach().numpy(), atol=1e-6), name
+    assert not np.allclose(
+        net.weights["cells.weight"], Conditional([4, 3], np.full((2, 3), 1 / 3)).weights["cells.weight"]
+    )
+
+
+def test_slopes_are_those_of_autograd():
+    rng = np.random.default_rng(0)
+    net = Conditional([4, 3], rng.dirichlet(np.ones(3), 2), seed=1)
+    net.weights |= {k: rng.normal(0, 0.3, v.shape).astype(np.float32) for k, v in net.weights.items()}
+    before = np.column_stack([rng.integers(4, size=40), rng.integers(3, size=40)])
+    classes, values = rng.integers(2, size=40), rng.integers(3, size=40)
+    kept = (rng.random((40, HIDDEN)) < 0.7).astype(np.float32)
+    w = _in_torch(net)
+    inside = torch.relu(w["cells.weight"][torch.from_numpy(before) + w["starts"]].sum(1)) * torch.from_numpy(kept)
+    features = inside + torch.relu(inside @ w["hidden.weight"].T + w["hidden.bias"])
+    every = w["logits"] + (features @ w["shared.weight"].T + w["shared.bias"])[:, None]
+    every = every + (features @ w["own.weight"].T + w["own.bias"]).view(-1, 2, 3)
+    loss = torch.nn.functional.cross_entropy(
+        every[torch.arange(40), torch.from_numpy(classes)], torch.from_numpy(values)
+    )
+    loss.backward()
+    found = net.slopes(net.at(before), classes, values, kept)
+    assert set(found) == set(net.weights)
+    for name, slope in found.items():
+        assert np.allclose(slope, w[name].grad.numpy(), atol=1e-6), name
 
 
 def test_a_law_is_learned_in_each_class_and_sums_to_one():

@@ -154,9 +154,9 @@ def test_read_table(tmp_path):
         tacit.read_table(path, target="wealth", sensitive="sex")
     with pytest.raises(tacit.TacitError, match="check the path"):
         tacit.read_table(tmp_path / "none.csv", target="rich", sensitive="sex")
-    (tmp_path / "x.xlsx").write_bytes(b"")
-    with pytest.raises(tacit.TacitError, match="neither CSV nor Parquet"):
-        tacit.read_table(tmp_path / "x.xlsx", target="rich", sensitive="sex")
+    (tmp_path / "x.doc").write_bytes(b"")
+    with pytest.raises(tacit.TacitError, match="is not a table that Tacit reads"):
+        tacit.read_table(tmp_path / "x.doc", target="rich", sensitive="sex")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(tacit.TacitError, match="could not be read"):
         tacit.read_table(tmp_path / "broken.parquet", target="rich", sensitive="sex")

@@ -22,7 +22,8 @@ import tacit
 
 ROOT = Path(__file__).parent.parent / "src" / "tacit"
 LAYERS = (
-    ("errors", "lazy", "callable_module", "callback", "renamed"),
+    ("errors",),
+    ("lazy", "callable_module", "callback", "renamed"),
     ("files", "labels"),
     ("report",),
     ("records",),

@@ -19,7 +19,7 @@ def more_income_at_no_more_leakage(read: Reading) -> str:
     return (
         f"The six learned codes keep {shown(min(gains))} to {shown(max(gains))} more income than the prototype's of "
         f"the same weight, and leak {shown(min(leaks))} to {shown(max(leaks))} more. A weight does not mean quite what "
-        f"it meant there, the training differs: compare pairs of accuracy and leakage."
+        f"it meant there, the training differs: compare pairs of accuracy and leakage{read.few}."
     )
 
 
@@ -33,7 +33,7 @@ def two_cells_are_best_in_accuracy_and_poor_in_auc(read: Reading) -> str:
     return (
         f"The two-cell rule (*closed*, weight .1) keeps {kept[0]} of income under a bound of {bound[0]} where sixteen "
         f"cells (*posterior*, weight 3) keep {kept[1]} under {bound[1]}. It says less of who is likelier than who: its "
-        f"AUC is {auc[0]} against {auc[1]}. Both are shown."
+        f"AUC is {auc[0]} against {auc[1]}{read.few}. Both are shown."
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import importlib.util
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -29,6 +32,47 @@ class ContradictionError(TacitError):
 
 class RequirementNotMet(TacitError):
     """`Report.require` was not satisfied; the message says by how much."""
+
+
+EXTRAS = {
+    "torch": "train", "onnxscript": "train", "flwr": "federated", "fastapi": "serve", "uvicorn": "serve",
+    "httpx": "serve", "dp_accounting": "privacy", "openpyxl": "excel", "duckdb": "sql", "PIL": "deep",
+    "matplotlib": "figures", "pooch": "data",
+}  # fmt: skip
+
+
+def no_column(file: str, name: str, there: Sequence[Any], role: str = "") -> str:
+    """That a file lacks a column, with the nearest name that it has.
+
+    Examples
+    --------
+    >>> no_column("people.csv", "Age", ["age", "sex"])
+    "people.csv has no column 'Age'; did you mean 'age'? Its columns are age, sex"
+    """
+    names = [str(n) for n in there]
+    lower = {n.lower().strip(): n for n in names}
+    near = difflib.get_close_matches(name.lower().strip(), list(lower), 1, 0.6)
+    mean = f"; did you mean {lower[near[0]]!r}? Its" if near else "; its"
+    told = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return f"{file} has no column {name!r}{role}{mean} columns are {told}"
+
+
+def installed(module: str) -> bool:
+    """Whether a library can be imported here, without doing so."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+class NotInstalled(TacitError, ModuleNotFoundError):
+    """A library that only some installs of Tacit have; the message names the extra that brings it."""
+
+    def __init__(self, what: str, module: str) -> None:
+        extra = EXTRAS.get(module.split(".")[0])  # without one: a device install, which has numpy and onnxruntime
+        get = "tacit" if extra is None else f"'tacit[{extra}]'"
+        super().__init__(f"{what} needs {module}, which is not installed; get it with: pip install {get}")
+        self.name = module
 
 
 def check_number(

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from tacit.errors import NotInstalled
+
 
 def import_name(package: str, home: Mapping[str, str], name: str) -> Any:
     """A package's ``__getattr__``: `home` says which module each public name lives in."""
@@ -17,11 +19,7 @@ def import_name(package: str, home: Mapping[str, str], name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "tacit":
             raise
-        raise ModuleNotFoundError(
-            f"{package}.{name} needs {error.name}, which is not installed; a device install runs bundles by "
-            f"tacit.load alone (docs/device.md), a full install of tacit has the rest",
-            name=error.name,
-        ) from error
+        raise NotInstalled(f"{package}.{name}", error.name) from error
     # a name may be a module itself (tacit.baselines), or one that can be called (tacit.audit): importing a part of it
     # binds the module too, so that the name means the same in whatever order things are imported
     value = module if home[name] == f"{package}.{name}" else getattr(module, name)

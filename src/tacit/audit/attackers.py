@@ -7,6 +7,7 @@ with ``fit`` and ``predict_proba``. Adding one is a function and a line in `ATTA
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
@@ -27,7 +28,7 @@ from tacit.audit.perceptrons import Perceptron
 from tacit.audit.probes import QUICK, STRONG, Probing
 from tacit.audit.shaped_attackers import SHAPED
 from tacit.audit.weighing import softmax_link
-from tacit.errors import InputError
+from tacit.errors import InputError, TacitWarning, installed
 from tacit.renamed import warn_renamed
 from tacit.training.trees import boosted_trees
 
@@ -169,7 +170,7 @@ def resolve(attackers: str | Sequence[Any]) -> dict[str, Attacker | None]:
     if isinstance(attackers, str):
         attackers = _renamed(attackers)
         if attackers in PRESETS:
-            return dict(PRESETS[attackers])
+            return _runnable(PRESETS[attackers], attackers)
         if attackers not in names:
             known = ", ".join([*PRESETS, *names])
             raise InputError(
@@ -190,6 +191,15 @@ def resolve(attackers: str | Sequence[Any]) -> dict[str, Attacker | None]:
         else:
             raise InputError(f"{attacker!r} cannot attack: it has no predict_proba; wrap it in CalibratedClassifierCV")
     return found
+
+
+def _runnable(preset: dict[str, Attacker], name: str) -> dict[str, Attacker | None]:
+    """A preset without the one attacker that is a network of torch, where torch is not installed."""
+    if "ensemble" not in preset or installed("torch"):
+        return dict(preset)
+    told = f"the attackers {name!r} are one fewer here: an ensemble of networks needs torch; pip install 'tacit[train]'"
+    warnings.warn(told, TacitWarning, stacklevel=3)
+    return {n: a for n, a in preset.items() if n != "ensemble"}
 
 
 def _renamed(attacker: str) -> str:

@@ -20,7 +20,7 @@ from tacit.errors import InputError
 from tacit.labels import in_pandas
 
 # a cell with its quotes, then what ends it
-_CELL = re.compile(r'((?:[^",\r\n\t]|"(?:[^"]|"")*")*)(\r\n|\n|\r|,|\t|$)')
+_CELL = r'((?:[^"{0}\r\n]|"(?:[^"]|"")*")*)(\r\n|\n|\r|[{0}]|$)'
 
 
 def received_pair(Za: Any, Zt: Any) -> tuple[Any, Any]:
@@ -101,13 +101,13 @@ def _days(times: pd.Series) -> pd.Series:
     return since / pd.Timedelta(days=1)
 
 
-def read_cells(path: Path, table: pd.DataFrame) -> pd.DataFrame:
+def read_cells(path: Path, table: pd.DataFrame, separator: str = ",") -> pd.DataFrame:
     """A CSV file's table with what its cells say beside their values: other spellings of one value, ends of lines.
 
     Columns whose values are each spelled in one way are left as they are.
     """
     text = path.read_bytes().decode("utf-8", errors="surrogateescape").removeprefix("\ufeff")
-    rows = list(_raw_rows(text))[1:]
+    rows = list(_raw_rows(text, separator))[1:]
     if len(rows) != len(table) or any(len(cells) != table.shape[1] for cells, _ in rows):
         raise InputError(
             f"{path.name}: its cells cannot be told apart line by line ({len(rows):,} lines for {len(table):,} rows); "
@@ -126,13 +126,13 @@ def read_cells(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**more)
 
 
-def _raw_rows(text: str) -> Iterator[tuple[list[str], str]]:
+def _raw_rows(text: str, separator: str) -> Iterator[tuple[list[str], str]]:
     """Lines as lists of cells, quotes and blanks as they stand, and what ends the line."""
     cells: list[str] = []
-    for match in _CELL.finditer(text):
+    for match in re.compile(_CELL.format(re.escape(separator))).finditer(text):
         cell, end = match.groups()
         cells.append(cell)
-        if end in (",", "\t"):
+        if end == separator:
             continue
         if cells != [""]:
             yield cells, end

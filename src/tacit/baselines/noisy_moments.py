@@ -17,8 +17,7 @@ from tacit.baselines.moments import ClassMeans, Moments
 from tacit.filters.base import Problem
 from tacit.filters.public_intake import tell_spent
 from tacit.labels import Labels
-from tacit.noise.fit_privacy import DP, Spent, epsilon_of, noise_for
-from tacit.training.private_steps import LABELS
+from tacit.noise.fit_privacy import DP, LABELS, Spent, epsilon_of, noise_for
 
 
 def noisy_moments(f: Any, problem: Problem, dp: DP) -> tuple[Moments, list[ClassMeans]]:

@@ -12,7 +12,6 @@ try:
     import typer
     from rich.markup import escape
     from rich.table import Table
-    from typer.core import TyperGroup
 
     from tacit.report.screen import Console
 except ModuleNotFoundError as missing:  # a device install: bundles run without the command line
@@ -24,27 +23,76 @@ except ModuleNotFoundError as missing:  # a device install: bundles run without 
 from tacit.cli.data_command import prepare
 from tacit.cli.evidence_command import evidence, officer
 from tacit.cli.federated import federated_app
+from tacit.cli.front_door import FIRST, Verbs, furnish
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, ledger_app, open_book
+from tacit.cli.options import (
+    Alongside,
+    Analyzer,
+    Attackers,
+    Bins,
+    Breadth,
+    Certified,
+    Counts,
+    Data,
+    Dropped,
+    Expires,
+    FewColumns,
+    FilterName,
+    Group,
+    Images,
+    Jobs,
+    Keep,
+    KeyFolder,
+    Knows,
+    Labels,
+    Linkability,
+    MaxOdds,
+    Minutes,
+    Numeric,
+    Out,
+    OutOption,
+    OwnerKey,
+    PassThrough,
+    Preview,
+    PrivateFit,
+    Quick,
+    Rate,
+    Reconstruct,
+    Records,
+    Released,
+    Require,
+    RequireLinkability,
+    RequireOdds,
+    RequireSinglingOut,
+    SampleRows,
+    Scan,
+    Seed,
+    SeedOption,
+    Sensitive,
+    Sensitives,
+    Sensors,
+    Shuffle,
+    SinglingOut,
+    Small,
+    Sql,
+    Target,
+    TargetOption,
+    Targets,
+    Unit,
+    Unknown,
+    Weight,
+)
 from tacit.cli.release import release_app
 from tacit.cli.serve import client, keys_app, serve
-from tacit.errors import RequirementNotMet, TacitError, TacitWarning
-
-
-class Verbs(TyperGroup):
-    """Commands, of which one may have two words and begin like another: `audit diff` beside `audit`."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        two = " ".join(args[:2])
-        return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
-
+from tacit.errors import NotInstalled, RequirementNotMet, TacitError, TacitWarning
 
 app = typer.Typer(
     name="tacit",
     cls=Verbs,
     help="Private representation learning: keep what the task needs, withhold the rest, measure what leaks.",
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # paragraphs are filled, whatever their lines in the source
 )
 data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
 data_app.command()(prepare)
@@ -59,47 +107,19 @@ app.command()(officer)
 app.add_typer(federated_app, name="federated")
 console = Console()
 
-# What a table's columns are, said alike by every command that reads one.
-Targets = Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")]
-Sensitives = Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")]
-Released = Annotated[
-    Path | None, typer.Argument(help="The released table, row by row that of --data; or a bundle.", show_default=False)
-]
-PrivateFit = Annotated[
-    float | None, typer.Option(help="eigan, codebook: a fit that is differentially private at this epsilon, such as 3.")
-]
-Minutes = Annotated[
-    float | None, typer.Option(min=0, help="A time not to be passed by much; what was left out is said.")
-]
-Counts = Annotated[
-    Path | None, typer.Option(help="Certify what an engine counted instead: the release, --sensitive, --unit and n.")
-]
-Unit = Annotated[str | None, typer.Option(help="Column that says which rows belong together.")]
-Dropped = Annotated[list[str] | None, typer.Option(help="Column that is not an input (repeat for several).")]
-Expires = Annotated[str, typer.Option(help="The bundle's last day of use: a date, days such as 90d, or never.")]
-KeyFolder = Annotated[
-    Path | None, typer.Option("--keys", help="Folder for the keys, which are never handed over; OUT-keys beside it.")
-]
-Bins = Annotated[int | None, typer.Option(help="Cut numeric targets and sensitive attributes into this many classes.")]
-Weight = Annotated[
-    float | None,
-    typer.Option(help="The knob: strength (coupling), leakage_weight (codebook), alpha (eigan), rho (minimax), ..."),
-]
-Numeric = Annotated[
-    list[str] | None,
-    typer.Option(help="Target or sensitive column that is a number, such as floors; or not, zip=no (repeat)."),
-]
-
 
 @app.callback()
 def every_command(
+    context: typer.Context,
     encoding: Annotated[
-        str | None, typer.Option(help="What CSV files are in, such as latin-1; UTF-8 without it.")
+        str | None, typer.Option(help="What CSV files are in, such as latin-1; found without it.")
     ] = None,
 ) -> None:
     """Private representation learning: keep what the task needs, withhold the rest, measure what leaks."""
     if encoding is not None:
         os.environ["TACIT_ENCODING"] = encoding  # so that it reaches processes that release beside this one
+    if context.invoked_subcommand is None:
+        print(FIRST)
 
 
 @app.command()
@@ -117,126 +137,86 @@ def demo(
 
 @app.command()
 def fit(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file. Or a folder of Parquet files.")],
-    target: Targets,
-    sensitive: Sensitives,
+    table: Records,
+    target: Target = None,
+    sensitive: Sensitive = None,
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
     numeric: Numeric = None,
-    filter_name: Annotated[
-        str,
-        typer.Option("--filter", help="coupling: the table back; codebook, eigan, minimax, ...: codes or numbers."),
-    ] = "coupling",
+    sql: Sql = None,
+    preview: Preview = None,
+    quick: Quick = False,
+    out: Out = Path("tacit-out"),
+    seed: Seed = 0,
+    filter_name: FilterName = None,
     weight: Weight = None,
-    pass_through: Annotated[
-        list[str] | None,
-        typer.Option(help="coupling: column that is carried along as it is, such as a key; nothing is hidden in it."),
-    ] = None,
-    keep: Annotated[
-        list[str] | None, typer.Option(help="coupling: how much a column matters, such as hours=5 (1 by default).")
-    ] = None,
-    unknown: Annotated[
-        str | None,
-        typer.Option(help="coupling: draw, to draw a missing sensitive value; such rows are protected less."),
-    ] = None,
-    max_odds: Annotated[
-        float | None,
-        typer.Option(help="codebook: merge cells until no single release moves odds by more, such as 3."),
-    ] = None,
+    pass_through: PassThrough = None,
+    keep: Keep = None,
+    unknown: Unknown = None,
+    max_odds: MaxOdds = None,
     dp: PrivateFit = None,
-    analyzer: Annotated[
-        bool, typer.Option("--analyzer", help="Also learn what `tacit serve` answers with from releases.")
-    ] = False,
-    shuffle: Annotated[
-        bool | None,
-        typer.Option(
-            "--shuffle/--keep-order", help="Order of the rows; shuffled by default where it tells something sensitive."
-        ),
-    ] = None,
+    sensors: Sensors = False,
+    images: Images = False,
+    labels: Labels = None,
+    rate: Rate = None,
+    small: Small = False,
+    analyzer: Analyzer = False,
+    shuffle: Shuffle = None,
     expires: Expires = "365d",
-    out: Annotated[Path, typer.Option(help="Folder for the released table, report.html and audit.json.")] = Path(
-        "tacit-out"
-    ),
     keys: KeyFolder = None,
     ledger: LedgerOption = None,
     to: ToOption = None,
     ledger_key: LedgerKey = None,
-    sample_rows: Annotated[
-        int, typer.Option(min=10, help="Of a larger table, fit and audit on so many rows by whole units; release all.")
-    ] = 1_000_000,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes that release a larger table.")] = 1,
-    seed: Annotated[int, typer.Option(help="Same seed, same split and filter.")] = 0,
+    sample_rows: SampleRows = 1_000_000,
+    jobs: Jobs = 1,
 ) -> None:
-    """Hand a table over: the same columns with few values changed, and nobody can tell the sensitive ones from it.
+    """Hand data over: learn a filter, attack what it releases, and write the release, a report and a bundle.
 
-    Every row is released by parts that never saw it, and attacked. With --filter codebook (and others) codes or
-    numbers are released instead of the table.
+    A table comes back with the same columns and few values changed; the sensitive ones are dropped. With --filter
+    codebook (and others) codes or numbers are released instead. Rows of the fit are released by parts that never saw
+    them.
     """
     options = dict(locals())
-    from tacit.cli.fit import run  # every command starts quickly
+    from tacit.cli.what_to_fit import run  # every command starts quickly
 
     run(console, book=open_book(options), **options)
 
 
 @app.command()
 def audit(
-    sensitive: Sensitives,
     release: Released = None,
-    data: Annotated[Path | None, typer.Option(help="The original table with targets and secrets.")] = None,
-    target: Annotated[list[str] | None, typer.Option(help="Column that must keep working (repeat).")] = None,
+    sensitive: Sensitive = None,
+    data: Data = None,
+    target: TargetOption = None,
     counts: Counts = None,
     unit: Unit = None,
     drop: Dropped = None,
     bins: Bins = None,
     numeric: Numeric = None,
-    alongside: Annotated[list[str] | None, typer.Option(help="Column that travels with the release.")] = None,
-    attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
-    require: Annotated[
-        list[str] | None, typer.Option(help="Gate, such as sex=.60: exit 3 if leakage may be higher.")
-    ] = None,
-    certified: Annotated[bool, typer.Option(help="With --require: only a certificate counts.")] = False,
-    require_odds: Annotated[
-        list[str] | None,
-        typer.Option(help="Gate, such as sex=3: exit 3 unless no single release moves odds by more (certified)."),
-    ] = None,
-    scan: Annotated[bool, typer.Option(help="Also find which other columns leak.")] = False,
-    reconstruct: Annotated[bool, typer.Option(help="Also try to reconstruct the original columns.")] = False,
-    group: Annotated[list[str] | None, typer.Option(help="Column by which leakage is also shown.")] = None,
-    knows: Annotated[
-        list[str] | None,
-        typer.Option(help="Raw columns that an attacker knows of the person, such as age,race; or all (repeat)."),
-    ] = None,
-    breadth: Annotated[
-        bool | None, typer.Option("--breadth/--no-breadth", help="How much of every column can still be told.")
-    ] = None,
-    few_columns: Annotated[
-        int | None, typer.Option(min=0, help="Certify whoever reads any so many released columns, such as 2.")
-    ] = None,
-    linkability: Annotated[
-        bool | None,
-        typer.Option("--linkability/--no-linkability", help="Can two releases be told to be of one person?"),
-    ] = None,
-    singling_out: Annotated[
-        bool | None,
-        typer.Option("--singling-out/--no-singling-out", help="Do predicates of the release pick out one person?"),
-    ] = None,
-    require_linkability: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Exit 3 if more pairs of a person may be linked at 1 % false positives."),
-    ] = None,
-    require_singling_out: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Exit 3 if the release may pick out so many more people than chance."),
-    ] = None,
+    alongside: Alongside = None,
+    attackers: Attackers = "quick",
+    require: Require = None,
+    certified: Certified = False,
+    require_odds: RequireOdds = None,
+    scan: Scan = False,
+    reconstruct: Reconstruct = False,
+    group: Group = None,
+    knows: Knows = None,
+    breadth: Breadth = None,
+    few_columns: FewColumns = None,
+    linkability: Linkability = None,
+    singling_out: SinglingOut = None,
+    require_linkability: RequireLinkability = None,
+    require_singling_out: RequireSinglingOut = None,
     minutes: Minutes = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.html, report.md and audit.json.")] = None,
-    owner_key: Annotated[
-        Path | None, typer.Option(help="For a bundle: the owner's key, to notice rows that it was fitted on.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
+    out: OutOption = None,
+    owner_key: OwnerKey = None,
+    seed: SeedOption = 0,
 ) -> None:
-    """Attack a released table: what it keeps, what it gives away. Usable as a gate in a pipeline.
+    """Attack a release: what it keeps, what it gives away. Usable as a gate in a pipeline.
+
+    A folder of tacit fit is audited in full: raw rows, columns and keys are found beside it, in FOLDER-keys.
 
     What changed between two audits: tacit audit diff OLD NEW.
     """
@@ -271,6 +251,14 @@ def audit_diff(
     from tacit.cli.audit_diff import run  # every command starts quickly
 
     run(console, **options)
+
+
+@app.command()
+def doctor() -> None:
+    """What is missing on this machine, and how to get it."""
+    from tacit.cli.doctor import run  # every command starts quickly
+
+    run(console)
 
 
 @app.command()
@@ -312,7 +300,9 @@ def drift(
     released: Annotated[
         bool, typer.Option("--released", help="The rows were released by this bundle already.")
     ] = False,
-    key: Annotated[Path | None, typer.Option(help="The owner's noise key, for noisy releases.")] = None,
+    key: Annotated[
+        Path | None, typer.Option("--noise-key", "--key", help="The owner's noise key, for noisy releases.")
+    ] = None,
 ) -> None:
     """Has the population moved since the audit? From released values alone. Exit 3: it has."""
     options = dict(locals())
@@ -390,10 +380,7 @@ def reproduce(
 
 @app.command()
 def glossary(term: Annotated[str | None, typer.Argument(help="One word; all without it.")] = None) -> None:
-    """Explain the words of reports and messages.
-
-    Example: tacit glossary certified
-    """
+    """Explain the words of reports and messages."""
     from tacit.report.glossary import GLOSSARY, explain  # every command starts quickly
 
     for word, text in {term: explain(term)}.items() if term else GLOSSARY.items():
@@ -477,13 +464,21 @@ def _tell_warnings() -> None:
 def main() -> None:
     """Run the command line; errors of the user's input are one line, not a traceback."""
     _tell_warnings()
+    command = typer.main.get_command(app)
+    furnish(command)
     try:
-        app()
+        command()
     except RequirementNotMet as error:
         Console(stderr=True).print(f"[bold red]not met:[/bold red] {escape(str(error))}", highlight=False)
         sys.exit(3)
     except TacitError as error:
         Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "tacit":
+            raise
+        told = NotInstalled("this command", error.name)
+        Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(told))}", highlight=False)
         sys.exit(2)
     except OSError as error:
         Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False)

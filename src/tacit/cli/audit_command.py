@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+
 import tacit
 from tacit.audit.received import read_cells
+from tacit.cli.handover import Source, found_key
 from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError
-from tacit.records.dataset import read_file
+from tacit.records.csv_files import CsvFile
+from tacit.records.dataset import as_dataset, read_file
+from tacit.records.table_files import open_table
+from tacit.release.key_folder import key_folder
 from tacit.report.report import Report
 from tacit.report.screen import Console
 
@@ -18,15 +25,55 @@ NEEDS_ROWS = ("release", "data", "target", "bins", "numeric", "alongside", "scan
               "require_singling_out", "out", "owner_key")  # fmt: skip
 
 
+WHAT_TO_PASS = (
+    "pass RELEASE --data TABLE --target COLUMN --sensitive COLUMN to attack a release, or the folder that tacit fit "
+    "wrote; --counts FILE certifies counts"
+)
+
+
 def run(console: Console, counts: Path | None, **options: Any) -> None:
     """Certify what an engine has counted, or attack a release."""
-    _attack(console, **options) if counts is None else _certify(console, counts, **options)
+    if counts is not None:
+        _certify(console, counts, **options)
+        return
+    parts: tuple[float, ...] = (0.5, 0.5)
+    if options["release"] is not None and options["release"].is_dir():
+        parts = _complete(console, options)
+    _attack(console, parts=parts, **options)
+
+
+def _complete(console: Console, options: dict[str, Any]) -> tuple[float, ...]:
+    """Of a folder that `tacit fit` wrote: its bundle, and what lies in the folder of its keys. How rows are split."""
+    folder = options["release"]
+    bundle, keys = folder / "filter.tacit", key_folder(folder)
+    if not bundle.exists():
+        raise InputError(f"{folder} has no filter.tacit; name a folder that tacit fit --out wrote, a bundle or a file")
+    options["release"], source = bundle, Source.read(keys)
+    told = json.loads((folder / "audit.json").read_text()) if (folder / "audit.json").exists() else {}
+    options["target"] = options["target"] or (source.target if source else list(told.get("utility", [])))
+    options["sensitive"] = options["sensitive"] or (source.sensitive if source else list(told.get("leakage", [])))
+    options["out"] = options["out"] or folder
+    options["owner_key"] = options["owner_key"] or found_key(bundle, keys, "owner")
+    options["noise_key"] = found_key(bundle, keys, "noise")
+    same = source is not None and options["data"] is None
+    if source is not None and same:
+        for name in ("unit", "drop", "bins"):
+            options[name] = options[name] or getattr(source, name)
+        options["data"], options["sql"], options["seed"] = Path(source.table), source.sql, source.seed
+    if options["data"] is None:
+        raise InputError(f"{folder} is what was handed over: it holds no raw rows, and {keys} does not say where they "
+                         f"are; name them: tacit audit {folder} --data TABLE")  # fmt: skip
+    if options["owner_key"] is None:
+        told = f"the owner's key is not in {keys}: nobody can tell which rows the bundle was fitted on; those leak more"
+        console.print(f"[yellow]note:[/yellow] {escape(told)}", highlight=False)
+    console.print(f"Auditing {escape(str(bundle))} on {escape(options['data'].name)}", highlight=False)
+    return (0.5, 0.2, 0.3) if same else (0.5, 0.5)
 
 
 def _attack(
     console: Console,
-    sensitive: list[str],
     release: Path | None,
+    sensitive: list[str] | None,
     data: Path | None,
     target: list[str] | None,
     unit: str | None,
@@ -52,18 +99,19 @@ def _attack(
     out: Path | None,
     owner_key: Path | None,
     seed: int,
+    parts: tuple[float, ...] = (0.5, 0.5),
+    noise_key: Path | None = None,
+    sql: str | None = None,
 ) -> None:
     gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
-    if release is None or data is None or not target:
-        raise InputError(
-            "pass RELEASE --data TABLE --target COLUMN to attack a release; --counts FILE certifies counts"
-        )
+    if release is None or data is None or not target or not sensitive:
+        raise InputError(WHAT_TO_PASS)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    table = tacit.read_table(data, target, sensitive, unit, drop or [], bins, numeric=said_numbers(numeric))
-    rows = rows_as_people(console, table)
-    attack, test = rows.split((0.5, 0.5), random_state=seed)
-    what = read_release(release, rows, (attack, test), data.name, owner_key)
+    own = (open_table(data, sql).table, data.name, target, sensitive, unit, drop or [], bins)
+    rows = rows_as_people(console, as_dataset(*own, numeric=said_numbers(numeric)))
+    attack, test = rows.split(parts, random_state=seed)[-2:]
+    what = read_release(release, rows, (attack, test), data.name, owner_key, noise_key)
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = tacit.audit(
@@ -102,7 +150,7 @@ def _tell(
 def _certify(
     console: Console,
     counts: Path,
-    sensitive: list[str],
+    sensitive: list[str] | None,
     unit: str | None,
     drop: list[str] | None,
     require: list[str] | None,
@@ -115,6 +163,8 @@ def _certify(
             f"{wrong[0]} needs rows, and counts have none; --counts goes with --sensitive, --unit, --drop, --require "
             f"and --require-odds"
         )
+    if not sensitive:
+        raise InputError("--counts goes with --sensitive COLUMN: which column of the counts must stay hidden?")
     found = tacit.certify(read_file(counts).drop(columns=drop or []), sensitive, unit=unit)
     console.print(str(found), highlight=False, markup=False)
     gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
@@ -124,11 +174,18 @@ def _certify(
 
 
 def read_release(
-    release: Path, rows: tacit.Dataset, parts: tuple[tacit.Dataset, tacit.Dataset], name: str, owner_key: Path | None
+    release: Path,
+    rows: tacit.Dataset,
+    parts: tuple[tacit.Dataset, tacit.Dataset],
+    name: str,
+    owner_key: Path | None,
+    noise_key: Path | None = None,
 ) -> Any:
     """A bundle, or the released rows of both parts as their receiver has them."""
     if release.suffix == ".tacit":
-        return tacit.load(release, owner_key=owner_key)  # what the bundle releases, noise and all
+        if owner_key is None:
+            owner_key = found_key(release, key_folder(release.parent), "owner")  # where tacit fit put it
+        return tacit.load(release, owner_key=owner_key, noise_key=noise_key)  # what the bundle releases, noise and all
     released = read_file(release)
     if len(released) != len(rows):
         raise InputError(
@@ -136,7 +193,9 @@ def read_release(
             f"the release must have one row for every row of the data, in the same order"
         )
     if release.suffix == ".csv":
-        released = read_cells(release, released)  # a receiver has the cells, not what they mean
+        released = read_cells(
+            release, released, CsvFile(release).delimiter
+        )  # a receiver has the cells, not what they mean
     return tuple(released.iloc[part.rows].reset_index(drop=True) for part in parts)
 
 

@@ -9,28 +9,35 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from rich.markup import escape
 
 import tacit
 from tacit.audit.attacks.row_order import RowOrder
 from tacit.audit.suite import AttackSuite
 from tacit.audit.trial import Asked, Trial, transformed
-from tacit.cli.large_table import large_table
+from tacit.cli.handover import (
+    Source,
+    checked_places,
+    clear,
+    tell_files,
+    tell_keys,
+    write_release,
+)
+from tacit.cli.large_table import LargeTable, large_table
 from tacit.cli.ledger_command import Book
+from tacit.cli.preview import preview as show_rows
 from tacit.cli.tables import print_comparison, print_table_release, progress, rows_as_people, said_numbers
 from tacit.errors import InputError
-from tacit.files import replacing
 from tacit.filters.registry import make_filter
 from tacit.ledger.recording import record_rows
-from tacit.records.dataset import file_columns
-from tacit.release.bundle import read_bundle
+from tacit.records.dataset import as_dataset
+from tacit.records.table_files import open_table
 from tacit.release.expiry import expiry_date
-from tacit.release.key_folder import key_folder, key_path
-from tacit.release.record_files import write_parts
 from tacit.report import write_page
 from tacit.report.report import Report
 from tacit.report.screen import Console
+
+Roles = tuple[list[str], list[str], str | None, list[str], int | None]  # targets, sensitive, unit, drop, bins
 
 
 def run(
@@ -58,28 +65,29 @@ def run(
     sample_rows: int,
     jobs: int,
     seed: int,
+    sql: str | None = None,
+    preview: int | None = None,
+    quick: bool = False,
 ) -> None:
-    last_day = expiry_date(expires)  # a wrong one is said before the work
-    secrets = _checked_places(table, out, keys)
+    last_day, secrets = expiry_date(expires), checked_places(table, out, keys)  # what is wrong is said before the work
+    _need_roles(table, target, sensitive, sql)
     chosen = chosen_filter(filter_name, weight, seed)
-    large = large_table(console, table, unit, sample_rows, seed, chosen, bins)
-    if large is None:
-        data = tacit.read_table(table, target, sensitive, unit, drop or [], bins, numeric=said_numbers(numeric))
-    else:
-        data = large.data(target, sensitive, drop or [], bins, said_numbers(numeric))
-        large = None if large.sample.whole else large
-    data = rows_as_people(console, data)
-    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    parts = data.split((0.5, 0.2, 0.3), random_state=seed)
+    large = None if sql else large_table(console, table, unit, sample_rows, seed, chosen, bins)
+    roles = (target, sensitive, unit, drop or [], bins)
+    data, names = _read(console, table, sql, large, roles, said_numbers(numeric))
+    large = None if large is None or large.sample.whole else large
     _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
     _set(chosen, filter_name, dp=_private(dp, large is not None))
-    reports = _fit_and_attack(console, chosen, filter_name, parts, seed, [] if large is None else [large.note])
+    if preview is not None:
+        return show_rows(console, chosen, filter_name, data, preview, seed)
+    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    parts = data.split((0.5, 0.2, 0.3), random_state=seed)
+    reports = _fit_and_attack(console, chosen, filter_name, parts, seed, large, quick)
     released = None if large is not None else _release_every_row(chosen, data, parts[0])
     whose = _whose(console, chosen)
     order, shuffle = _order(_told_by_order(parts[1], parts[2], seed), shuffle, table.name)
     answers = _analyzer(console, chosen, parts[1]) if analyzer else None
-    for name in HANDED_OVER:  # wherever this run is stopped, no file of an earlier one is left among its own
-        (out / name).unlink(missing_ok=True)
+    clear(out)
     page = write_page(reports, out / "report.html", f"{table.name}: {filter_name}")
     reports[-1].to_json(out / "audit.json")
     bundle = tacit.save(chosen, out / "filter.tacit", reports[-1], analyzer=answers, expires=last_day, keys=secrets)
@@ -89,20 +97,21 @@ def run(
         place = out / "release.parquet"
         n = large.release(console, chosen, parts[0], bundle, place, shuffle, jobs, secrets)
     else:
-        assert released is not None
         _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
-        place, n = _write(_shuffled(released) if shuffle else released, out, table), len(released)
-    _tell(console, f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({whose})", bundle, last_day, page)
-
-
-def _tell(console: Console, released: str, bundle: Path, last_day: Any, page: Path) -> None:
-    """What lies where."""
-    text = f"{released}\nBundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
-    console.print(f"{text}Report: [bold]{page}[/bold]", highlight=False)
+        place, n = write_release(released, out, table, names, shuffle), len(data)
+    Source(str(table.resolve()), list(target), list(sensitive), unit, drop, bins, sql, seed).write(secrets)
+    told = f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({whose})"
+    tell_files(console, told, bundle, last_day, page, out if quick else None)
 
 
 def _fit_and_attack(
-    console: Console, chosen: Any, name: str, parts: Sequence[tacit.Dataset], seed: int, notes: list[str]
+    console: Console,
+    chosen: Any,
+    name: str,
+    parts: Sequence[tacit.Dataset],
+    seed: int,
+    large: LargeTable | None,
+    quick: bool = False,
 ) -> list[Report]:
     """Fit, and attack what is handed over and what it is compared with; the last report is of the former."""
     train, attack, test = parts
@@ -110,7 +119,7 @@ def _fit_and_attack(
         warnings.simplefilter("always", tacit.TacitWarning)
         task = bar.add_task(f"fitting {name} on {len(train):,} rows", total=5)
         chosen.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
-        chosen.notes_ += notes
+        chosen.notes_ += [*([] if large is None else [large.note]), *([QUICKLY] if quick else [])]
         bar.advance(task)
         whole = chosen.mechanism_.columns is not None
         others = [_raw_table(attack, test)] if whole else _floor_and_raw(train, seed)
@@ -119,7 +128,8 @@ def _fit_and_attack(
         # what is handed over comes first: its certificate then pays for no look at the others
         for called, release in ((name, chosen), *others):
             bar.update(task, description=f"attacking {called}")
-            asked: Any = {"floor": release is None, "breadth": None if release is chosen else False}
+            asked: Any = {"floor": release is None, "breadth": None if release is chosen and not quick else False}
+            asked |= QUICK if quick else {}
             reports.insert(0, tacit.audit(release, attack, test, **asked, name=called, random_state=seed))
             bar.advance(task)
     _print_notes(console, caught)
@@ -128,6 +138,33 @@ def _fit_and_attack(
         told = filter(None, (reports[-1].sentence(attribute), reports[-1].worst(attribute)))
         console.print("\n".join(told), highlight=False, markup=False)
     return reports
+
+
+def _read(
+    console: Console, table: Path, sql: str | None, large: LargeTable | None, roles: Roles, numeric: Any
+) -> tuple[tacit.Dataset, list[str]]:
+    """The rows that are held, and the names of all columns; how the file is written is said."""
+    if large is None:
+        file = open_table(table, sql)
+        names = [str(c) for c in file.table.columns]
+        if file.written:
+            console.print(f"Read {escape(table.name)}: {escape(file.written)}", highlight=False)
+        data = as_dataset(file.table, table.name, *roles, numeric=numeric)
+    else:
+        names = [str(c) for c in large.sample.table.columns]
+        data = large.data(roles[0], roles[1], roles[3], roles[4], numeric)
+    return rows_as_people(console, data), names
+
+
+def _need_roles(table: Path, target: Sequence[str], sensitive: Sequence[str], sql: str | None) -> None:
+    """Say which columns there are where it was not said what they are for."""
+    lacks = [f"--{name} COLUMN" for name, given in (("target", target), ("sensitive", sensitive)) if not given]
+    if lacks:
+        names = ", ".join(map(str, open_table(table, sql).table.columns[:30]))
+        raise InputError(f"say what must keep working and what must stay hidden: {' and '.join(lacks)} is missing; the "
+                         f"columns of {table.name} are {names}")  # fmt: skip
+    if both := [c for c in target if c in sensitive]:
+        raise InputError(f"{both[0]!r} is named as --target and as --sensitive; a column cannot be kept and hidden")
 
 
 def _write_down(book: Book | None, bundle: Path, chosen: Any, data: tacit.Dataset, unit: str | None) -> None:
@@ -195,35 +232,16 @@ def _order(told: list[str], shuffle: bool | None, name: str) -> tuple[str, bool]
     return f"in the order of {name}" + (f", WHICH TELLS {' and '.join(told)}" if told else ""), False
 
 
-def _shuffled(released: pd.DataFrame) -> pd.DataFrame:
-    return released.iloc[np.random.default_rng().permutation(len(released))].reset_index(drop=True)
-
-
-def tell_keys(console: Console, bundle: Path, folder: Path) -> None:
-    """Say where the keys are. Those of earlier runs stay: what they released may still be out there."""
-    told = {
-        "owner": "Owner's key: {} (keep it: with it the bundle knows the rows it was fitted on; tacit audit "
-        "--owner-key)",
-        "noise": "Noise key: {} (secret: whoever has it can take the noise off; with it the bundle draws as this "
-        "release did)",
-    }
-    for kind, text in told.items():
-        if (place := key_path(folder, read_bundle(bundle), kind)).exists():
-            console.print(text.format(f"[bold]{escape(str(place))}[/bold]"), highlight=False)
-
-
-def _checked_places(table: Path, out: Path, keys: Path | None) -> Path:
-    """The folder for keys, if nothing of the owner's lies where it would be overwritten or handed over."""
-    if table.parent.resolve() == out.resolve() and table.name in HANDED_OVER:
-        raise InputError(f"{table} would be overwritten by what is released of it; name another folder (--out)")
-    folder = key_folder(out, keys)
-    for name in ("noise.key", "owner.key"):
-        if (out / name).exists():
-            raise InputError(f"{out / name} lies in the folder that is handed over; move it away, such as to {folder}")
-    return folder
-
-
-HANDED_OVER = ("filter.tacit", "release.csv", "release.parquet", "report.html", "audit.json")
+QUICK: dict[str, Any] = {
+    "attackers": ["trees", "logistic"],
+    "power": False,
+    "linkability": False,
+    "singling_out": False,
+}
+QUICKLY = (
+    "audited quickly (--quick): two attackers, and neither the audit's power, breadth, linking nor singling out was "
+    "measured; tacit audit FOLDER does the whole"
+)
 ORDER_TELLS = 0.01  # above guessing, by the lower end: then the order of rows gives something away
 
 
@@ -258,25 +276,6 @@ def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -
     frames = [p if isinstance(p, pd.DataFrame) else pd.DataFrame(np.asarray(p), columns=names) for p in parts]
     back = np.argsort(np.concatenate([train.rows, rest]), kind="stable")
     return pd.concat(frames, ignore_index=True).iloc[back].reset_index(drop=True)
-
-
-def _write(released: pd.DataFrame, out: Path, table: Path) -> Path:
-    """The release in the form of the file that came in, where it is a table of the same columns; else as Parquet."""
-    names = file_columns(table)
-    if set(released.columns) <= set(names):
-        released = released[[c for c in names if c in released]]
-        suffix = ".csv" if ".csv" in table.suffixes else ".parquet"
-    else:
-        suffix = ".parquet"
-    place = out / f"release{suffix}"
-    if suffix == ".parquet":
-        write_parts(place, iter(pa.Table.from_pandas(released, preserve_index=False).to_batches()))
-        return place
-    floats = released.select_dtypes("float")
-    whole = [c for c in floats if (floats[c].dropna() % 1 == 0).all()]  # counts that had gaps, not 40.0
-    with replacing(place) as partial:
-        released.astype(dict.fromkeys(whole, "Int64")).to_csv(partial, index=False)
-    return place
 
 
 def _told_by_order(attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Any
 from rich.markup import escape
 
 import tacit
-from tacit.cli.fit import chosen_filter, tell_keys
+from tacit.cli.fit import chosen_filter
+from tacit.cli.handover import tell_keys
 from tacit.cli.ledger_command import Book
 from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError

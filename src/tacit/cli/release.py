@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
 NoiseKey = Annotated[
     Path | None,
     typer.Option(
-        "--key", "--noise-key", help="The owner's noise key (made by `tacit release key`), for noisy releases."
+        "--noise-key", "--key", help="The owner's noise key (made by `tacit release key`), for noisy releases."
     ),
 ]
 Unit = Annotated[
@@ -66,7 +67,9 @@ def apply(
 
     book = open_book({"ledger": ledger, "to": to, "ledger_key": ledger_key})
     console = Console(stderr=True)
-    with Progress(console=console, transient=True) as bar:
+    key = key or _own_noise_key(console, bundle)
+    with Progress(console=console, transient=True) as bar, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "records hold numbers far outside the fit")  # counted below
         task = bar.add_task(f"releasing {escape(source.name)}", total=None)
         if book is not None:
             from tacit.ledger.recording import record_file  # only where it is asked for
@@ -85,12 +88,38 @@ def apply(
         highlight=False,
         markup=False,
     )
+    _tell_news(console, bundle, source, sensitive or [])
     if done.quarantine is not None:
         Console().print(
             f"{done.quarantined:,} rows do not fit the schema and were set aside: {done.quarantine}",
             highlight=False,
             markup=False,
         )
+
+
+def _own_noise_key(console: Console, bundle: Path) -> Path | None:
+    """The noise key that `tacit fit` put beside the folder of a bundle, where it is there."""
+    if not bundle.is_file():
+        return None  # what opens it says so
+    from tacit.cli.handover import found_key  # every command starts quickly
+    from tacit.release.key_folder import key_folder  # the same
+
+    place = found_key(bundle, key_folder(bundle.parent), "noise")
+    if place is not None:
+        console.print(f"Noise key: {escape(str(place))}", highlight=False)
+    return place
+
+
+def _tell_news(console: Console, bundle: Path, source: Path, sensitive: list[str]) -> None:
+    """Count what the file has that the fit did not know."""
+    if source.suffix == ".npz" or (source.is_dir() and not any(source.rglob("*.parquet"))):
+        return
+    from tacit.release.bulk import sensitive_names  # every command starts quickly
+    from tacit.release.news import what_is_new  # the same
+    from tacit.release.runtime import load  # the same
+
+    for line in what_is_new(bundle, source, sensitive_names(load(bundle), sensitive)):
+        console.print(f"[yellow]note:[/yellow] new in {escape(source.name)}: {escape(line)}", highlight=False)
 
 
 @release_app.command()

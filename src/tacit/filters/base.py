@@ -220,11 +220,13 @@ class Filter(OldNames, Estimator):
         return self.mechanism_.seen(X, units)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the released columns: a table's own, where the release is a row of it."""
+        """Names of the released columns: a table's own, where the release is a row of it; or the filter's own."""
         check_is_fitted(self)
         table = self.mechanism_.table
         if table is not None:
             return np.asarray(table.columns, dtype=object)
+        if (own := getattr(self, "_names_out", None)) is not None:
+            return np.asarray(own, dtype=object)
         return super().get_feature_names_out(input_features)
 
     @property

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import CollapseWarning, InputError, check_number
@@ -193,6 +192,8 @@ class CodebookFilter(Filter):
         assert isinstance(code, NetworkCode)
         code.problem = replace(problem, sensitive=_withheld(self, problem))
         code.net = code.make(problem.n_in, code.n_codes).double().eval()
+        import torch  # only a network needs it
+
         learned = {k: torch.as_tensor(v) for k, v in arrays.items() if k not in ("history", "merged")}
         code.net.load_state_dict(learned)
         lines = [{"epoch": int(e), "loss": loss, "score": score} for e, loss, score in arrays["history"].tolist()]
@@ -211,6 +212,7 @@ class CodebookFilter(Filter):
         if merged is not None:
             self.n_codes_, cells = int(merged.max()) + 1, merged[cells]
         self.prototypes_ = self._prototypes(problem, code, cells)
+        self._names_out = _released_names(self, problem)
         if np.unique(cells).size == 1:
             remedy = (
                 f"lower leakage_weight (now {self.leakage_weight})"
@@ -279,6 +281,16 @@ class CodebookFilter(Filter):
             blocks = [class_shares(p, cells, self.n_codes_, problem.crowd) for p in code.expected()]
             return np.concatenate(blocks, axis=1)
         return np.eye(self.n_codes_)
+
+
+def _released_names(f: CodebookFilter, problem: Problem) -> list[str] | None:
+    """What the released columns are called: ``code``, or a target and the class whose share it is, ``income=high``."""
+    if f.decode:
+        return None  # a table's own
+    if f.output != "prototype":
+        return ["code"] if f.output == "code" else [f"code={i}" for i in range(f.n_codes_)]
+    targets = problem.targets
+    return [f"{n}={c}" for n, classes in zip(targets.names, targets.classes, strict=True) for c in classes]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from sklearn.cluster import KMeans
-from torch import nn
 
 from tacit.filters.base import Problem
 from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.filters.posterior import Posteriors
 from tacit.labels import Labels, joint_codes
-from tacit.nets.forward import forward
-from tacit.nets.mlp import mlp
 from tacit.records.dataset import allot
 from tacit.records.people import supported
-from tacit.solvers.code_training import train_codes
 from tacit.solvers.exact import (
     Quieted,
     closed_code,
@@ -34,8 +29,9 @@ from tacit.solvers.exact import (
     take_in,
     worth,
 )
-from tacit.training.device import choose_device
-from tacit.training.stack import can_stack
+
+if TYPE_CHECKING:  # the rule from posteriors is exported and released without torch
+    from torch import nn
 
 VALIDATION = 0.2  # of the training rows, to choose between candidates
 MAX_ROWS = 16_000  # a linear code has few parameters: more rows than this add time, not quality
@@ -291,6 +287,8 @@ class NetworkCode:
         for code, problem in zip(codes, problems, strict=True):
             code.problem = replace(problem, sensitive=secrets)
         first = codes[0]
+        from tacit.training.stack import can_stack  # only a network needs torch
+
         if len(codes) == 1 or not can_stack(first.make(problems[0].n_in, first.n_codes)):
             for code in codes:
                 [(code.net, code.history)] = code._train(code.problem, [code.weight], [code.problem.seed])
@@ -300,6 +298,8 @@ class NetworkCode:
             code.net, code.history = net, history
 
     def cells(self, X: np.ndarray) -> np.ndarray:
+        from tacit.nets.forward import forward  # only a network needs torch
+
         return forward(self.net, X).argmax(-1)
 
     def graph(self, g: Any, x: str) -> str:
@@ -323,6 +323,8 @@ class NetworkCode:
 
         def learn(part: Problem) -> Release:
             net = self._train(part, [self.weight], [part.seed])[0][0]
+            from tacit.nets.forward import forward  # only a network needs torch
+
             return lambda X: forward(net, X).argmax(-1)
 
         return release_by_folds(self.problem, learn, self.n_folds, self.cells, self._renamed)
@@ -336,6 +338,11 @@ class NetworkCode:
     def _train(
         self, part: Problem, weights: Sequence[float], seeds: Sequence[int]
     ) -> list[tuple[nn.Module, list[dict[str, Any]]]]:
+        import torch  # only a network needs it
+
+        from tacit.solvers.code_training import train_codes  # the same
+        from tacit.training.device import choose_device  # the same
+
         device, settings = choose_device(self.device), dict(self.settings)
         if len(seeds) > 1:
             settings["checkpoint"] = None  # codes of a frontier are kept in its folder
@@ -361,6 +368,8 @@ class NetworkCode:
 
 
 def wide_mlp(n_in: Any, n_out: int) -> nn.Module:
+    from tacit.nets.mlp import mlp  # only a network needs torch
+
     return mlp(n_in, n_out, hidden=(128, 128))
 
 

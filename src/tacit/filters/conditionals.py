@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor, nn
-
-from tacit.nets.forward import forward
-from tacit.training.loop import descend
+from scipy import sparse
+from scipy.special import softmax
 
 HIDDEN = 64
 EPOCHS = 10
@@ -29,6 +24,7 @@ BATCH = 512  # rows a step at most; few rows are cut into `STEPS` of them
 STEPS = 40
 SMALLEST = 32
 RATE = 8e-3
+WARM_UP = 0.1  # of the steps, in which the rate rises to it
 DECAY = 0.5
 FEW = 10_000  # rows: below, weights decay twice as fast, and the laws are the mean of `NETS` networks
 NETS = 3
@@ -76,48 +72,109 @@ class Column:
         return (table + PRIOR * overall) / (table.sum(axis=1, keepdims=True) + PRIOR)
 
 
-class Conditional(nn.Module):
+class Conditional:
     """The laws of a value in all sensitive classes, given what was released before.
 
     What was released gives features, which do not look at the class; a class reads them in a way that all share, and
-    in one of its own.
+    in one of its own. Plain arrays in single precision: a table is handed over without torch.
     """
 
-    starts: Tensor  # where the cells of each column begin
-    logits: Tensor  # of the counts, (classes, values)
+    def __init__(self, sizes: Sequence[int], counts: np.ndarray, seed: int = 0) -> None:
+        self.sizes, self.shape = list(sizes), counts.shape
+        ends = np.array([0, *np.cumsum(self.sizes)], dtype=np.int64)
+        self.starts, cells = ends[:-1], max(1, int(ends[-1]))
+        self.logits = np.log(counts).astype(np.float32)
+        uniform = np.random.RandomState(seed).randint(0, 2**24, (2 * cells + HIDDEN + 1) * HIDDEN, dtype=np.uint32)
+        spread = uniform[cells * HIDDEN :].astype(np.float32) * np.float32(2**-24)
+        hidden = (spread[cells * HIDDEN :] - np.float32(0.5)) * np.float32(2 * HIDDEN**-0.5)
+        self.weights = {
+            "cells.weight": _normal(spread[: cells * HIDDEN], max(1, len(self.sizes)) ** -0.5).reshape(cells, HIDDEN),
+            "hidden.weight": hidden[: HIDDEN * HIDDEN].reshape(HIDDEN, HIDDEN).copy(),
+            "hidden.bias": hidden[HIDDEN * HIDDEN :].copy(),
+            "shared.weight": np.zeros((counts.shape[1], HIDDEN), dtype=np.float32),
+            "shared.bias": np.zeros(counts.shape[1], dtype=np.float32),
+            "own.weight": np.zeros((counts.size, HIDDEN), dtype=np.float32),
+            "own.bias": np.zeros(counts.size, dtype=np.float32),
+        }
 
-    def __init__(self, sizes: Sequence[int], counts: np.ndarray) -> None:
-        super().__init__()
-        self.sizes = list(sizes)
-        starts = torch.tensor([0, *np.cumsum(self.sizes)])
-        self.register_buffer("starts", starts[:-1])
-        self.register_buffer("logits", torch.tensor(np.log(counts), dtype=torch.float32))
-        self.cells = nn.EmbeddingBag(max(1, int(starts[-1])), HIDDEN, mode="sum")
-        nn.init.normal_(self.cells.weight, std=max(1, len(self.sizes)) ** -0.5)
-        self.hidden, self.shared = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, counts.shape[1])
-        self.own = nn.Linear(HIDDEN, counts.size)
-        for layer in (self.shared, self.own):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """All that was learned, by name."""
+        return {"starts": self.starts, "logits": self.logits, **self.weights}
 
-    def forward(self, before: Tensor, kept: Tensor | None = None) -> Tensor:
-        """Logits of the values in every class, (n, classes, values); `kept` weighs the cells' features, (n, HIDDEN)."""
-        inside = torch.relu(self.cells(before + self.starts))
-        inside = inside if kept is None else inside * kept
-        features = inside + torch.relu(self.hidden(inside))
-        return self.logits + self.shared(features)[:, None] + self.own(features).view(-1, *self.logits.shape)
-
-    def laws(self, before: np.ndarray) -> np.ndarray:
+    def laws(self, before: np.ndarray, chunk: int = 8192) -> np.ndarray:
         """The laws of arrays, (n, classes, values)."""
         if not self.sizes:  # nothing was released before
-            return self.logits.softmax(dim=1).double().numpy()[None].repeat(len(before), 0)
-        cells = torch.from_numpy(np.ascontiguousarray(before, dtype=np.int64))
-        return forward(self, cells, after=lambda logits: logits.softmax(dim=2))
+            return softmax(self.logits, axis=1).astype(np.float64)[None].repeat(len(before), 0)
+        w, (classes, values) = self.weights, self.shape
+        out = (w["shared.weight"] + w["own.weight"].reshape(classes, values, HIDDEN)).reshape(-1, HIDDEN).T
+        start = self.logits + w["shared.bias"] + w["own.bias"].reshape(self.shape)
+        found = np.empty((len(before), *self.shape))
+        for i in range(0, len(before), chunk):
+            features = self.features(self.at(before[i : i + chunk]))[-1]
+            found[i : i + chunk] = softmax((features @ out).reshape(-1, *self.shape) + start, axis=2)
+        return found
+
+    def at(self, before: np.ndarray) -> sparse.csr_matrix:
+        """Records as rows with a one for each of their cells."""
+        cells = (before + self.starts).astype(np.int32).ravel()
+        ends = np.arange(0, cells.size + 1, max(1, len(self.sizes)), dtype=np.int32)
+        shape = (len(before), len(self.weights["cells.weight"]))
+        return sparse.csr_matrix((np.ones(cells.size, dtype=np.float32), cells, ends), shape=shape)
+
+    def features(self, at: sparse.csr_matrix, kept: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
+        """The cells' features, those of the layer after them, and both together; `kept` weighs the former."""
+        w = self.weights
+        inside = np.maximum(at @ w["cells.weight"], 0)
+        inside = inside if kept is None else inside * kept
+        deep = np.maximum(inside @ w["hidden.weight"].T + w["hidden.bias"], 0)
+        return inside, deep, inside + deep
+
+    def slopes(
+        self, at: sparse.csr_matrix, classes: np.ndarray, values: np.ndarray, kept: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Of the mean cross-entropy, by every weight. `kept` are the features that take part, and their weight."""
+        w, n, m = self.weights, len(values), self.shape[1]
+        inside, deep, features = self.features(at, kept)
+        own = w["own.weight"].reshape(*self.shape, HIDDEN)
+        error = self._law(features, classes)
+        error[np.arange(n), values] -= 1
+        error /= n
+        by_class = np.zeros((n, len(own), m), dtype=np.float32)
+        by_class[np.arange(n), classes] = error
+        apart = by_class.reshape(n, -1)
+        up = error @ w["shared.weight"] + apart @ w["own.weight"]
+        into = up * (deep > 0)
+        low = (up + into @ w["hidden.weight"]) * kept * (inside > 0)
+        return {
+            "cells.weight": at.T @ low,
+            "hidden.weight": into.T @ inside,
+            "hidden.bias": into.sum(axis=0),
+            "shared.weight": error.T @ features,
+            "shared.bias": error.sum(axis=0),
+            "own.weight": apart.T @ features,
+            "own.bias": apart.sum(axis=0),
+        }
+
+    def loss(self, at: sparse.csr_matrix, classes: np.ndarray, values: np.ndarray) -> float:
+        """The mean cross-entropy of these records."""
+        law = self._law(self.features(at)[-1], classes)
+        return float(-np.log(law[np.arange(len(values)), values]).mean(dtype=np.float64))
+
+    def _law(self, features: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """The law of each record in its own class, (n, values)."""
+        w = self.weights
+        all_own = (features @ w["own.weight"].T + w["own.bias"]).reshape(-1, *self.shape)
+        own = all_own[np.arange(len(classes)), classes]
+        logits = self.logits[classes] + features @ w["shared.weight"].T + w["shared.bias"] + own
+        logits -= logits.max(axis=1, keepdims=True)
+        np.exp(logits, out=logits)
+        logits /= logits.sum(axis=1, keepdims=True)
+        return logits
 
     @property
     def overall(self) -> np.ndarray:
         """P(value), the classes alike, which every law holds a little of."""
-        found = self.logits.exp().mean(dim=0).double().numpy()
+        found = np.exp(self.logits).mean(axis=0).astype(np.float64)
         return found / found.sum()
 
     def graph(self, g: Any, before: Sequence[str], name: str) -> str:
@@ -125,15 +182,15 @@ class Conditional(nn.Module):
 
         `before` are the names of columns of whole numbers, (n,). Classes come first: to mix them is then one pass.
         """
-        weights = {k: v.detach().cpu().numpy() for k, v in self.state_dict().items()}
+        weights = self.state_dict()
         g.weights |= {f"{name}.{k}": v for k, v in weights.items()}
-        ends = [*self.starts.tolist(), self.cells.num_embeddings]
+        ends = [*self.starts.tolist(), len(weights["cells.weight"])]
         tables = [g.tensor(weights["cells.weight"][a:b], "cells") for a, b in itertools.pairwise(ends)]
         found = [g.op("Gather", table, at, axis=0) for table, at in zip(tables, before, strict=True)]
         inside = g.op("Relu", functools.reduce(lambda a, b: g.op("Add", a, b), found))
         hidden = g.tensor(weights["hidden.weight"].T, "hidden"), g.tensor(weights["hidden.bias"], "hidden")
         deep = g.op("Relu", g.op("Add", g.op("MatMul", inside, hidden[0]), hidden[1]))
-        classes, values = self.logits.shape
+        classes, values = self.shape
         out = weights["shared.weight"] + weights["own.weight"].reshape(classes, values, HIDDEN)
         start = weights["shared.bias"] + weights["own.bias"].reshape(classes, values) + weights["logits"]
         both = g.op("MatMul", g.op("Add", inside, deep), g.tensor(out.transpose(0, 2, 1).copy(), "out"))
@@ -149,7 +206,7 @@ class Laws:
     @property
     def shape(self) -> tuple[int, int]:
         """How many classes and values there are."""
-        return tuple(self.nets[0].logits.shape)  # type: ignore[return-value]
+        return self.nets[0].shape
 
     def of(self, before: np.ndarray) -> np.ndarray:
         """The laws of records whose columns before are these, (n, classes, values), none of them quite zero."""
@@ -175,63 +232,83 @@ class Laws:
 
 
 def learn_laws(columns: Sequence[Column], seeds: Sequence[int]) -> tuple[Laws, ...]:
-    """Learn the laws of several, in as many threads as torch has; what is learned does not depend on their number."""
+    """Learn the laws of several; what is learned does not depend on how many are learned side by side."""
     columns = [c.take(np.flatnonzero(c.values >= 0)) for c in columns]
     few = [len(c.values) < FEW and bool(c.sizes) for c in columns]
     tasks = [
-        (_new(c, seed + i), c, seed + i, 2 * DECAY if less else DECAY)
+        (c, seed + i, 2 * DECAY if less else DECAY)
         for c, seed, less in zip(columns, seeds, few, strict=True)
         for i in range(NETS if less else 1)
     ]
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool, one_thread():
-        # the longest first, so that threads end together
-        waiting = [pool.submit(learn_conditional, *t) for t in sorted(tasks, key=lambda t: -len(t[1].values))]
-        for done in waiting:
-            done.result()
-    nets = (net for net, *_ in tasks)
+    nets = iter([learn_conditional(*task) for task in tasks])
     return tuple(Laws(tuple(itertools.islice(nets, NETS if less else 1))) for less in few)
 
 
-def _new(column: Column, seed: int) -> Conditional:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Conditional(column.sizes, column.counts)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """In here an operation of torch takes one thread: several that run side by side share the cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def learn_conditional(net: Conditional, column: Column, seed: int, decay: float) -> None:
-    """Train one network. All that is random comes from a generator of its own, since others train beside it."""
+def learn_conditional(column: Column, seed: int, decay: float) -> Conditional:
+    """Train one network by AdamW under a rate that rises and falls, and keep the best epoch."""
+    net = Conditional(column.sizes, column.counts, seed)
     rng = np.random.default_rng(seed)
     held = _held_out(column, rng)
     if not len(column.sizes) or column.n_values < 2 or len(column.values) < 50 or held.all():
-        return
-    rest, check = (_tensors(column.take(np.flatnonzero(rows))) for rows in (~held, held))
-    adam = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=decay, fused=True)
+        return net
+    rest, check = (_arrays(column.take(np.flatnonzero(rows))) for rows in (~held, held))
     n = len(rest[2])
     batch = max(SMALLEST, min(BATCH, n // STEPS))
-    steps = EPOCHS * -(-n // batch)
-    falling = torch.optim.lr_scheduler.OneCycleLR(adam, RATE, total_steps=steps + 1, pct_start=0.1)
-    best, least = net.state_dict(), np.inf
+    adam = _Adam(net.weights, decay, EPOCHS * -(-n // batch) + 1)
+    best, least = net.weights, np.inf
     for _ in range(EPOCHS):
-        for rows in torch.from_numpy(rng.permutation(n)).split(batch):
-            before, classes, values = (t[rows] for t in rest)
-            descend(adam, _loss(net, before, classes, values, _kept(len(rows), rng)))
-            falling.step()
-        with torch.no_grad():
-            loss = float(_loss(net, *check))
-        if loss < least:
-            best, least = {k: v.clone() for k, v in net.state_dict().items()}, loss
-    net.load_state_dict(best)
+        order = rng.permutation(n)
+        for rows in (order[i : i + batch] for i in range(0, n, batch)):
+            before, classes, values = (part[rows] for part in rest)
+            adam.step(net.slopes(net.at(before), classes, values, _kept(len(rows), rng)))
+        if (loss := net.loss(net.at(check[0]), *check[1:])) < least:
+            best, least = {k: v.copy() for k, v in net.weights.items()}, loss
+    net.weights = best
+    return net
+
+
+class _Adam:
+    """AdamW (Loshchilov and Hutter, 2019) under one cycle of the rate (Smith, 2018), as torch has both."""
+
+    def __init__(self, weights: dict[str, np.ndarray], decay: float, steps: int) -> None:
+        self.weights, self.decay, self.done = weights, decay, 0
+        self.moments = {k: (np.zeros_like(v), np.zeros_like(v)) for k, v in weights.items()}
+        at, top = np.arange(steps), WARM_UP * steps - 1
+        up = _between(RATE / 25, RATE, at / top)
+        self.rates = np.where(at <= top, up, _between(RATE, RATE / 25e4, (at - top) / (steps - 1 - top)))
+        # the first moment moves against the rate: .95 at its ends, .85 at its top
+        self.firsts = np.where(
+            at <= top, _between(0.95, 0.85, at / top), _between(0.85, 0.95, (at - top) / (steps - 1 - top))
+        )
+
+    def step(self, slopes: dict[str, np.ndarray]) -> None:
+        rate, first, second = float(self.rates[self.done]), float(self.firsts[self.done]), 0.999
+        self.done += 1
+        size, root = rate / (1 - first**self.done), (1 - second**self.done) ** 0.5
+        for name, slope in slopes.items():
+            w, (mean, square) = self.weights[name], self.moments[name]
+            w *= np.float32(1 - rate * self.decay)
+            mean += np.float32(1 - first) * (slope - mean)
+            square *= np.float32(second)
+            square += np.float32(1 - second) * slope * slope
+            w -= np.float32(size) * mean / (np.sqrt(square) / np.float32(root) + np.float32(1e-8))
+
+
+def _between(start: float, end: float, share: np.ndarray) -> np.ndarray:
+    """From one to the other along half a cosine."""
+    return end + (start - end) / 2 * (1 + np.cos(np.pi * share))
+
+
+def _normal(uniform: np.ndarray, scale: float) -> np.ndarray:
+    """Normal numbers from uniform ones, in blocks of sixteen by Box and Muller, as torch makes them.
+
+    With the generator's own seeding the weights begin as they did while torch drew them: what was measured of a seed
+    holds.
+    """
+    u = uniform.reshape(-1, 2, 8)
+    radius = np.sqrt(-2 * np.log1p(-u[:, 0])) * np.float32(scale)
+    angle = np.float32(2 * np.pi) * u[:, 1]
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).astype(np.float32).ravel()
 
 
 def _held_out(column: Column, rng: np.random.Generator) -> np.ndarray:
@@ -241,18 +318,11 @@ def _held_out(column: Column, rng: np.random.Generator) -> np.ndarray:
     return (rng.permutation(n_units) < max(1, round(HELD_OUT * n_units)))[unit]
 
 
-def _kept(n: int, rng: np.random.Generator) -> Tensor:
-    """Dropout, by a byte each: torch's own draws take as long as the rest of a step."""
+def _kept(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Dropout, by a byte each."""
     drawn = np.frombuffer(rng.bytes(n * HIDDEN), dtype=np.uint8).reshape(n, HIDDEN)
-    return torch.from_numpy((drawn >= DROPPED) * np.float32(256 / (256 - DROPPED)))
+    return (drawn >= DROPPED) * np.float32(256 / (256 - DROPPED))
 
 
-def _loss(net: Conditional, before: Tensor, classes: Tensor, values: Tensor, kept: Tensor | None = None) -> Tensor:
-    logits = net(before, kept)[torch.arange(len(classes)), classes]
-    return nn.functional.cross_entropy(logits, values)
-
-
-def _tensors(column: Column) -> tuple[Tensor, Tensor, Tensor]:
-    before, classes, values = (torch.from_numpy(np.ascontiguousarray(a, dtype=np.int64)) for a in
-                               (column.before, column.classes, column.values))  # fmt: skip
-    return before, classes, values
+def _arrays(column: Column) -> tuple[np.ndarray, ...]:
+    return tuple(np.ascontiguousarray(a, dtype=np.int64) for a in (column.before, column.classes, column.values))

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InputError, check_number
@@ -261,7 +260,7 @@ class Coupling:
         laws = {f"{place}.{f}": m for place, models in enumerate(self.models) for f, m in enumerate(models)}
         for name, law in (laws | ({} if self.posterior is None else {"posterior": self.posterior})).items():
             for i, net in enumerate(law.nets):
-                found |= {f"{name}.{i}/{k}": v.numpy() for k, v in net.state_dict().items()}
+                found |= {f"{name}.{i}/{k}": v for k, v in net.state_dict().items()}
         return found
 
     def noisy(self, encoded: np.ndarray, drawn: np.ndarray, folds: np.ndarray | None = None) -> np.ndarray:
@@ -301,9 +300,9 @@ def coupling_of(arrays: Mapping[str, np.ndarray], intake: Any, sizes: Sequence[i
         nets = list[Conditional]()
         while f"{name}.{len(nets)}/logits" in arrays:
             start = f"{name}.{len(nets)}/"
-            own = {k.removeprefix(start): torch.as_tensor(v) for k, v in arrays.items() if k.startswith(start)}
-            nets.append(Conditional(around, own["logits"].exp().double().numpy()))
-            nets[-1].load_state_dict(own)
+            own = {k.removeprefix(start): np.asarray(v) for k, v in arrays.items() if k.startswith(start)}
+            nets.append(Conditional(around, np.exp(own["logits"].astype(np.float64))))
+            nets[-1].logits, nets[-1].weights = own["logits"], {k: own[k] for k in nets[-1].weights}
         return Laws(tuple(nets)) if nets else None
 
     models, shares = list[tuple[Laws, ...]](), intake.hidden.shares

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
-from torch import nn
 
 from tacit.errors import InputError
-from tacit.nets.forward import forward
 from tacit.noise.keyed import Noise
 from tacit.noise.support import Bounded, Support
 from tacit.records.dataset import Dataset
 from tacit.records.fingerprints import Memory
 from tacit.records.finite import FiniteColumn
 from tacit.records.intake import Intake
+
+if TYPE_CHECKING:  # tables are released and audited without torch
+    from torch import nn
 
 
 class Code(Protocol):
@@ -177,6 +178,8 @@ class NetworkOutput:
     exact: bool = False
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
+        from tacit.nets.forward import forward  # only a network needs torch
+
         return forward(self.net, X.reshape(len(X), -1) if self.flat else X)
 
     def graph(self, g: Any, x: str) -> str:

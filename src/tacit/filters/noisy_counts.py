@@ -18,9 +18,8 @@ import numpy as np
 from tacit.errors import InputError
 from tacit.filters.base import Problem
 from tacit.labels import Labels
-from tacit.noise.fit_privacy import DP, Spent, epsilon_of, noise_for
+from tacit.noise.fit_privacy import DP, LABELS, Spent, epsilon_of, noise_for
 from tacit.records.encoding import TableEncoder
-from tacit.training.private_steps import LABELS
 
 PIECES = 16  # of a number column
 REACH = math.sqrt(3)  # where the ends of a stated range lie once it is scaled

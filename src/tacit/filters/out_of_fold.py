@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.filters.base import Problem
 from tacit.records.dataset import cross_folds
-from tacit.training.loop import whole_trainings
+from tacit.training.interrupts import whole_trainings
 
 Release = Callable[..., Any]  # records, and their noise where there is some -> what is released of them
 Align = Callable[[np.ndarray, np.ndarray], Release]  # a fold's release and the whole fit's, of the same rows -> map

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tacit.errors import InputError
+from tacit.errors import InputError, NotInstalled
 
 Kind = TypeVar("Kind", bound=type)
+LEARNED_WITH_TORCH = ("autoencoder", "autoencoding", "dpfe", "eigan", "mask", "minimax", "obfuscator")
 HOMES = ("tacit.filters", "tacit.baselines")  # packages whose modules register filters
 
 
@@ -69,13 +70,19 @@ def registered_filters(modality: str | None = None) -> dict[str, Registered]:
     for home in HOMES:
         package = importlib.import_module(home)
         for module in pkgutil.iter_modules(package.__path__, f"{home}."):
-            importlib.import_module(module.name)
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as missing:  # a filter that is learned with torch, and torch is not here
+                if missing.name is None or missing.name.split(".")[0] != "torch":
+                    raise
     return {n: r for n, r in sorted(_FILTERS.items()) if modality is None or r.modality == modality}
 
 
 def make_filter(name: str, **parameters: Any) -> Any:
     """The filter that the command line calls by this name."""
     offered = {n: r for n, r in registered_filters().items() if r.settings is not None}
+    if name in LEARNED_WITH_TORCH and name not in offered:
+        raise NotInstalled(f"the filter {name}", "torch")
     if name not in offered:
         raise InputError(f"no filter is called {name!r}; the names are {', '.join(offered)}")
     return offered[name].make(**{**(offered[name].settings or {}), **parameters})

@@ -24,7 +24,7 @@ from tacit.frontier.streaming import StreamedTable
 from tacit.records.dataset import Dataset
 from tacit.records.intake import encoded_once
 from tacit.report.plain_data import plain as to_plain
-from tacit.training.loop import whole_trainings
+from tacit.training.interrupts import whole_trainings
 
 Rows = Dataset | StreamedTable
 

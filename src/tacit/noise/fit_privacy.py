@@ -20,6 +20,7 @@ from scipy.optimize import brentq
 from tacit.errors import InputError, check_number
 
 LARGEST_NOISE = 1e3  # noise multipliers beyond it leave nothing to learn
+LABELS = "which classes the labels have, and how many records there are"  # what no private fit here covers
 
 
 @dataclass(frozen=True)

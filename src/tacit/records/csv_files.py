@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import codecs
 import csv
+import datetime
 import io
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -22,6 +24,17 @@ import pyarrow.csv
 
 from tacit.errors import InputError
 from tacit.records.cells import GAPS, TRUTH, header_names, text_number
+from tacit.records.spelling import (
+    LINES,
+    LOOK,
+    SEPARATORS,
+    find_decimal,
+    find_encoding,
+    find_separator,
+    iso_dates,
+    with_points,
+    without_gap_words,
+)
 
 BLOCK = 2**22  # bytes that are parsed at a time
 LONGEST = 2**24  # characters of a line
@@ -32,18 +45,41 @@ ROWS = 2**14  # at a time, where Python's parser is needed
 class CsvFile:
     """A CSV file, compressed or not: `names` of its columns, and `batches` of their cells.
 
-    It is in UTF-8, or in UTF-16 with its mark, or in what `encoding` or the variable TACIT_ENCODING says. No message
-    of what is wrong with it holds a cell.
+    How it is written is found from the file (`tacit.records.spelling`), and said by `written`; `encoding` or the
+    variable TACIT_ENCODING overrules what is found. No message of what is wrong with it holds a cell.
     """
 
-    def __init__(self, path: Path, delimiter: str = ",", encoding: str | None = None) -> None:
-        self.path, self.delimiter = path, delimiter
+    def __init__(self, path: Path, delimiter: str | None = None, encoding: str | None = None) -> None:
+        self.path = path
         with self._problems():
             self.encoding = self._known(encoding or os.environ.get(ENCODING))
         with self._problems(), self._text() as file:
-            self.names = header_names(next((row for row in self._rows(file) if row), []))
+            start = file.read(LOOK)
+        if "\0" in start[:1024]:
+            raise InputError(f"{path.name} is no text file; is it another kind of file under this name?")
+        self.delimiter = delimiter or ("\t" if ".tsv" in path.suffixes else find_separator(start))
+        with self._problems(), self._text() as file:
+            rows = [row for row in itertools.islice(self._rows(file), LINES) if row]
+        self.names = header_names(rows[0] if rows else [])
+        self.decimal = find_decimal(rows[1:], self.delimiter)
         if not self.names:
             raise InputError(f"{path.name} is empty; its first line must name the columns")
+
+    @property
+    def written(self) -> str:
+        """How the file is written, in words; "" where it is as most are."""
+        found = {
+            f"{SEPARATORS.get(self.delimiter, self.delimiter)}s between cells": self.delimiter != ",",
+            "decimal commas": self.decimal == ",",
+            f"in {self.encoding}": self.encoding != "utf-8",
+        }
+        return ", ".join(words for words, said in found.items() if said)
+
+    def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Text cells with decimal points, whatever the file's sign is."""
+        if self.decimal == ".":
+            return batch
+        return pa.record_batch([with_points(c) for c in batch.columns], names=batch.schema.names)
 
     def batches(self, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Text cells of some columns, in the file's order of rows."""
@@ -56,7 +92,7 @@ class CsvFile:
 
     def columns(self) -> dict[str, Any]:
         """The whole file, every column as numbers, booleans or text, by what all of its cells are."""
-        return frame_columns(self.names, list(self.batches()))
+        return frame_columns(self.names, list(self.batches()), self.decimal)
 
     def _parsed(self, at: list[int]) -> Iterator[pa.RecordBatch]:
         places = [str(k) for k in range(len(self.names))]
@@ -113,9 +149,10 @@ class CsvFile:
 
     def _known(self, encoding: str | None) -> str:
         """The encoding of the file: what was said, or what its first bytes say."""
-        with pa.input_stream(str(self.path), compression="detect") as file:
-            start = bytes(file.read(2))
-        found = encoding or ("utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8")
+        found = encoding
+        if found is None:
+            with pa.input_stream(str(self.path), compression="detect") as file:
+                found = find_encoding(iter(lambda: bytes(file.read(BLOCK)), b""))
         try:
             return codecs.lookup(found).name
         except LookupError:
@@ -149,10 +186,10 @@ class CsvFile:
         return "its quotes or its lines do not end" if isinstance(error, pa.ArrowInvalid) else str(error)
 
 
-def frame_columns(names: Sequence[str], parts: Sequence[pa.RecordBatch]) -> dict[str, Any]:
-    """Columns of text cells as numbers, booleans or text, by what all of their cells are."""
+def frame_columns(names: Sequence[str], parts: Sequence[pa.RecordBatch], decimal: str = ".") -> dict[str, Any]:
+    """Columns of text cells as numbers, booleans, dates or text, by what all of their cells are."""
     columns = [pa.chunked_array([b.column(i) for b in parts], pa.string()) for i in range(len(names))]
-    return {name: _typed(c) for name, c in zip(names, columns, strict=True)}
+    return {name: _typed(c, decimal) for name, c in zip(names, columns, strict=True)}
 
 
 def _as_batch(rows: list[list[str]], at: list[int]) -> pa.RecordBatch:
@@ -182,9 +219,22 @@ def as_floats(text: Any) -> Any:
         return None
 
 
-def _typed(text: pa.ChunkedArray) -> Any:
-    """A column for a fit: booleans, whole numbers, numbers, or text, as pandas would have it."""
+def _times(dates: Any, text: Any) -> Any:
+    """Dates in the form of ISO as points in time; as text where one does not exist."""
+    try:
+        found = [None if d is None else datetime.datetime.fromisoformat(d) for d in dates.to_pylist()]
+        utc = [d if d is None or d.tzinfo is None else d.astimezone(datetime.UTC).replace(tzinfo=None) for d in found]
+        return np.array(utc, dtype="datetime64[us]")
+    except (ValueError, OverflowError):
+        return text.to_pylist()
+
+
+def _typed(text: pa.ChunkedArray, decimal: str) -> Any:
+    """A column for a fit: booleans, whole numbers, numbers, dates or text."""
     text = cells_of(text)
+    numeric = without_gap_words(with_points(text) if decimal == "," else text)
+    if numeric.null_count < len(numeric) and (as_floats(numeric) is not None):
+        text = numeric
     if text.null_count == len(text):
         return np.full(len(text), np.nan)
     if pc.all(pc.is_in(pc.utf8_lower(text.drop_null()), value_set=pa.array(list(TRUTH)))).as_py():
@@ -195,7 +245,8 @@ def _typed(text: pa.ChunkedArray) -> Any:
         try:
             found = [None if t is None else text_number(t) for t in text.to_pylist()]
         except ValueError:
-            return text.to_pylist()
+            dates = iso_dates(text)
+            return text.to_pylist() if dates is None else _times(dates, text)
         numbers = pa.chunked_array([pa.array(found, pa.float64())])
     if not text.null_count:
         try:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.errors import InputError, TacitError
-from tacit.files import parquet_files
+from tacit.errors import InputError, no_column
 from tacit.labels import (
     Labels,
     as_said,
@@ -278,7 +277,7 @@ def read_table(
     keep_sensitive: bool = False,
     numeric: Any = None,
 ) -> Dataset:
-    """Read a CSV or Parquet file as a data set.
+    """Read a file as a data set: CSV, Parquet, Arrow, Excel, a folder of Parquet, SQLite or DuckDB.
 
     Parameters
     ----------
@@ -315,9 +314,7 @@ def as_dataset(
     wanted |= dict.fromkeys(drop, "drop")
     for column, role in wanted.items():
         if column not in table.columns:
-            raise InputError(
-                f"{file} has no column {column!r} ({role}); its columns are {', '.join(map(str, table.columns))}"
-            )
+            raise InputError(no_column(file, column, list(table.columns), f" ({role})"))
     _bin(table, [*targets, *secrets], bins, file)
     for column in said_numeric(numeric):
         if column not in (*targets, *secrets):
@@ -348,33 +345,11 @@ def _bin(table: pd.DataFrame, columns: list[str], bins: Mapping[str, int] | int 
             table[column] = pd.qcut(values, classes, duplicates="drop").astype(str).where(values.notna())
 
 
-def file_columns(path: Path) -> list[str]:
-    """The names of a table's columns, in their order."""
-    if ".parquet" in path.suffixes or path.suffix == ".pq" or path.is_dir():
-        import pyarrow.parquet as pq  # pyarrow is not loaded by `import tacit`
-
-        return list(pq.read_schema(parquet_files(path)[0] if path.is_dir() else path).names)
-    from tacit.records.csv_files import CsvFile  # the same
-
-    return CsvFile(path, "\t" if ".tsv" in path.suffixes else ",").names
-
-
 def read_file(path: Path) -> pd.DataFrame:
-    """A CSV or Parquet file as a table."""
-    if not path.exists():
-        raise InputError(f"no file {path}; check the path")
-    try:
-        if ".parquet" in path.suffixes or path.suffix == ".pq":
-            return pd.read_parquet(path)
-        if ".csv" in path.suffixes or ".tsv" in path.suffixes:
-            from tacit.records.csv_files import CsvFile  # pyarrow is not loaded by `import tacit`
+    """A file as a table; see `tacit.records.table_files`."""
+    from tacit.records.table_files import open_table  # what reads files is not loaded by `import tacit`
 
-            return pd.DataFrame(CsvFile(path, "\t" if ".tsv" in path.suffixes else ",").columns())
-    except TacitError:
-        raise
-    except Exception as error:
-        raise InputError(f"{path.name} could not be read: {error}") from error
-    raise InputError(f"{path.name} is neither CSV nor Parquet; expected a name ending in .csv, .csv.gz or .parquet")
+    return open_table(path).table
 
 
 def _typed(frame: pd.DataFrame, numeric: Any, what: str) -> pd.DataFrame:

@@ -18,6 +18,7 @@ import pandas as pd
 
 from tacit.errors import InputError, check_number
 from tacit.files import parquet_files
+from tacit.records.table_files import kind_of
 
 DEFAULT_ROWS = 1_000_000
 BATCH = 65536  # rows that are read at a time
@@ -50,10 +51,16 @@ def may_exceed(path: Path, most: int) -> bool:
         return True
     if not path.exists() or ".csv" in path.suffixes[:-1]:
         return path.exists()
-    if path.suffix in (".parquet", ".pq"):
-        import pyarrow.parquet as pq  # pyarrow is not loaded by `import tacit`
+    if kind_of(path) not in ("text", "parquet"):
+        return False  # held whole
+    if kind_of(path) == "parquet":
+        import pyarrow as pa  # pyarrow is not loaded by `import tacit`
+        import pyarrow.parquet as pq  # the same
 
-        return int(pq.read_metadata(path).num_rows) > most
+        try:
+            return int(pq.read_metadata(path).num_rows) > most
+        except (pa.ArrowInvalid, OSError):
+            return False  # whoever reads it says what is wrong
     return path.stat().st_size > FEWEST_BYTES * most
 
 
@@ -141,14 +148,17 @@ def _batches(path: Path) -> tuple[Iterator[Any], Any]:
     import pyarrow as pa  # pyarrow is not loaded by `import tacit`
     import pyarrow.parquet as pq
 
-    if ".csv" in path.suffixes or ".tsv" in path.suffixes:
+    if kind_of(path) == "text":
         from tacit.records.csv_files import CsvFile, frame_columns  # the same
 
-        file = CsvFile(path, "\t" if ".tsv" in path.suffixes else ",")
-        return file.batches(), lambda parts: pd.DataFrame(frame_columns(file.names, parts))
+        file = CsvFile(path)
+        return file.batches(), lambda parts: pd.DataFrame(frame_columns(file.names, parts, file.decimal))
     files = parquet_files(path) if path.is_dir() else [path]
     if not files:
-        raise InputError(f"{path} has no Parquet file; name a CSV or Parquet file, or a folder of Parquet files")
+        raise InputError(
+            f"{path} has no Parquet file; name a table, or a folder of Parquet files (recordings: --sensors, photos: "
+            f"--images)"
+        )
 
     def read() -> Iterator[Any]:
         names: set[str] = set()

@@ -19,15 +19,17 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from tacit.errors import InputError, TacitWarning
+from tacit.errors import InputError, TacitWarning, no_column
 from tacit.files import parquet_files, replacing
 from tacit.records.csv_files import CsvFile, as_floats, cells_of, spelled_numbers
 from tacit.records.schema import TIMES
+from tacit.records.spelling import iso_dates, with_points, without_gap_words
+from tacit.records.table_files import TEXT
 from tacit.release.arrow_columns import Columns
 from tacit.release.runtime import Release
 
 FORMULA, PLAIN_NUMBER = r"^[=+\-@\t\r]", r"^[+\-]?[0-9.,]*([eE][+\-]?[0-9]+)?$"
-FORMATS = ".csv, .parquet, .arrow, .npz"
+FORMATS = ".csv, .parquet, .arrow, .npz"  # that are written; .tsv, .txt and .feather are read too
 BUFFER = 2**18  # bytes of a Parquet column that are read at a time
 FILE = "file"  # beside the release of a folder of images: which image
 NUMBER = {"kind": "number", "type": "float"}
@@ -69,12 +71,15 @@ def open_reader(
     names = None if names is None else [*names, *manifest["output"].get("carried", ())]
     if names is not None and unit in names:
         raise InputError(f"column {unit!r} is an input of the bundle; a unit is a column beside the inputs")
-    if path.suffix == ".csv" or path.suffixes[-2:-1] == [".csv"]:
+    if any(s.lower() in TEXT for s in path.suffixes[-2:]):
         return Reader(_csv(path, manifest, names, unit), None)
     if path.suffix == ".parquet" or path.is_dir():
-        files = [_parquet(p, names, rows, unit) for p in parquet_files(path) or [path]]  # all are checked at once
+        words = {c["name"] for c in declared.get("columns", ()) if c["kind"] == "category"}
+        files = [
+            _parquet(p, names, rows, unit, words) for p in parquet_files(path) or [path]
+        ]  # all are checked at once
         return Reader(itertools.chain.from_iterable(files), sum(f.rows or 0 for f in files))
-    if path.suffix == ".arrow":
+    if path.suffix in (".arrow", ".feather", ".ipc"):
         return Reader(_arrow(path, names, rows, unit), None)
     raise InputError(f"{path.name}: cannot read {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}")
 
@@ -169,14 +174,38 @@ def shuffle_parquet(source: Path, target: Path, rows: int = 2**20) -> None:
 def _need(names: list[str] | None, found: list[str], path: Path) -> None:
     absent = [n for n in names or [] if n not in found]
     if absent:
-        raise InputError(f"{path.name} has no column {absent[0]!r}; the bundle takes {', '.join(names or [])}")
+        more = f" ({len(absent) - 1} more of the bundle's are missing too)" if len(absent) > 1 else ""
+        raise InputError(no_column(path.name, absent[0], found, more))
 
 
 def _with(names: list[str] | None, unit: str | None) -> list[str] | None:
     return names if names is None or unit is None else [*names, unit]
 
 
-def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None) -> Reader:
+def _with_words(batch: pa.RecordBatch, words: set[str]) -> pa.RecordBatch:
+    """Numbers as text where the fit had words: another month's file may have kept codes as numbers."""
+    at = [i for i, f in enumerate(batch.schema) if f.name in words and _is_number(f.type)]
+    for i in at:
+        column = batch.column(i)
+        if pa.types.is_floating(column.type) and as_whole(column) is not None:
+            column = as_whole(column)
+        batch = batch.set_column(i, batch.schema.names[i], pc.cast(column, pa.string()))
+    return batch
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def as_whole(column: Any) -> Any:
+    """A column of floats as whole numbers, where all are; else None."""
+    try:
+        return pc.cast(column, pa.int64())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None, words: set[str]) -> Reader:
     """Row groups may be of any size: columns are read through small buffers and decoded some rows at a time."""
     try:
         file = pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
@@ -188,7 +217,7 @@ def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None) -
         try:
             for batch in file.iter_batches(batch_size=rows, columns=_with(names, unit), use_threads=False):
                 if batch.num_rows:
-                    yield Columns.of(batch, unit)
+                    yield Columns.of(_with_words(batch, words), unit)
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"{path.name} cannot be read to its end: {error}") from None
 
@@ -213,15 +242,19 @@ def _csv(path: Path, manifest: Mapping[str, Any], names: list[str] | None, unit:
     kinds |= {name: _as_declared(kind) for name, kind in manifest["output"].get("carried", {}).items()}
     kinds |= {} if unit is None else {unit: {"kind": "category"}}
     for batch in file.batches(names):
-        columns = [_typed(c, kinds.get(n, NUMBER)) for n, c in zip(names, batch.columns, strict=True)]
+        columns = [_typed(c, kinds.get(n, NUMBER), file.decimal) for n, c in zip(names, batch.columns, strict=True)]
         yield Columns.of(pa.record_batch(columns, names=names), unit)
 
 
-def _typed(text: pa.Array, kind: Mapping[str, Any]) -> pa.Array:
+def _typed(text: pa.Array, kind: Mapping[str, Any], decimal: str) -> pa.Array:
     """A column of cells as the schema has it; where one does not fit, as text: the schema finds it and names it."""
     text = cells_of(text)
-    if kind["kind"] == "category" or kind["type"] in TIMES:
+    if kind["kind"] == "category":
         return text
+    if kind["type"] in TIMES:
+        dates = iso_dates(text)
+        return text if dates is None else dates
+    text = without_gap_words(with_points(text) if decimal == "," else text)
     numbers = as_floats(spelled_numbers(text) if kind["type"] == "boolean" else text)
     return text if numbers is None else numbers
 

@@ -10,7 +10,7 @@ import platform
 import warnings
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,6 @@ from tacit.filters.base import Filter
 from tacit.noise.support import Bounded, Finite
 from tacit.records.intake import Intake
 from tacit.records.schema import TableSchema, schema_of
-from tacit.release.analyzer import Analyzer
 from tacit.release.answer import Answerer
 from tacit.release.bound_noise import binding, proof
 from tacit.release.bundle import digest, write_bundle
@@ -34,6 +33,9 @@ from tacit.release.onnx import export, export_analyzer
 from tacit.release.runtime import Release, load
 from tacit.release.weights import write_weights
 from tacit.report.plain_data import plain_parameter
+
+if TYPE_CHECKING:
+    from tacit.release.analyzer import Analyzer
 
 CLOSE = 1e-5  # of the output's scale
 AGREE = 0.999  # of codes
@@ -114,6 +116,8 @@ def save(
 
 
 def _own_analyzer(f: Filter) -> Analyzer:
+    from tacit.release.analyzer import Analyzer  # only an analyzer needs torch
+
     cloud = f.mechanism_.learned.cloud
     if cloud is None:
         raise InputError(

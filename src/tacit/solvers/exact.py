@@ -26,14 +26,15 @@ constant at `NOTHING_LEFT`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from scipy.special import softmax
-from torch import Tensor
 
 from tacit.labels import MISSING
+
+if TYPE_CHECKING:  # networks that learn a code bring torch; all else here is plain arrays
+    from torch import Tensor
 
 TINY = 1e-9
 ERROR_WEIGHT = 0.5
@@ -75,7 +76,7 @@ def label_floor(posteriors: Sequence[np.ndarray], keep: Sequence[np.ndarray]) ->
     losses = np.zeros(2)
     for p, mass in zip(posteriors, keep, strict=True):
         told = np.eye(p.shape[1])[p.argmax(axis=1)].T @ mass
-        losses += [float(_utility_loss(torch.from_numpy(t))) / len(keep) for t in (mass.sum(axis=0)[None], told)]
+        losses += [_utility(t[None])[0][0] / len(keep) for t in (mass.sum(axis=0)[None], told)]
     return Floor(losses[0], losses[0] - losses[1])
 
 
@@ -116,17 +117,56 @@ def _balanced(table: Tensor) -> Tensor:
     return table / table.sum(-2, keepdim=True).clamp_min(TINY) / table.shape[-1]  # uniform prior, batch by batch
 
 
-def worth(utility: Tensor, information: Tensor, floor: Floor) -> Tensor:
+def counted_terms(
+    keep: Sequence[np.ndarray], hide: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    """The same terms of plain arrays, and their slopes by the tables of the targets and by those of the secrets."""
+    told = [_utility(table) for table in keep]
+    leaks = [_information(table) for table in hide]
+    nothing = np.zeros(len((*keep, *hide)[0]), dtype=(*keep, *hide)[0].dtype)
+    utility = sum((value for value, _ in told), nothing) / max(1, len(keep))
+    information = sum((value for value, _ in leaks), nothing)
+    return utility, information, [slope / len(keep) for _, slope in told], [slope for _, slope in leaks]
+
+
+def _utility(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`_utility_loss`, and its slope by the table."""
+    whole = np.maximum(table.sum(axis=(-1, -2), keepdims=True), TINY)
+    table = table / whole
+    cells = table.sum(axis=-1, keepdims=True)
+    logs = np.log(np.maximum(table, TINY)) - np.log(np.maximum(cells, TINY))
+    best = table.argmax(axis=-1)[..., None]
+    error = 1 - np.take_along_axis(table, best, -1)[..., 0].sum(axis=-1)
+    slope = -(logs + (table >= TINY) - (cells >= TINY)).astype(table.dtype)
+    np.put_along_axis(slope, best, np.take_along_axis(slope, best, -1) - ERROR_WEIGHT, -1)
+    slope = (slope - (slope * table).sum(axis=(-1, -2), keepdims=True)) / whole
+    return ERROR_WEIGHT * error - (table * logs).sum(axis=(-1, -2)), slope
+
+
+def _information(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """I(z;s) under a uniform prior on s, and its slope by the table."""
+    classes = np.maximum(table.sum(axis=-2, keepdims=True), TINY)
+    scale = classes * table.shape[-1]
+    b = table / scale
+    cells, prior = b.sum(axis=-1, keepdims=True), b.sum(axis=-2, keepdims=True)
+    logs = np.log(np.maximum(b, TINY)) - np.log(np.maximum(cells, TINY)) - np.log(np.maximum(prior, TINY))
+    slope = (logs + (b >= TINY) - (cells >= TINY).astype(b.dtype) - (prior >= TINY)).astype(b.dtype)
+    return (b * logs).sum(axis=(-1, -2)), (slope - (slope * table / classes).sum(axis=-2, keepdims=True)) / scale
+
+
+def worth(utility: Any, information: Any, floor: Floor) -> Any:
     """The weight up to which a code is worth its leak."""
-    return (floor.constant - utility - RESERVE * floor.gain).clamp_min(0) / information.clamp_min(TINY)
+    gained = np.maximum(floor.constant - utility - RESERVE * floor.gain, 0)
+    return gained / np.maximum(information, TINY)
 
 
 def hard_terms(
     cells: np.ndarray, n_codes: int, keep: Sequence[np.ndarray], hide: Sequence[np.ndarray]
-) -> tuple[Tensor, Tensor]:
+) -> tuple[float, float]:
     """The two terms of a hard code, counted."""
-    q = torch.nn.functional.one_hot(torch.from_numpy(cells), n_codes).double().T[None]
-    return code_terms(q, *([torch.from_numpy(m) for m in masses] for masses in (keep, hide)))
+    q = np.eye(n_codes)[cells].T
+    utility, information, *_ = counted_terms(*([(q @ m)[None] for m in masses] for masses in (keep, hide)))
+    return float(utility[0]), float(information[0])
 
 
 def hard_loss(
@@ -134,7 +174,7 @@ def hard_loss(
 ) -> float:
     """The same loss of a hard code, counted."""
     utility, information = hard_terms(cells, n_codes, keep, hide)
-    return float(utility + weight * information)
+    return utility + weight * information
 
 
 class Quieted(NamedTuple):
@@ -172,15 +212,15 @@ def quiet_code(
         raises = np.quantile(lead[outside], np.linspace(0, 1, STOPS))
         joins = np.where(outside, 1 + np.searchsorted(raises, lead), 0)
         tables = [_tables_of_raises(cells, joins, STOPS, cell, k, mass) for mass in (*keep, *hide)]
-        leak = _advantage(tables[len(keep) :]).numpy()
+        leak = _advantage(tables[len(keep) :])
         if left > 0 and leak[0] <= LIKE_CHANCE * _chance(cells, hide):
             return None
         if weight < own and leak.max() > HUMP * leak[0]:
             continue  # a code that hides by balance, which those who join first would undo
         to_come = np.maximum.accumulate(leak[::-1])[::-1]
         half, at = (int((to_come <= part * leak[0] + TINY).argmax()) for part in (0.5, left))
-        utility, _ = table_terms([table[half : half + 1] for table in tables[: len(keep)]], [])
-        if float(utility) < best:
+        utility = counted_terms([table[half : half + 1] for table in tables[: len(keep)]], [])[0][0]
+        if utility < best:
             best, found = float(utility), Quieted(int(cell), float((joins <= at).mean()))
     return found
 
@@ -205,9 +245,13 @@ def take_in(features: np.ndarray, scores: np.ndarray, into: int, share: float) -
     return raised
 
 
-def _advantage(tables: Sequence[Tensor]) -> Tensor:
-    told = [(_balanced(t).max(-1).values.sum(-1), t.shape[-1]) for t in tables]
-    return torch.stack([(m * best - 1) / (m - 1) for best, m in told]).sum(0)
+def _advantage(tables: Sequence[np.ndarray]) -> np.ndarray:
+    found = np.zeros(len(tables[0]))
+    for table in tables:
+        m = table.shape[-1]
+        best = (table / np.maximum(table.sum(axis=-2, keepdims=True), TINY)).max(axis=-1).sum(axis=-1)
+        found += (best - 1) / (m - 1)
+    return found
 
 
 def _chance(cells: np.ndarray, hide: Sequence[np.ndarray]) -> float:
@@ -220,7 +264,7 @@ def _chance(cells: np.ndarray, hide: Sequence[np.ndarray]) -> float:
 
 def _tables_of_raises(
     cells: np.ndarray, joins: np.ndarray, n_raises: int, into: int, n_codes: int, mass: np.ndarray
-) -> Tensor:
+) -> np.ndarray:
     """Tables (1 + raises, cells, classes) of cell and label as `into` takes in those who join at each raise."""
     shape = (n_raises + 1, n_codes, mass.shape[1])
     at = joins * n_codes + cells
@@ -230,7 +274,7 @@ def _tables_of_raises(
     moved = coming.cumsum(axis=0)
     tables = whole - moved
     tables[:, into] += moved.sum(axis=1)
-    return torch.from_numpy(tables)
+    return tables
 
 
 class Condensed(NamedTuple):
@@ -291,31 +335,36 @@ def learn_linear_codes(
     weights : (G,) leakage weights, reached slowly, over this share `ramp` of the steps: cells that
         die under a heavy weight do not come back. With a `floor` no weight is above what the code is worth
     """
-    tensors = [_tensors(stage) for stage in stages]
-    scores = torch.tensor(starts, dtype=torch.float32, requires_grad=True)
-    aim = torch.as_tensor(weights, dtype=torch.float32)
-    adam = torch.optim.Adam([scores], lr=rate)
+    ready = [_single(stage) for stage in stages]
+    scores, aim = np.array(starts, dtype=np.float32), np.asarray(weights, dtype=np.float32)
+    first, second = np.zeros_like(scores), np.zeros_like(scores)
     for step in range(steps):
         done = step / steps
-        x, keep, hide = tensors[-1 if done >= COARSE else 0]
-        temperature = temperatures[0] * (temperatures[1] / temperatures[0]) ** done
-        for group in adam.param_groups:
-            group["lr"] = rate * min(1.0, 2 * (1 - done) + 0.02)
-        q = torch.softmax((x @ scores) / temperature, dim=-1)
-        utility, information = code_terms(q.transpose(-1, -2), keep, hide)
-        now = aim if floor is None else torch.minimum(aim, worth(utility, information, floor).detach())
-        now = now * min(1.0, (done + 1 / steps) / ramp)
-        adam.zero_grad()
-        (utility + now * information).sum().backward()
-        adam.step()
-    return scores.detach().double().numpy()
+        x, keep, hide = ready[-1 if done >= COARSE else 0]
+        temperature = np.float32(temperatures[0] * (temperatures[1] / temperatures[0]) ** done)
+        q = softmax((x @ scores) / temperature, axis=-1)
+        cells = np.ascontiguousarray(np.swapaxes(q, -1, -2))
+        tables = ([cells @ mass for mass in side] for side in (keep, hide))
+        utility, information, by_kept, by_hidden = counted_terms(*tables)
+        now = aim if floor is None else np.minimum(aim, worth(utility, information, floor)).astype(np.float32)
+        now = now * np.float32(min(1.0, (done + 1 / steps) / ramp))
+        slope = np.zeros_like(q)
+        for mass, by in zip((*keep, *hide), (*by_kept, *(now[:, None, None] * by for by in by_hidden)), strict=True):
+            slope += mass @ np.swapaxes(by, -1, -2).astype(np.float32)
+        slope = q * (slope - (q * slope).sum(axis=-1, keepdims=True)) / temperature
+        down = np.swapaxes(np.broadcast_to(x, (len(scores), *x.shape)), -1, -2) @ slope
+        first += np.float32(0.1) * (down - first)
+        second += np.float32(0.001) * (down * down - second)
+        size = np.float32(rate * min(1.0, 2 * (1 - done) + 0.02) / (1 - 0.9 ** (step + 1)))
+        scores -= size * first / (np.sqrt(second / np.float32(1 - 0.999 ** (step + 1))) + np.float32(1e-8))
+    return scores.astype(np.float64)
 
 
-def _tensors(stage: Condensed) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+def _single(stage: Condensed) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
     """Features with a column of ones, and the masses, in single precision."""
     x = np.column_stack([stage.features, np.ones(len(stage.features))])
-    keep, hide = ([torch.as_tensor(m, dtype=torch.float32) for m in side] for side in stage[1:])
-    return torch.as_tensor(x, dtype=torch.float32), keep, hide
+    keep, hide = ([np.asarray(m, dtype=np.float32) for m in side] for side in stage[1:])
+    return x.astype(np.float32), keep, hide
 
 
 def closed_code(

@@ -8,7 +8,6 @@ import re
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from tacit.errors import InputError, check_number
 
@@ -55,7 +54,7 @@ def _identity(f: Any, problem: Any, skip: tuple[str, ...]) -> str:
 
 def _told(value: Any) -> str:
     """A setting in words that are the same in another process."""
-    if isinstance(value, nn.Module):
+    if hasattr(value, "state_dict"):  # a network; torch may not be here
         return " ".join([str(value), *(_told(v.detach().cpu().numpy()) for v in value.state_dict().values())])
     if isinstance(value, np.ndarray):
         digest = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).hexdigest()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,22 +17,9 @@ from torch import Tensor, nn
 from tacit.errors import TacitWarning
 from tacit.files import read_state, write_state
 from tacit.training.device import searched_kernels
+from tacit.training.interrupts import WHOLE
 
 FORMAT = "tacit-training-2"
-_WHOLE: ContextVar[bool] = ContextVar("whole", default=False)
-
-
-@contextmanager
-def whole_trainings() -> Iterator[None]:
-    """In here Ctrl-C ends a training with KeyboardInterrupt, not with its best state so far.
-
-    For trainings that are one of many: a half-trained point of a frontier, or fold, must not pass for a whole one.
-    """
-    token = _WHOLE.set(True)
-    try:
-        yield
-    finally:
-        _WHOLE.reset(token)
 
 
 def descend(optimiser: torch.optim.Optimizer, loss: Tensor, only: Sequence[Tensor] | None = None) -> None:
@@ -121,7 +107,7 @@ class Training:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._scope.close()
-        survived = kind is KeyboardInterrupt and self._done > 0 and self._keeps and not _WHOLE.get()
+        survived = kind is KeyboardInterrupt and self._done > 0 and self._keeps and not WHOLE.get()
         if survived:
             self.interrupted = True
             resume = f"; fit again with checkpoint={str(self.path)!r} to resume" if self.path else ""

@@ -20,9 +20,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from tacit.errors import InputError
-from tacit.noise.fit_privacy import DP, Spent, epsilon_of, noise_for
-
-LABELS = "which classes the labels have, and how many records there are"
+from tacit.noise.fit_privacy import DP, LABELS, Spent, epsilon_of, noise_for
 
 
 class PrivateSteps:

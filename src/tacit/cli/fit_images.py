@@ -1,0 +1,113 @@
+"""`tacit fit PHOTOS --images`: a folder of photos in, photos that show only what the task needs out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import tacit
+from tacit.cli.shaped_fit import fit_shaped
+from tacit.errors import InputError, NotInstalled, installed, no_column
+from tacit.records.images import load_images
+from tacit.records.pixels import image_names, open_image
+from tacit.records.table_files import open_table
+from tacit.report.screen import Console
+
+LARGEST, SMALLEST = 64, 32  # height and width; with --small
+EPOCHS = 12  # with --small
+COST = "--small: images of 32 pixels and 12 epochs instead of 64 and 30. Small details are lost, to the task as well"
+
+
+def run(
+    console: Console,
+    source: Path,
+    target: list[str],
+    sensitive: list[str],
+    filter_name: str | None,
+    labels: Path | None,
+    small: bool,
+    unit: str | None,
+    seed: int,
+    weight: float | None,
+    **options: Any,
+) -> None:
+    if not source.is_dir():
+        raise InputError(
+            f"--images takes a folder of photos; {source} is {'a file' if source.exists() else 'not there'}"
+        )
+    if not target:
+        raise InputError("say what must keep working: --target COLUMN of the labels, such as --target smile")
+    if filter_name not in (None, "mask"):
+        raise InputError(f"--filter {filter_name} is not for images; the name is mask")
+    if not installed("torch"):
+        raise NotInstalled("a filter of images", "torch")
+    table = _labels(console, source, labels, {*target, *sensitive, *([unit] if unit else [])})
+    size = _size(console, source, list(table["file"]), SMALLEST if small else LARGEST)
+    units = None if unit is None else table[unit].to_numpy()
+    X = load_images([source / name for name in table["file"]], size)
+    data = tacit.Dataset(X, table[target], table[sensitive], units, name=source.name, modality="image")
+    chosen = tacit.TaskMask(random_state=seed)
+    if small:
+        chosen.set_params(epochs=EPOCHS)
+    if weight is not None:
+        chosen.set_params(keep=weight)
+    if small:
+        console.print(COST, highlight=False, markup=False)
+    names = list(table["file"])
+
+    def write(released: np.ndarray, rows: np.ndarray, out: Path) -> Path:
+        from tacit.release.pictures import write_pictures  # only here
+
+        folder = out / "released"
+        folder.mkdir()
+        # names of files often are names of people
+        write_pictures(folder, [f"{i:06d}{Path(names[r]).suffix}" for i, r in enumerate(rows)], released)
+        return folder
+
+    fit_shaped(console, data, chosen, "mask", source, None, "images", write, seed=seed, **options)
+
+
+def _labels(console: Console, folder: Path, labels: Path | None, wanted: set[str]) -> pd.DataFrame:
+    """The table of labels with the column ``file``: which column holds names of files is found."""
+    there = image_names(folder)
+    if not there:
+        raise InputError(f"{folder} holds no image; expected .png, .jpg, .bmp, .gif, .tif or .webp files")
+    place = labels or next((p for p in (folder / "labels.csv", folder / "labels.parquet") if p.exists()), None)
+    if place is None:
+        raise InputError(
+            f"say where the labels are: --labels labels.csv, a table of file names and {', '.join(wanted)}"
+        )
+    table = open_table(place).table
+    for column in sorted(wanted - set(table.columns)):
+        raise InputError(no_column(place.name, column, list(table.columns)))
+    known = {n: n for n in there} | {Path(n).name: n for n in there} | {Path(n).stem: n for n in there}
+    named = [c for c in table.columns if c not in wanted and table[c].astype(str).isin(known).any()]
+    if not named:
+        raise InputError(f"no column of {place.name} holds names of files in {folder}, such as {there[0]!r}")
+    names = table[named[0]].astype(str).map(known)
+    unknown, unlabelled = int(names.isna().sum()), len(set(there) - set(names.dropna()))
+    if unknown or unlabelled:
+        text = f"{unknown} rows of {place.name} name no image, and {unlabelled} images have no row: they are left out"
+        console.print(f"[yellow]note:[/yellow] {text}", highlight=False)
+    kept = table.assign(file=names).dropna(subset=["file"]).drop_duplicates("file")
+    return kept.reset_index(drop=True)
+
+
+def _size(console: Console, folder: Path, names: list[str], most: int) -> tuple[int, int]:
+    """One size for all: the usual shape, its longer side at most so many pixels, in steps of four."""
+    shapes = []
+    for name in names:
+        with open_image(folder / name) as image:
+            shapes.append((image.height, image.width))
+    height, width = np.median(np.array(shapes), axis=0)
+    scale = min(1.0, most / max(height, width))
+    size = max(8, 4 * round(height * scale / 4)), max(8, 4 * round(width * scale / 4))
+    different = len(set(shapes))
+    if different > 1 or shapes[0] != size:
+        console.print(
+            f"{len(shapes):,} images of {different} sizes, scaled to {size[0]} x {size[1]} pixels", highlight=False
+        )
+    return size

@@ -1,0 +1,123 @@
+"""The folder that is handed over: what lies in it, what lies beside it, and how both are written and found again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from rich.markup import escape
+
+from tacit.errors import InputError
+from tacit.files import replacing, write_whole
+from tacit.records.csv_files import CsvFile
+from tacit.records.table_files import kind_of
+from tacit.release.bundle import read_bundle
+from tacit.release.key_folder import key_folder, key_path
+from tacit.release.record_files import write_parts
+from tacit.report.screen import Console
+
+HANDED_OVER = ("filter.tacit", "release.csv", "release.parquet", "release.npz", "released", "report.html", "audit.json")
+SOURCE = "source.json"  # in the folder of keys: what the release was made from
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a release was made from: `tacit audit FOLDER` finds the raw rows by it. It never leaves the owner."""
+
+    table: str
+    target: list[str]
+    sensitive: list[str]
+    unit: str | None = None
+    drop: list[str] | None = None
+    bins: int | None = None
+    sql: str | None = None
+    seed: int = 0
+
+    def write(self, keys: Path) -> None:
+        write_whole(keys / SOURCE, json.dumps(asdict(self), indent=1), private=True)
+
+    @classmethod
+    def read(cls, keys: Path) -> Source | None:
+        """The source that lies in a folder of keys; None where there is none."""
+        try:
+            return cls(**json.loads((keys / SOURCE).read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+def checked_places(table: Path, out: Path, keys: Path | None) -> Path:
+    """The folder for keys, if nothing of the owner's lies where it would be overwritten or handed over."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; name a folder for what is handed over")
+    if table.parent.resolve() == out.resolve() and table.name in HANDED_OVER:
+        raise InputError(f"{table} would be overwritten by what is released of it; name another folder (--out)")
+    folder = key_folder(out, keys)
+    for name in ("noise.key", "owner.key"):
+        if (out / name).exists():
+            raise InputError(f"{out / name} lies in the folder that is handed over; move it away, such as to {folder}")
+    return folder
+
+
+def found_key(bundle: Path, keys: Path, kind: str) -> Path | None:
+    """A bundle's own key, where it lies in this folder."""
+    place = key_path(keys, read_bundle(bundle), kind)
+    return place if place.exists() else None
+
+
+def tell_keys(console: Console, bundle: Path, folder: Path) -> None:
+    """Say where the keys are. Those of earlier runs stay: what they released may still be out there."""
+    told = {
+        "owner": "Owner's key: {} (keep it: with it the bundle knows the rows it was fitted on)",
+        "noise": "Noise key: {} (secret: whoever has it can take the noise off)",
+    }
+    for kind, text in told.items():
+        if (place := found_key(bundle, folder, kind)) is not None:
+            console.print(text.format(f"[bold]{escape(str(place))}[/bold]"), highlight=False)
+
+
+def tell_files(
+    console: Console, released: str, bundle: Path, last_day: Any, page: Path, quick: Path | None = None
+) -> None:
+    """What lies where; after a quick audit, how to have the whole."""
+    text = f"{released}\nBundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
+    console.print(f"{text}Report: [bold]{page}[/bold]", highlight=False)
+    if quick is not None:
+        console.print(f"Audited quickly. The whole audit: [bold]tacit audit {quick}[/bold]", highlight=False)
+
+
+def write_release(released: Any, out: Path, table: Path, names: list[str], shuffle: bool) -> Path:
+    """The release in the form of the file that came in, where it is a table of the same columns; else as Parquet."""
+    released = shuffled(released) if shuffle else released
+    as_it_came = kind_of(table) == "text" and set(released.columns) <= set(names)
+    if set(released.columns) <= set(names):
+        released = released[[c for c in names if c in released]]
+    if not as_it_came:
+        place = out / "release.parquet"
+        write_parts(place, iter(pa.Table.from_pandas(released, preserve_index=False).to_batches()))
+        return place
+    place, form = out / "release.csv", CsvFile(table)
+    floats = released.select_dtypes("float")
+    whole = [c for c in floats if (floats[c].dropna() % 1 == 0).all()]  # counts that had gaps, not 40.0
+    with replacing(place) as partial:
+        plain = released.astype(dict.fromkeys(whole, "Int64"))
+        plain.to_csv(partial, index=False, sep=form.delimiter, decimal=form.decimal)
+    return place
+
+
+def shuffled(released: pd.DataFrame) -> pd.DataFrame:
+    return released.iloc[np.random.default_rng().permutation(len(released))].reset_index(drop=True)
+
+
+def clear(out: Path) -> None:
+    """Take away what an earlier run handed over: wherever this one is stopped, nothing of that is among its own."""
+    for place in map(out.joinpath, HANDED_OVER):
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)

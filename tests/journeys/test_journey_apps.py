@@ -1,0 +1,117 @@
+"""An app team with recordings, and a team with photos: as they are on disk, to the three files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import tacit
+from commands import tacit_command
+from tacit.cli import fit_images, fit_sensors, shaped_fit
+from tacit.records.recordings import read_recordings
+
+pytestmark = pytest.mark.usefixtures("one_attacker")
+FILES = {"report.html", "filter.tacit", "audit.json"}
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch):
+    """Little is learned: the way is what is walked here."""
+    monkeypatch.setattr(fit_sensors, "SMALL", {"epochs": 2, "n_maps": 4, "codes": 4})
+    monkeypatch.setattr(fit_images, "EPOCHS", 1)
+    monkeypatch.setattr(fit_images, "SMALLEST", 16)
+    monkeypatch.setattr(shaped_fit, "TRIED", 40)
+
+
+def walks(person: int, seconds: float = 24, rate: float = 50, jitter: float = 0.0) -> pd.DataFrame:
+    rng = np.random.default_rng(person)
+    parts, start = [], 0.0
+    for bout in range(8):
+        t = start + np.arange(int(seconds / 8 * rate * 2)) / rate
+        t = t + jitter / rate * rng.uniform(-0.5, 0.5, len(t))
+        start = t[-1] + 5
+        swing = (bout % 2) * (1 + 0.4 * person) * np.sin(2 * np.pi * 1.5 * t)
+        parts.append(pd.DataFrame({
+            "timestamp": np.round(1000 * t), "activity": ["still", "walk"][bout % 2],
+            "ax": swing + 0.3 * person + 0.1 * rng.standard_normal(len(t)), "ay": 0.1 * rng.standard_normal(len(t)),
+        }))  # fmt: skip
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_a_folder_of_phone_recordings(tmp_path):
+    (tmp_path / "recordings").mkdir()
+    for i, name in enumerate(("anna", "ben", "cem")):
+        walks(i, seconds=16).to_csv(tmp_path / "recordings" / f"{name}.csv", index=False)
+    done = tacit_command(
+        "fit", tmp_path / "recordings", "--sensors", "--target", "activity", "--sensitive", "person", "--small",
+        "--quick", "--out", tmp_path / "o", COLUMNS="200",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "3 people" in done.stdout
+    assert "'person' is told by the file's name" in done.stdout
+    assert "50 samples a second by 'timestamp' (in ms)" in done.stdout
+    assert "epochs at most: about" in done.stdout
+    assert done.stdout.index("about") < done.stdout.index("best attacker")  # the time is told first
+    assert "--small:" in done.stdout
+    assert {p.name for p in (tmp_path / "o").iterdir()} == FILES | {"release.npz"}
+    released = np.load(tmp_path / "o" / "release.npz")["release"]
+    assert released.shape[1:] == (2, 128)
+    opened = tacit.load(tmp_path / "o" / "filter.tacit")
+    assert opened.transform(np.zeros((2, 2, 128))).shape == (2, 2, 128)
+
+
+def test_motionsenses_own_layout_and_one_table_are_read_alike(tmp_path):
+    for folder in ("wlk_7", "wlk_8", "sit_5", "sit_13"):
+        (tmp_path / "ms" / folder).mkdir(parents=True)
+        for person in (1, 2):
+            rng = np.random.default_rng(person)
+            table = pd.DataFrame(rng.standard_normal((300, 2)), columns=["userAcceleration.x", "rotationRate.y"])
+            table.to_csv(tmp_path / "ms" / folder / f"sub_{person}.csv")
+    found = read_recordings(tmp_path / "ms", "person", ["activity"], rate=50)
+    assert found.channels == ["userAcceleration.x", "rotationRate.y"]  # the rows' numbers are no signal
+    assert set(found.samples["activity"]) == {"wlk", "sit"}
+    assert set(found.samples["person"]) == {"1", "2"}
+    one = found.samples.drop(columns=["recording", "block"])
+    one.to_csv(tmp_path / "one.csv", index=False)
+    again = read_recordings(tmp_path / "one.csv", "person", ["activity"], rate=50)
+    assert again.channels == found.channels
+    assert len(again.samples) == len(found.samples)
+
+
+def test_uneven_times_and_other_rates_are_put_on_one_grid(tmp_path):
+    (tmp_path / "r").mkdir()
+    walks(0, rate=50, jitter=0.6).to_csv(tmp_path / "r" / "a.csv", index=False)
+    walks(1, rate=25).to_csv(tmp_path / "r" / "b.csv", index=False)
+    found = read_recordings(tmp_path / "r", "person", ["activity"])
+    assert any("even grid" in line for line in found.said)
+    lengths = found.samples.groupby("person").size()
+    assert lengths["a"] == pytest.approx(lengths["b"], rel=0.05)  # the same seconds, now the same number of samples
+
+
+def test_a_folder_of_photos(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "photos").mkdir()
+    rows = []
+    for i in range(48):
+        height, width = rng.integers(20, 60, 2)
+        image = rng.integers(0, 60, (height, width, 3)).astype(np.uint8)
+        image[: height // 2, :, i % 2] = 240
+        Image.fromarray(image).save(tmp_path / "photos" / f"IMG {i}.jpg")
+        rows.append({"photo": f"IMG {i}.jpg", "smile": ["no", "yes"][i % 2], "who": f"p{i % 3}"})
+    pd.DataFrame(rows).to_csv(tmp_path / "labels.csv", index=False, sep=";")
+    Image.new("RGB", (30, 30)).save(tmp_path / "photos" / "unlabelled.png")
+    done = tacit_command(
+        "fit", tmp_path / "photos", "--images", "--labels", tmp_path / "labels.csv", "--target", "smile",
+        "--sensitive", "who", "--small", "--quick", "--out", tmp_path / "o", COLUMNS="200",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "scaled to" in done.stdout
+    assert "1 images have no row" in done.stdout
+    assert {p.name for p in (tmp_path / "o").iterdir()} == FILES | {"released"}
+    shown = sorted((tmp_path / "o" / "released").iterdir())
+    assert len(shown) == 24
+    assert not any("IMG" in p.name for p in shown)  # names of files may be names of people
+    with Image.open(shown[0]) as image:
+        assert image.mode == "RGB"

@@ -1,0 +1,105 @@
+"""The way in: what `tacit` says alone, the order of its help, an example of every command, option names, completion."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+
+import pytest
+import typer
+
+from commands import tacit_command
+from tacit.cli import app
+from tacit.cli.front_door import EXAMPLES, GROUPS, furnish
+
+
+def every_command():
+    def walk(command, path):
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from walk(inner, (*path, name)) if hasattr(inner, "commands") else [(" ".join((*path, name)), inner)]
+
+    root = typer.main.get_command(app)
+    furnish(root)
+    return dict(walk(root, ()))
+
+
+COMMANDS = every_command()
+
+
+def test_tacit_alone_says_what_to_do_first_in_three_lines():
+    done = tacit_command()
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 3
+    for word in ("tacit demo", "tacit fit", "tacit doctor"):
+        assert word in done.stdout
+
+
+def test_help_is_in_the_order_a_person_needs():
+    shown = tacit_command("--help").stdout
+    names = [name for names in GROUPS.values() for name in names]
+    places = [re.search(rf"^│ {name} ", shown, re.M) for name in names]
+    assert all(places), [n for n, p in zip(names, places, strict=True) if p is None]
+    at = [p.start() for p in places]
+    assert at == sorted(at)
+    assert all(group in shown for group in GROUPS)
+    assert "--install-completion" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_every_verb_is_in_a_group():
+    verbs = {name.split()[0] if name != "audit diff" else name for name in COMMANDS}
+    assert verbs == {name for names in GROUPS.values() for name in names}
+
+
+@pytest.mark.parametrize("name", [n for n in COMMANDS if not n.startswith("federated")])  # these join with their own
+def test_every_command_has_an_example_that_parses(name):
+    command, example = COMMANDS[name], EXAMPLES.get(name)
+    assert example, f"{name} has no example"
+    assert command.epilog == f"Example: {example}"
+    words = shlex.split(example.split(" < ")[0])
+    assert words[0] == "tacit"
+    rest = words[1 + len(name.split()) :]
+    command.make_context(name, list(rest), resilient_parsing=False).close()
+
+
+def test_one_thing_has_one_name():
+    """An option that means the same is called the same; `--key` is a signing key, unless it is an old name."""
+    for name, command in COMMANDS.items():
+        for option in command.params:
+            if option.param_type_name != "option":
+                continue
+            about = (option.help or "").lower()
+            if "noise key" in about:
+                assert "--noise-key" in option.opts, (name, option.opts)
+            if "column that must keep working" in about:
+                assert option.opts == ["--target"], (name, option.opts)
+            if "must not be recoverable" in about:
+                assert option.opts == ["--sensitive"], (name, option.opts)
+            if about.startswith("processes"):
+                assert option.opts == ["--jobs"], (name, option.opts)
+
+
+def test_the_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch):
+    doctor = importlib.import_module("tacit.cli.doctor")  # the command has the same name
+
+    monkeypatch.setattr(doctor, "installed", lambda name: name not in ("flwr", "openpyxl"))
+    monkeypatch.setattr(doctor, "_machine", lambda: ["Cores: 2"])
+    done = tacit_command("doctor", TACIT_DATA="", COLUMNS="160")
+    assert done.returncode == 0, done.stderr
+    assert "no flwr" in done.stdout
+    assert "pip install 'tacit[federated]'" in done.stdout
+    assert "pip install 'tacit[excel]'" in done.stdout
+    assert "pip install 'tacit[sql]'" not in done.stdout
+    assert "Cores: 2" in done.stdout
+
+
+def test_the_doctor_knows_the_folder_of_data(tmp_path, monkeypatch):
+    from tacit.cli.doctor import _machine
+
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "none"))
+    assert any("is no folder" in line for line in _machine())
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    assert any("0 entries" in line for line in _machine())
+    monkeypatch.delenv("TACIT_DATA")
+    assert any("TACIT_DATA is not set" in line for line in _machine())
