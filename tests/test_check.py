@@ -125,7 +125,7 @@ def test_fit_writes_down_and_is_refused_when_it_would_be_too_much(people, tmp_pa
 @pytest.mark.slow  # guards the README's example; the quick tests above guard each part of it
 def test_the_example_of_the_readme_passes_and_fails_with_a_lowered_limit(tmp_path, capsys):
     root = Path(__file__).parent.parent
-    policy = re.search(r"```toml\n(# tacit.toml.*?)```", (root / "README.md").read_text(), re.S)[1]
+    policy = re.search(r"```toml\n(# tacit.toml.*?)```", (root / "docs" / "tour.md").read_text(), re.S)[1]
     write = [sys.executable, root / "benchmarks" / "ten_rows.py", "--write", tmp_path / "people.csv"]
     subprocess.run(write, check=True)
     (tmp_path / "tacit.toml").write_text(policy)

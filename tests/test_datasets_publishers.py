@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import struct
 
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 from scipy.io import wavfile
 
 import tacit
+from publishers import HEADS, LAYOUTS, NAMES, avi, celeba, facescrub, picture
 from tacit.datasets import declarations
 from tacit.datasets.hospital import TABLES
+from tacit.datasets.publishers.packing import prepare
 from tacit.datasets.speech import mfcc, read_sound
 from tacit.datasets.store import locate
 
@@ -33,32 +33,23 @@ def test_without_the_files_the_error_says_where_to_get_them(name, shelf):
         tacit.load_dataset(name)
 
 
-def picture(path, shade, size=(20, 16)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full((*size, 3), shade, dtype=np.uint8)).save(path)
-
-
-def test_celeba(shelf):
-    folder, names = shelf / "celeba", [f"{i:06d}.jpg" for i in range(1, 7)]
-    for i, name in enumerate(names):
-        picture(folder / "img_align_celeba" / name, 40 * i)
-    heads = ["Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling"]
-    marks = [
-        (1, -1, -1, -1, 1, 1),
-        (-1, 1, -1, -1, -1, 1),
-        (1, -1, 1, -1, 1, -1),  # two colours: no hair label
-        (-1, -1, -1, 1, 1, 1),
-        (-1, -1, -1, -1, -1, -1),  # none
-        (-1, -1, 1, -1, -1, 1),
-    ]
-    lines = [f"{n}  " + " ".join(map(str, m)) for n, m in zip(names, marks, strict=True)]
-    (folder / "list_attr_celeba.txt").write_text("\n".join(["6", " ".join(heads) + " ", *lines]) + "\n")
-    rows = list(zip(names, (0, 0, 0, 1, 1, 2), (7, 7, 9, 9, 11, 11), strict=True))
-    (folder / "list_eval_partition.txt").write_text("".join(f"{n} {p}\n" for n, p, _ in rows))
-    (folder / "identity_CelebA.txt").write_text("".join(f"{n} {p}\n" for n, _, p in rows))
+@pytest.mark.parametrize("layout", ["flat", "publisher", "prepared", "prepared from the zip"])
+def test_celeba(shelf, layout):
+    folder = shelf / "celeba"
+    if layout.startswith("prepared"):
+        made = celeba(shelf / "box", "publisher")
+        if layout.endswith("zip"):
+            shutil.make_archive(str(made / "Img" / "img_align_celeba"), "zip", made / "Img", "img_align_celeba")
+            shutil.rmtree(made / "Img" / "img_align_celeba")
+        assert prepare("celeba", made.parent / "box").rows == "6 images: train 3, validation 2, test 1"
+    else:
+        celeba(folder, layout)
     assert declarations()["celeba"].present
     data = tacit.load_dataset("celeba", size=8)
-    assert data.X.shape == (4, 3, 8, 8)
+    assert data.X.shape == (3, 3, 8, 8)
+    assert data.y["hair"].tolist() == ["black", "blond", "brown"]
+    four = ("black", "blond", "brown", "grey")
+    data = tacit.load_dataset("celeba", size=8, colours=four)
     assert data.y["hair"].tolist() == ["black", "blond", "grey", "brown"]
     assert data.sensitive["identity"].tolist() == ["7", "7", "9", "11"]
     assert [len(p) for p in data.split("official")] == [2, 1, 1]
@@ -69,16 +60,99 @@ def test_celeba(shelf):
     assert data.units_of("Male").tolist() == ["7", "7", "9", "11", "11"]
     with pytest.raises(tacit.TacitError, match=r"celeba has the labels .*found 'Bald'"):
         tacit.load_dataset("celeba", target="Bald")
-    (folder / "img_align_celeba" / names[0]).unlink()
+    next(folder.rglob(NAMES[0])).unlink()
     with pytest.raises(tacit.TacitError, match=r"no image .*000001.jpg"):
         tacit.load_dataset("celeba")
 
 
-def test_facescrub(shelf):
-    for folder, people in (("actors/faces", {"Al_One": 3, "Bo_Two": 1}), ("actresses/faces", {"Cy_Three": 2, "Di": 4})):
-        for name, count in people.items():
-            for i in range(count):
-                picture(shelf / "facescrub" / folder / name / f"{name}_{i}.jpeg", 9, size=(10 + i, 12))
+def test_celeba_of_kaggle_has_no_identities(shelf):
+    celeba(shelf / "celeba", "kaggle")
+    data = tacit.load_dataset("celeba", sensitive="Male", size=8)
+    assert data.y["hair"].tolist() == ["black", "blond", "brown"]
+    assert [len(p) for p in data.split("official")] == [2, 1]
+    with pytest.raises(tacit.TacitError, match=r"celeba has the labels .*found 'identity'"):
+        tacit.load_dataset("celeba", size=8)
+    done = prepare("celeba", shelf / "celeba", shelf / "other")
+    assert "no identity_CelebA.txt" in done.notes[0]
+    assert len(list((shelf / "other" / "celeba" / "img_align_celeba").iterdir())) == 6
+
+
+def test_celeba_split_of_the_paper_is_cut_from_train(shelf, monkeypatch):
+    """Its counts: 74,024 and 18,505 of 92,529 train images with a hair colour, the official test part, no other."""
+    folder = celeba(shelf / "celeba")
+    names = [f"{i:06d}.jpg" for i in range(1, 41)]
+    for name in names:
+        picture(folder / "img_align_celeba" / name, 9)
+    lines = [f"{n} 1 -1 -1 -1 1 1" for n in names]
+    (folder / "list_attr_celeba.txt").write_text("\n".join(["40", " ".join(HEADS), *lines]))
+    (folder / "list_eval_partition.txt").write_text(
+        "".join(f"{n} {[0, 0, 0, 1, 2][i % 5]}\n" for i, n in enumerate(names))
+    )
+    (folder / "identity_CelebA.txt").write_text("".join(f"{n} {i}\n" for i, n in enumerate(names)))
+    assert [len(p) for p in tacit.load_dataset("celeba", size=8).split("official")] == [24, 8, 8]
+    train, validation, test = tacit.load_dataset("celeba", size=8, split="paper").split("official")
+    assert [len(train), len(validation), len(test)] == [20, 4, 8]  # a fifth of 24, rounded down
+    assert 92529 // 5 == 18505
+    assert all(int(i) % 5 < 3 for i in [*train.sensitive["identity"], *validation.sensitive["identity"]])
+    with pytest.raises(tacit.TacitError, match="split must be 'official' or 'paper'"):
+        tacit.load_dataset("celeba", split="mine")
+    with pytest.raises(tacit.TacitError, match="colours must be of black, blond, brown, grey"):
+        tacit.load_dataset("celeba", colours=["red"])
+
+
+def test_celeba_damaged(shelf):
+    folder = celeba(shelf / "celeba")
+
+    def spoilt(file, old, new, match):
+        path = folder / file
+        whole = path.read_text()
+        assert old in whole
+        path.write_text(whole.replace(old, new, 1))
+        with pytest.raises(tacit.TacitError, match=match) as caught:
+            prepare("celeba", folder, shelf / "out")
+        with pytest.raises(tacit.TacitError, match=match):
+            tacit.load_dataset("celeba")
+        path.write_text(whole)
+        return str(caught.value)
+
+    table = "list_attr_celeba.txt"
+    spoilt(table, "6\n", "7\n", r"list_attr_celeba\.txt, line 1: it says 7 images, but 6 follow")
+    spoilt(table, "6\n", "", r"list_attr_celeba\.txt, line 1: expected the number of images")
+    spoilt(table, "000003.jpg  1 ", "000003.jpg  ", r"list_attr_celeba\.txt, line 5: 5 attributes; expected 6")
+    assert "77" not in spoilt(
+        table, "000002.jpg  -1 1", "000002.jpg  -1 77", r"line 4: an attribute is neither 1 nor -1"
+    )
+    spoilt(
+        "list_eval_partition.txt",
+        "000004.jpg 1",
+        "000004.jpg 3",
+        r"partition\.txt, line 4: .* whole number from 0 to 2",
+    )
+    spoilt("list_eval_partition.txt", "000004.jpg 1\n", "", r"list_eval_partition\.txt has no line for 000004\.jpg")
+    spoilt("identity_CelebA.txt", "000002.jpg 7", "000002.jpg x y", r"identity_CelebA\.txt, line 2: expected an image")
+    (folder / "img_align_celeba" / NAMES[2]).unlink()
+    with pytest.raises(tacit.TacitError, match=r"lists 000003\.jpg, which is not in .*img_align_celeba; fetch"):
+        prepare("celeba", folder, shelf / "out")
+    shutil.rmtree(folder / "img_align_celeba")
+    with pytest.raises(tacit.TacitError, match=r"no folder img_align_celeba and no img_align_celeba\.zip"):
+        prepare("celeba", folder, shelf / "out")
+    with pytest.raises(tacit.TacitError, match=r"data file celeba/img_align_celeba is not here"):
+        tacit.load_dataset("celeba")
+    (folder / "list_eval_partition.txt").unlink()
+    with pytest.raises(tacit.TacitError, match=r"no file list_eval_partition\.txt"):
+        tacit.load_dataset("celeba")
+    assert not (shelf / "out").exists()
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_facescrub(shelf, layout, prepared):
+    if prepared:
+        assert prepare("facescrub", facescrub(shelf / "box", layout)).rows == "10 images of 4 people: female 6, male 4"
+        assert {p.name for p in (shelf / "facescrub" / "actors").iterdir()} == {"Al_One", "Bo_Two"}
+    else:
+        facescrub(shelf / "facescrub", layout)
+    assert declarations()["facescrub"].present
     data = tacit.load_dataset("facescrub", size=8, people=None)
     assert data.X.shape == (10, 3, 8, 8)
     assert data.sensitive.groupby(data.y["identity"])["gender"].first().to_dict() == {
@@ -90,6 +164,26 @@ def test_facescrub(shelf):
     assert set(tacit.load_dataset("facescrub", size=8, people=2).y["identity"]) == {"Al One", "Di"}
     with pytest.raises(tacit.TacitError, match=r"1[0-3]x12 pixels but most images are"):
         tacit.load_dataset("facescrub", size=None)
+
+
+def test_facescrub_with_its_lists_beside_the_folder(shelf):
+    folder = facescrub(shelf / "box", "download")
+    assert prepare("facescrub", folder / "download", shelf / "out").rows == "10 images of 4 people: female 6, male 4"
+
+
+def test_facescrub_without_a_gender_or_a_list(shelf):
+    folder = facescrub(shelf / "facescrub", "megaface")
+    (folder / "facescrub_actresses.txt").write_text("Di and no tab\n")
+    with pytest.raises(tacit.TacitError, match=r"facescrub_actresses\.txt, line 1: expected a name and a tab"):
+        tacit.load_dataset("facescrub")
+    (folder / "facescrub_actresses.txt").unlink()
+    with pytest.raises(
+        tacit.TacitError, match=r"nor the lists facescrub_actors\.txt and .* say this person's gender; add"
+    ):
+        prepare("facescrub", folder, shelf / "out")
+    (shelf / "empty").mkdir()
+    with pytest.raises(tacit.TacitError, match=r"no folder of face images; get FaceScrub"):
+        prepare("facescrub", shelf / "empty", shelf / "out")
 
 
 def test_mimic3_joins_the_publishers_tables(shelf):
@@ -152,29 +246,7 @@ def test_mimic3_agrees_with_the_table_made_from_the_demo(real, monkeypatch, tmp_
             assert joined[column].fillna("").tolist() == made[column].fillna("").tolist(), column
 
 
-def avi(sound, rate):
-    """Two streams, a picture and stereo sound in two pieces; the picture's chunk has an odd size."""
-
-    def chunk(name, body):
-        return name + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)
-
-    pieces = np.column_stack([sound, sound]).astype("<i2")
-    half = len(pieces) // 2
-    stream = [
-        chunk(b"LIST", b"strl" + chunk(b"strh", b"vids" + bytes(52)) + chunk(b"strf", bytes(40))),
-        chunk(
-            b"LIST",
-            b"strl"
-            + chunk(b"strh", b"auds" + bytes(52))
-            + chunk(b"strf", struct.pack("<HHIIHH", 1, 2, rate, 4 * rate, 4, 16)),
-        ),
-    ]
-    film = chunk(b"00dc", b"abc") + chunk(b"01wb", pieces[:half].tobytes()) + chunk(b"00dc", b"abc")
-    film = chunk(b"LIST", b"movi" + film + chunk(b"01wb", pieces[half:].tobytes()))
-    return chunk(b"RIFF", b"AVI " + chunk(b"LIST", b"hdrl" + chunk(b"avih", bytes(56)) + b"".join(stream)) + film)
-
-
-def test_enterface(shelf):
+def test_enterface(shelf, monkeypatch):
     rate = 8000
     time = np.arange(rate // 2) / rate
     for speaker, tone in (("subject 1", 300), ("subject 2", 1200)):
@@ -194,6 +266,24 @@ def test_enterface(shelf):
     assert data.sensitive["speaker"].tolist() == ["subject 1"] * 2 + ["subject 2"] * 2
     assert np.allclose(data.X.iloc[0], data.X.iloc[1])
     assert abs(data.X.iloc[0] - data.X.iloc[2]).max() > 1  # another tone, other coefficients
+    done = prepare("enterface", shelf, shelf / "out")  # the folder above
+    assert done.rows == "4 sentences of 2 speakers: anger 2, happiness 2"
+    monkeypatch.setenv("TACIT_DATA", str(shelf / "out"))
+    packed = tacit.load_dataset("enterface")
+    assert np.allclose(packed.X, data.X)
+    assert packed.sensitive.equals(data.sensitive)
+    assert packed.y.equals(data.y)
+    monkeypatch.setenv("TACIT_DATA", str(shelf))
+    whole = path.with_suffix(".wav").read_bytes()
+    path.with_suffix(".wav").write_bytes(whole[:-100])
+    with pytest.raises(tacit.TacitError, match=r"clip\.wav: it is cut; convert"):
+        prepare("enterface", shelf, shelf / "out")
+    stray = shelf / "enterface" / "subject 2" / "joy" / "clip.avi"
+    stray.parent.mkdir()
+    stray.write_bytes(b"")
+    with pytest.raises(tacit.TacitError, match=r"joy.clip\.avi: expected a folder of anger, .* below 'subject 2'"):
+        prepare("enterface", shelf, shelf / "out")
+    shutil.rmtree(stray.parent)
     path.with_suffix(".wav").unlink()
     path.write_bytes(b"RIFF....AVI ")
     with pytest.raises(tacit.TacitError, match=r"clip.avi: no sound in it; convert its sound to a .wav"):

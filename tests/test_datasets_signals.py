@@ -45,6 +45,17 @@ def test_motionsense_magnitudes_are_those_of_the_axes(real):
     assert set(magnitude.sensitive["weight"]) == {"up to 71 kg", "above 71 kg"}
 
 
+def test_motionsense_tells_the_people_as_classes_and_as_numbers(real):
+    data = real("motionsense", sensitive=["gender", "weight", "height", "age", "age_years", "weight_kg"], stride=500)
+    by = data.sensitive
+    assert [by[c].nunique() for c in ("gender", "weight", "height", "age")] == [2] * 4
+    assert by["age_years"].dtype == float
+    assert set(by.loc[by["age"].str.startswith("above"), "age_years"]).isdisjoint(
+        by.loc[by["age"].str.startswith("up to"), "age_years"]
+    )
+    assert by.groupby(data.units_of("age_years")).nunique().to_numpy().max() == 1  # a person has one of each
+
+
 def test_motionsense_options_are_checked(real):
     real("motionsense", stride=500)
     for option in (dict(split="user"), dict(signals="x"), dict(activities=["flying"]), dict(sensitive="name")):

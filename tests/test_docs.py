@@ -189,7 +189,7 @@ def test_the_page_of_commands_has_every_verb_and_no_other() -> None:
 
 def test_the_reference_has_every_public_name() -> None:
     told = {name.rsplit(".", 1)[1] for name in re.findall(r"^::: (\S+)", PAGES["api.md"], re.M)}
-    rooms = {"baselines", "federated", "ledger", "release", "serve"}
+    rooms = {"baselines", "federated", "ledger", "release", "serve", "testing"}
     for home in (tacit, *(getattr(tacit, room) for room in sorted(rooms))):
         public = set(home.__all__) - rooms - {"__version__"}
         assert public <= told, (home.__name__, public - told)

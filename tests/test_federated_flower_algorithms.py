@@ -661,13 +661,14 @@ def test_the_documentations_files_are_right():
         "DistributedEIGAN",
         "LinearARL",
         "PersonalMinimax",
+        "Certificate",
     }
     for block in servers:
         algorithm_of(block["training"])
         assert set(block) <= {f.name for f in fields(ServerConfig)}
         assert set(block.get("public", {})) <= {f.name for f in fields(PublicConfig)}
     nodes = [b for b in found if "training" not in b]
-    assert len(nodes) == 4
+    assert len(nodes) == 5
     assert all(set(b) <= {f.name for f in fields(NodeConfig)} for b in nodes)
 
 

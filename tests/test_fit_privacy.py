@@ -16,7 +16,7 @@ import tacit
 from tacit.baselines import LinearARL, LinearEraser
 from tacit.baselines.noisy_moments import beside_labels, summed_products
 from tacit.errors import InputError
-from tacit.federated import DistributedEIGAN, Node, fit_closed_form
+from tacit.federated import DistributedEIGAN, Node
 from tacit.filters.noisy_counts import count_pieces, made_up
 from tacit.filters.public_intake import encode_in_public
 from tacit.ledger.recording import entry
@@ -354,8 +354,6 @@ def test_noise_on_sums_is_added_once(estimator):
         f.release_training_rows()
     with pytest.raises(InputError, match="use fit"):
         estimator(dp=DP()).partial_fit(X, y, sensitive_features=s)
-    with pytest.raises(InputError, match="dp is for one table"):
-        fit_closed_form(estimator(dp=DP()), [Node(X, y, sensitive_features=s)] * 2)
 
 
 def test_a_person_moves_the_sums_by_less_than_their_noise_is_for():

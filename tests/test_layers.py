@@ -39,6 +39,7 @@ LAYERS = (
     ("federated",),
     ("serve",),
     ("datasets",),
+    ("testing",),
     ("cli",),
     ("__main__",),
 )

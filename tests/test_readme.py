@@ -25,6 +25,13 @@ def test_python_blocks_run(capsys, tmp_path, monkeypatch):
     assert "certified" in capsys.readouterr().out
 
 
+def test_the_front_page_is_short_and_its_links_lead_somewhere():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    links = re.findall(r"\]\(([^)#]+)", text)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_no_machine_paths_in_tracked_text():
     texts = (".py", ".json", ".md", ".toml")
     own = [p for folder in ("src", "benchmarks", "papers") for p in (ROOT / folder).rglob("*") if p.suffix in texts]

@@ -39,6 +39,7 @@ _HOME = {
     "release": "tacit.release",
     "ledger": "tacit.ledger",
     "federated": "tacit.federated",
+    "testing": "tacit.testing",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
@@ -50,6 +51,7 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit import ledger as ledger
     from tacit import release as release
     from tacit import serve as serve
+    from tacit import testing as testing
     from tacit.audit.audit import audit as audit
     from tacit.audit.engine_counts import certify as certify
     from tacit.audit.monitor import drift as drift

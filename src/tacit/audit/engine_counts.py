@@ -60,6 +60,12 @@ class CountedCertificates(Certified):
             ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
+    def to_dict(self) -> dict[str, Any]:
+        """Bounds, certificates and notes as plain data."""
+        told = {name: None if c is None else c.to_dict() for name, c in self.certificate.items()}
+        bounds = {name: None if c is None else c.bound for name, c in self.certificate.items()}
+        return {"confidence_level": self.level, "bound": bounds, "certificate": told, "notes": list(self.notes)}
+
     def require(
         self, leakage: Mapping[str, float] | None = None, odds: Mapping[str, float] | None = None
     ) -> CountedCertificates:

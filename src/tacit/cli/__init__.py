@@ -21,6 +21,7 @@ except ModuleNotFoundError as missing:  # a device install: bundles run without 
         f"pyarrow for files), or run bundles from Python: tacit.load('NAME.tacit').transform(X)"
     ) from None
 
+from tacit.cli.data_command import prepare
 from tacit.cli.evidence_command import evidence, officer
 from tacit.cli.federated import federated_app
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, ledger_app, open_book
@@ -46,6 +47,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
+data_app.command()(prepare)
 app.add_typer(data_app, name="data")
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
@@ -384,6 +386,18 @@ def reproduce(
         papers.rewrite(console, experiment)
     else:
         papers.run(console, experiment, everything, quick, seeds, out, again, data, jobs)
+
+
+@app.command()
+def glossary(term: Annotated[str | None, typer.Argument(help="One word; all without it.")] = None) -> None:
+    """Explain the words of reports and messages.
+
+    Example: tacit glossary certified
+    """
+    from tacit.report.glossary import GLOSSARY, explain  # every command starts quickly
+
+    for word, text in {term: explain(term)}.items() if term else GLOSSARY.items():
+        console.print(f"[bold]{escape(word)}[/bold]  {escape(text)}", highlight=False)
 
 
 @data_app.command("list")

@@ -1,7 +1,8 @@
-"""`tacit federated`: keys, server, node, submit."""
+"""`tacit federated`: try, keys, server, node, submit, status."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,46 @@ import typer
 from tacit.errors import InputError
 
 federated_app = typer.Typer(help="Learn across silos: records stay where they are.", no_args_is_help=True)
+
+
+@federated_app.command("try")
+def practise(
+    tables: Annotated[list[Path], typer.Argument(help="One table for each node, such as three/*.csv.")],
+    target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
+    sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")],
+    unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is not an input (repeat for several).")] = None,
+    secure: Annotated[bool, typer.Option("--secure", help="By secure sums (three tables or more).")] = False,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over each node's rows.")] = 20,
+    components: Annotated[int, typer.Option(min=1, help="Numbers that are released of a record.")] = 4,
+    noise: Annotated[float, typer.Option(min=0, help="Noise on them, relative to the code.")] = 0.3,
+    out: Annotated[Path, typer.Option(help="Folder for the encoder and the files of the real federation.")] = Path(
+        "federation"
+    ),
+) -> None:
+    """Practise on one machine: a whole federation over these files, then the commands for the real one.
+
+    Example: tacit federated try three/*.csv --target survived --sensitive sex
+    """
+    from tacit.cli.federated_practice import practise as run  # every command starts quickly
+
+    run(
+        typer.echo, tables, target, sensitive, unit, drop or [], out, secure, epochs, components, noise,
+        verbose=sys.stderr.isatty(),
+    )  # fmt: skip
+
+
+@federated_app.command()
+def status(config: Annotated[Path, typer.Argument(help="The server's or a node's TOML file.")]) -> None:
+    """Say how far a federation is, who is missing and what has been sent. Reads files; asks nobody.
+
+    Example: tacit federated status server.toml
+    """
+    _check_flower()
+    from tacit.cli.federated_practice import status as told  # every command starts quickly
+
+    for line in told(config):
+        typer.echo(line)
 
 
 @federated_app.command()

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 import tacit
 from tacit.datasets import declarations, load_dataset
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 from tacit.report.screen import Console
 
@@ -43,9 +44,12 @@ def run(
             raise InputError(
                 f"{name} is a data set of Tacit, whose columns are fixed; {extra[0]} is for your own files"
             )
-        data = load_dataset(name)
+        data = load_dataset(name)  # where it is not here, the error says where to get it and how to pack it
         console.print(_prose(declarations()[name].load.__doc__ or ""), highlight=False, markup=False)
         console.print(f"Licence: {declarations()[name].licence}", highlight=False, markup=False)
+        if name in WHERE:
+            console.print(f"From: {WHERE[name]}", highlight=False, markup=False)
+            console.print(f"Pack what you got: tacit data prepare {name} FOLDER", highlight=False, markup=False)
     else:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", tacit.TacitWarning)

@@ -25,22 +25,33 @@ class Declaration:
     sensitive: str
     licence: str
     files: tuple[str, ...] = ()  # below TACIT_DATA or the cache; empty: embedded or synthetic
+    here: Callable[[], bool] | None = None  # for a set that may lie in several layouts
 
     @property
     def present(self) -> bool:
-        return all(locate(f) is not None for f in self.files)
+        try:
+            return all(locate(f) is not None for f in self.files) or (self.here is not None and self.here())
+        except InputError:  # some of it is here, which loading says more about
+            return False
 
 
 REGISTRY: dict[str, Declaration] = {}
 
 
 def declare(
-    rows: str, modality: str, target: str, sensitive: str, licence: str, files: tuple[str, ...] = ()
+    rows: str,
+    modality: str,
+    target: str,
+    sensitive: str,
+    licence: str,
+    files: tuple[str, ...] = (),
+    here: Callable[[], bool] | None = None,
 ) -> Callable[[Callable[..., Dataset]], Callable[..., Dataset]]:
     """Register the decorated function as the loader of the data set that bears its name."""
 
     def register(load: Callable[..., Dataset]) -> Callable[..., Dataset]:
-        REGISTRY[load.__name__] = Declaration(load.__name__, load, rows, modality, target, sensitive, licence, files)
+        name = load.__name__
+        REGISTRY[name] = Declaration(name, load, rows, modality, target, sensitive, licence, files, here)
         return load
 
     return register

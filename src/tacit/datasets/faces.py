@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.datasets.declaration import choose_labels, declare
-from tacit.datasets.store import require
+from tacit.datasets.store import packed
 from tacit.errors import InputError, check_number
 from tacit.records.dataset import Dataset
 
@@ -36,7 +36,7 @@ def fer_plus(emotions: Sequence[str] = ("neutral", "happiness", "surprise"), agr
     identity by a face recognizer, or name one yourself. The official parts are train, validation and test.
     """
     check_number("agreement", agreement, 0, 1)
-    file = np.load(require("fer2013_ferplus/fer2013_ferplus.npz", "FER2013 with the FER+ votes, packed as npz"))
+    file = np.load(packed("fer2013_ferplus/fer2013_ferplus.npz", "fer_plus"))
     votes, names = file["votes"].astype(int), [str(n) for n in file["vote_names"]]
     for emotion in emotions:
         if emotion not in names[:8]:
@@ -61,7 +61,7 @@ def cmu_faces(target: str | Sequence[str] = "sunglasses", sensitive: str | Seque
 
     An image is its own unit for the person's identity; for other labels the person is.
     """
-    file = np.load(require("cmu_faces/cmu_faces_30x32.npz", "CMU Face Images of UCI, quarter size, packed as npz"))
+    file = np.load(packed("cmu_faces/cmu_faces_30x32.npz", "cmu_faces"))
     labels = pd.DataFrame(
         {
             "person": np.asarray(file["person_names"])[file["person"]].astype(str),
@@ -84,7 +84,7 @@ def cmu_faces(target: str | Sequence[str] = "sunglasses", sensitive: str | Seque
 @declare("400", "image", "none", "person", "free with credit (AT&T Cambridge)", ("orl_faces/orl_faces_112x92.npz",))
 def orl_faces() -> Dataset:
     """Faces, 112x92, ten each of 40 people: to check a recognizer of persons. There is no target."""
-    file = np.load(require("orl_faces/orl_faces_112x92.npz", "the ORL (Olivetti) faces of AT&T Cambridge, as npz"))
+    file = np.load(packed("orl_faces/orl_faces_112x92.npz", "orl_faces"))
     return Dataset(_grey(file["images"]), None, pd.DataFrame({"person": file["subject"]}), name="orl_faces")
 
 

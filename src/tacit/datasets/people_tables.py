@@ -9,15 +9,14 @@ import numpy as np
 import pandas as pd
 
 from tacit.datasets.declaration import declare
-from tacit.datasets.store import cache_folder, download, locate, require
+from tacit.datasets.publishers.open_tables import adult_part
+from tacit.datasets.publishers.pack import csv_gz
+from tacit.datasets.publishers.source import Source
+from tacit.datasets.store import cache_folder, download, locate, packed
 from tacit.errors import InputError
 from tacit.files import replacing
 from tacit.records.dataset import Dataset
 
-ADULT_COLUMNS = [
-    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race",
-    "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
-]  # fmt: skip
 ADULT_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
 
@@ -35,7 +34,7 @@ def adult(sensitive: str | Sequence[str] = "sex", keep_sensitive: bool = False, 
 @declare("891", "table", "Survived", "Sex, Pclass", "facts, public domain", ("titanic/titanic.csv.gz",))
 def titanic(sensitive: str | Sequence[str] = "Sex", keep_sensitive: bool = False) -> Dataset:
     """Titanic passengers: keep survival, hide sex (or class). Names, tickets and cabins are identifiers: dropped."""
-    path = require("titanic/titanic.csv.gz", "titanic.csv of the public Kaggle passenger list, compressed with gzip")
+    path = packed("titanic/titanic.csv.gz", "titanic")
     table = pd.read_csv(path)
     drop = ["PassengerId", "Name", "Ticket", "Cabin"]
     return choose_columns(table, "Survived", sensitive, keep_sensitive, "titanic", [c for c in drop if c in table])
@@ -51,7 +50,7 @@ def titanic(sensitive: str | Sequence[str] = "Sex", keep_sensitive: bool = False
 )
 def mimic_demo(sensitive: str | Sequence[str] = "GENDER", keep_sensitive: bool = False) -> Dataset:
     """MIMIC-III demo: 129 admissions of 100 patients; the patient is the unit. A smoke test, not a benchmark."""
-    path = require("mimic3_demo/admissions_table.csv.gz", "the MIMIC-III demo v1.4 of PhysioNet, one row per admission")
+    path = packed("mimic3_demo/admissions_table.csv.gz", "mimic_demo")
     table = pd.read_csv(path)
     drop = [c for c in ("SUBJECT_ID", "HADM_ID") if c in table]
     units = table["SUBJECT_ID"].to_numpy() if "SUBJECT_ID" in table else None
@@ -86,11 +85,7 @@ def _download_adult() -> Path:
 
 def join_adult(train: Path, test: Path, out: Path) -> Path:
     """adult.data + adult.test -> one compressed CSV with a column `split`; written whole or not at all."""
-    parts = []
-    for path, part in ((train, "train"), (test, "test")):
-        table = pd.read_csv(path, names=ADULT_COLUMNS, skipinitialspace=True, comment="|")
-        table["income"] = table["income"].str.rstrip(".")
-        parts.append(table.assign(split=part))
+    parts = [adult_part(Source(p, "adult"), p.name, part) for p, part in ((train, "train"), (test, "test"))]
     with replacing(out) as partial:
-        pd.concat(parts).to_csv(partial, index=False, compression="gzip")
+        csv_gz(pd.concat(parts))(partial)
     return out

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from tacit.datasets.declaration import choose_labels, declare
-from tacit.datasets.store import cache_folder, download, locate, require
+from tacit.datasets.motion import signals_of
+from tacit.datasets.publishers.idx import read_idx
+from tacit.datasets.store import cache_folder, download, locate, packed
 from tacit.errors import InputError
 from tacit.files import replacing
 from tacit.records.dataset import Dataset
@@ -26,9 +29,7 @@ MNIST_FILES = {
 @declare("1,940", "image", "smile", "gender", "research use (UCSD)", ("genki_minimax/genki_minimax.npz",))
 def genki(flat: bool = True) -> Dataset:
     """Faces, 16x16: keep smile, hide gender. `flat` gives rows of 256 pixels, else images (n, 1, 16, 16)."""
-    file = np.load(
-        require("genki_minimax/genki_minimax.npz", "test/genki.mat of the public MinimaxFilter code, as npz")
-    )
+    file = np.load(packed("genki_minimax/genki_minimax.npz", "genki"))
     X = np.concatenate([file["x_train"], file["x_test"]]).astype(np.float64)
     smile = np.concatenate([file["smile_train"], file["smile_test"]])
     male = np.concatenate([file["male_train"], file["male_test"]])
@@ -38,6 +39,24 @@ def genki(flat: bool = True) -> Dataset:
         pd.DataFrame({"gender": np.where(male == 1, "male", "female")}),
         name="genki",
         official=_parts(len(file["x_train"]), len(file["x_test"])),
+    )
+
+
+@declare(
+    "4,000", "image", "smile", "none (head pose as numbers)", "research use (UCSD)", ("genki4k/genki4k_64x64.npz",)
+)
+def genki4k(sensitive: str | Sequence[str] = (), flat: bool = False) -> Dataset:
+    """Faces, 64x64 grey, of GENKI-4K as its publisher hands it out: keep smile; yaw, pitch and roll may be hidden.
+
+    The set has no gender labels; ``genki`` is the small selection with them.
+    """
+    file = np.load(packed("genki4k/genki4k_64x64.npz", "genki4k"))
+    X = file["images"].astype(np.float32) / 255
+    labels = {"smile": np.where(file["smile"] == 1, "smile", "none")}
+    labels |= {name: file["pose"][:, i] for i, name in enumerate(("yaw", "pitch", "roll"))}
+    y, hidden = choose_labels("genki4k", labels, "smile", sensitive)
+    return Dataset(
+        X.reshape(len(X), -1) if flat else X[:, None], y, hidden if len(hidden.columns) else None, name="genki4k"
     )
 
 
@@ -52,19 +71,23 @@ def genki(flat: bool = True) -> Dataset:
 def uci_har(features: str = "561", subjects: int | None = None) -> Dataset:
     """Phone at the waist, 30 people, 6 activities: keep the activity, hide the person.
 
-    `features` is "561" (rows of published statistics, recomputed) or "windows" (9 channels x 128, float32).
+    `features` is "561" (the published statistics; computed anew in the shared copy) or "windows" (9 channels
+    x 128, float32).
     Windows of one bout overlap, so the bout is the unit. `subjects` keeps the first n people.
     """
     if features not in ("561", "windows"):
         raise InputError(f"uci_har: features must be '561' or 'windows'; found {features!r}")
     name = "uci_har_features561.npz" if features == "561" else "uci_har_inertial.npz"
-    file = np.load(require(f"uci_har/{name}", "the UCI HAR data set (smartphones, v1), packed as the README says"))
+    file = np.load(packed(f"uci_har/{name}", "uci_har"))
     if features == "561":
         names = [str(c) for c in file["feature_names"]]
-        X: pd.DataFrame | np.ndarray = pd.DataFrame(file["features_i16"] / 32767.0)
+        # the publisher's own numbers, or the shared copy's, which were computed anew and rounded
+        X: pd.DataFrame | np.ndarray = pd.DataFrame(
+            file["features"].astype(float) if "features" in file else file["features_i16"] / 32767.0
+        )
         X.columns = names if len(set(names)) == len(names) else [f"{i} {c}" for i, c in enumerate(names)]  # type: ignore[union-attr]
     else:
-        X = cut_out((file["signals_i16"] * file["scale"]).astype(np.float32), file["window_start"], 128)
+        X = cut_out(signals_of(file), file["window_start"], 128)
     activity = np.asarray(file["activity_names"])[file["activity"]].astype(str)
     data = Dataset(
         X,
@@ -99,7 +122,7 @@ def mnist(target: str = "parity", sensitive: str = "digit", flat: bool = True) -
 @declare("535", "table", "emotion", "speaker, gender", "free for research (TU Berlin)", ("emodb_mfcc/emodb_mfcc.npz",))
 def emodb(target: str = "emotion", sensitive: str = "speaker") -> Dataset:
     """Acted German speech, 10 speakers, 7 emotions, as 240 statistics of MFCCs: keep emotion, hide the speaker."""
-    file = np.load(require("emodb_mfcc/emodb_mfcc.npz", "EMO-DB of TU Berlin, features as the README says"))
+    file = np.load(packed("emodb_mfcc/emodb_mfcc.npz", "emodb"))
     emotion = np.asarray(file["emotion_names"])[file["emotion"]].astype(str)
     labels = {
         "emotion": emotion,
@@ -119,16 +142,8 @@ def _download_mnist() -> str:
     arrays = {}
     for key, (name, checksum) in MNIST_FILES.items():
         path = download(MNIST_URL + name, f"md5:{checksum}", "mnist")
-        arrays[key] = read_idx(gzip.decompress(path.read_bytes()))
+        arrays[key] = read_idx(gzip.decompress(path.read_bytes()), name)
     out = cache_folder() / "mnist" / "mnist.npz"
     with replacing(out) as partial:
         np.savez_compressed(partial, allow_pickle=False, **arrays)
     return str(out)
-
-
-def read_idx(content: bytes) -> np.ndarray:
-    """The IDX format of the MNIST files: two zero bytes, type 8 (bytes), dimensions, sizes, values."""
-    if content[:3] != b"\0\0\x08":
-        raise InputError("not an IDX file of bytes; expected it to begin with 00 00 08")
-    shape = np.frombuffer(content, dtype=">i4", count=content[3], offset=4)
-    return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * content[3]).reshape(shape)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import struct
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,13 +14,15 @@ from scipy.fft import dct
 from scipy.io import wavfile
 
 from tacit.datasets.declaration import choose_labels, declare
-from tacit.datasets.store import require
+from tacit.datasets.publishers.wav import said_bytes
+from tacit.datasets.store import locate, packed
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
 
 EMOTIONS = ("anger", "disgust", "fear", "happiness", "sadness", "surprise")
-SOURCE = "the eNTERFACE'05 EMOTION database (folders 'subject 1' and so on) from enterface.net"
+PACKED = "enterface/enterface_mfcc.npz"
 BANDS = 13
+SUBJECT = re.compile(r"subject[ _-]?0*(\d+)", re.IGNORECASE)
 
 
 @declare(
@@ -27,34 +31,61 @@ BANDS = 13
     "happy, emotion",
     "speaker",
     "research use, from its publisher only",
-    ("enterface/subject 1",),
+    (PACKED,),
+    here=lambda: bool(clips(locate("enterface"))),
 )
 def enterface(target: str = "happy", sensitive: str = "speaker") -> Dataset:
     """English sentences by some 43 speakers in six emotions: keep happy or not, hide the speaker (Hamm 2015).
 
-    Files: ``enterface/subject N/EMOTION/.../*.avi`` as published, or .wav files in their place. 52 inputs: mean,
+    Files: what ``tacit data prepare enterface FOLDER`` wrote, or ``enterface/subject N/EMOTION/.../*.avi`` as
+    published, or .wav files in their place. 52 inputs: mean,
     maximum, minimum and standard deviation over a sentence of 13 MFCCs (20 ms frames that overlap by half).
     """
-    root = require("enterface/subject 1", SOURCE).parent
-    found = sorted(p for p in root.rglob("*") if p.suffix.lower() in (".avi", ".wav"))
-    clips = {p.with_suffix(""): p for p in found}  # a .wav beside its .avi comes later and wins
-    rows, labels = [], []
-    for path in sorted(clips.values()):
-        speaker, emotion = path.relative_to(root).parts[:2]
-        if emotion.lower() not in EMOTIONS:
-            raise InputError(f"{path}: expected a folder of {', '.join(EMOTIONS)} below {speaker!r}; found {emotion!r}")
-        frames = mfcc(*read_sound(path))
-        rows.append(np.concatenate([frames.mean(0), frames.max(0), frames.min(0), frames.std(0)]))
-        labels.append((emotion.lower(), "happy" if emotion.lower() == "happiness" else "other", speaker))
-    if not rows:
-        raise InputError(f"{root} holds no .avi or .wav file; expected {SOURCE}")
-    table = pd.DataFrame(labels, columns=["emotion", "happy", "speaker"])
-    names = [f"{what} mfcc {i}" for what in ("mean", "max", "min", "std") for i in range(1, BANDS + 1)]
+    features = locate(PACKED)
+    if features is not None:
+        file = np.load(features)
+        X, emotion, speaker = file["features"], file["emotion"], file["speaker"]
+    else:
+        folder = locate("enterface")
+        if not clips(folder):
+            packed(PACKED, "enterface")
+        X, emotion, speaker = sentences(folder)
+    labels = {"emotion": emotion, "happy": np.where(emotion == "happiness", "happy", "other"), "speaker": speaker}
     return Dataset(
-        pd.DataFrame(np.array(rows), columns=names),
-        *choose_labels("enterface", table, target, sensitive),
+        pd.DataFrame(X.astype(float), columns=feature_names()),
+        *choose_labels("enterface", labels, target, sensitive),
         name="enterface",
     )
+
+
+def clips(root: Path | None) -> list[tuple[Path, str, str]]:
+    """Every recording in a folder or below it, with its speaker and emotion; a .wav wins over the .avi beside it."""
+    found: dict[Path, tuple[Path, str, str]] = {}
+    for path in sorted(p for p in root.rglob("*") if p.suffix.lower() in (".avi", ".wav")) if root else []:
+        parts = path.relative_to(root).parts if root else ()
+        at = next((i for i, part in enumerate(parts) if SUBJECT.fullmatch(part)), None)
+        if at is None:
+            continue
+        speaker, emotion = f"subject {SUBJECT.fullmatch(parts[at])[1]}", parts[at + 1].lower()  # type: ignore[index]
+        if emotion not in EMOTIONS:
+            raise InputError(f"{path}: expected a folder of {', '.join(EMOTIONS)} below {speaker!r}; move it there")
+        found[path.with_suffix("")] = path, speaker, emotion
+    return sorted(found.values())
+
+
+def sentences(root: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The 52 inputs of every recording, its emotion and its speaker."""
+    found = clips(root)
+    rows = []
+    for path, _, _ in found:
+        frames = mfcc(*read_sound(path))
+        rows.append(np.concatenate([frames.mean(0), frames.max(0), frames.min(0), frames.std(0)]))
+    return np.array(rows), np.array([e for _, _, e in found]), np.array([s for _, s, _ in found])
+
+
+def feature_names() -> list[str]:
+    """In the order of `sentences`."""
+    return [f"{what} mfcc {i}" for what in ("mean", "max", "min", "std") for i in range(1, BANDS + 1)]
 
 
 def mfcc(sound: np.ndarray, rate: int) -> np.ndarray:
@@ -75,13 +106,18 @@ def read_sound(path: Path) -> tuple[np.ndarray, int]:
     """One channel from -1 to 1 and its samples per second, of a .wav file or of the sound of an .avi file."""
     try:
         if path.suffix.lower() == ".wav":
-            rate, values = wavfile.read(path)
+            data = path.read_bytes()
+            if (said_bytes(data) or 0) > len(data):
+                raise ValueError("it is cut")
+            with warnings.catch_warnings():  # of chunks that say something about the recording
+                warnings.simplefilter("ignore", wavfile.WavFileWarning)
+                rate, values = wavfile.read(path)
             if values.dtype != np.int16:
                 raise ValueError(f"its samples are {values.dtype}, not 16 bits")
             values = values / 32767.0
         else:
             values, rate = _avi_sound(path.read_bytes())
-    except (ValueError, struct.error) as error:
+    except (ValueError, struct.error, EOFError, IndexError) as error:
         raise InputError(f"{path}: {error}; convert its sound to a .wav file (16 bits) beside it") from error
     return (values.mean(axis=1) if values.ndim == 2 else values), int(rate)
 

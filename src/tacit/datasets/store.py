@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tacit.datasets.where import WHERE
 from tacit.errors import InputError
 
 
@@ -28,12 +29,30 @@ def require(relative: str, where_to_get: str) -> Path:
     """The file's path, or an error that says where to get it and where to put it."""
     found = locate(relative)
     if found is None:
+        raise InputError(f"{_not_here(relative, where_to_get)} Put it at {_places(relative)}")
+    return found
+
+
+def packed(relative: str, name: str) -> Path:
+    """As `require`, for a file that `tacit data prepare` writes."""
+    found = locate(relative)
+    if found is None:
         raise InputError(
-            f"data file {relative} is not here. Get it: {where_to_get}. Put it at $TACIT_DATA/{relative} "
-            f"(set the environment variable TACIT_DATA to a folder of your choice) or at "
-            f"{relative} in the cache folder ({cache_folder()})"
+            f"{_not_here(relative, WHERE[name])} Then: tacit data prepare {name} FOLDER. That packs it as "
+            f"{_places(relative)}"
         )
     return found
+
+
+def _not_here(relative: str, where_to_get: str) -> str:
+    return f"data file {relative} is not here. Get it: {where_to_get}."
+
+
+def _places(relative: str) -> str:
+    return (
+        f"$TACIT_DATA/{relative} (set the environment variable TACIT_DATA to a folder of your choice), or as "
+        f"{relative} in the cache folder ({cache_folder()})"
+    )
 
 
 def download(url: str, checksum: str, folder: str) -> Path:
@@ -44,5 +63,6 @@ def download(url: str, checksum: str, folder: str) -> Path:
         return Path(pooch.retrieve(url, known_hash=checksum, path=cache_folder() / folder, fname=url.rsplit("/", 1)[1]))
     except Exception as error:
         raise InputError(
-            f"{url} could not be downloaded ({error}); check the network, or set TACIT_DATA to a folder with a copy"
+            f"{url} could not be downloaded ({error}); check the network, or get "
+            f"{WHERE[folder]} elsewhere, and run: tacit data prepare {folder} FOLDER"
         ) from error

@@ -22,19 +22,23 @@ from sklearn.base import BaseEstimator, clone
 from tacit.baselines.linear_arl import LinearARL, solve_moments
 from tacit.baselines.linear_eraser import LinearEraser
 from tacit.baselines.moments import ClassMeans, Moments, moments_of
+from tacit.baselines.noisy_moments import noisy_moments
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
 from tacit.federated.common_schema import LARGEST, make_common_encoder
 from tacit.federated.grants import Grants, crowd_of
 from tacit.federated.node import Node, naming
+from tacit.federated.private_nodes import TOLD, spent_at_nodes
 from tacit.federated.protocol import Message, ProtocolError, fault_of_arrays, fault_of_head, under
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker, agreed_preparation
 from tacit.federated.secure_rounds import Addend, Descriptions, SecureCoordinator, SecureWorker
 from tacit.federated.simulation import simulate
 from tacit.federated.summed_statistics import ROLES, SummedStatistics, readable_classes
-from tacit.filters.base import finish_fit
+from tacit.filters.base import Problem, check_units, finish_fit
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
+from tacit.filters.public_intake import tell_spent
 from tacit.labels import encode_labels
+from tacit.noise.fit_privacy import spent_by_all
 from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.records.people import Crowd
 from tacit.renamed import renamed
@@ -115,6 +119,9 @@ class ClosedForm(BaseEstimator):
         f.notes_ = []
         known = agreed_preparation(f, coordinator.agreed, workers)
         finish_fit(f, None, _solve(f, coordinator.sums, known.intake.scaling), known)
+        if f.dp is not None:
+            told = {node: own for s in coordinator.sums.values() for node, own in s["facts"].get("dp", {}).items()}
+            tell_spent(f, spent_by_all(spent_at_nodes(f.dp, f.nodes_, told)))
         for line in f.rounds_:
             for node, why in line["rejected"].items():
                 if node not in f.nodes_:
@@ -128,8 +135,8 @@ class ClosedForm(BaseEstimator):
             raise InputTypeError(
                 f"sums of statistics are enough for LinearARL and LinearEraser; found a {type(f).__name__}"
             )
-        if f.dp is not None:
-            raise InputError("dp is for one table: nodes that add noise of their own use DistributedEIGAN(dp=...)")
+        if f.dp is not None and (f.dp.ranges is not None or f.dp.categories is not None):
+            raise InputError("nodes agree on scaling and words: leave ranges and categories out of dp")
         check_number("min_count", self.min_count, 1, whole=True)
         if isinstance(f, LinearARL):
             check_number("lam", f.lam, 0, 1)
@@ -193,33 +200,43 @@ class SumsWorker(AgreeingWorker):
         encoder = make_common_encoder(message.facts["agreed"], under(SCALING, message.arrays))
         X = encoder.transform(self._records)
         if self.grants is None:
-            return sums(self.node, X, self.min_count)
+            return sums(self.node, X, self.min_count, self.f)
         if message.round != 0:
             raise ProtocolError(f"node {self.name!r} gives its sums once, in round 0; asked in round {message.round}")
-        return sums(self.node, coarsened(X, encoder, self.min_count, crowd_of(self.node)), self.min_count)
+        return sums(self.node, coarsened(X, encoder, self.min_count, crowd_of(self.node)), self.min_count, self.f)
 
 
 # -- what a node tells of its records ---------------------------------------------------------------
 
 
-def sums(node: Node, X: np.ndarray, min_count: int = 5) -> Message:
-    """What a node sends of its encoded records."""
+def sums(node: Node, X: np.ndarray, min_count: int = 5, f: Any = None) -> Message:
+    """What a node sends of its encoded records; where `f` has dp, with noise of its own for its own people."""
     with naming(f"node {node.name!r}"):
         labels = [
             encode_labels(v, what, len(X), min_classes=1)
             for v, what in ((node.y, "y"), (node.sensitive_features, "sensitive_features"))
         ]
-    moments, means = moments_of(X, *labels)
-    flat = X.reshape(len(X), -1)
-    middle = np.median(flat, axis=0)  # a value that half of the records have is their median
-    often = (middle == flat).sum(axis=0)
-    half = 2 * often >= len(X)
+    flat, dp = X.reshape(len(X), -1), getattr(f, "dp", None)
+    facts: dict[str, Any] = {"records": len(X)}
+    if dp is None:
+        moments, means = moments_of(X, *labels)
+        middle = np.median(flat, axis=0)  # a value that half of the records have is their median
+        often = (middle == flat).sum(axis=0)
+        half = 2 * often >= len(X)
+    else:
+        f.not_covered_, f.notes_ = TOLD, []
+        moments, means = noisy_moments(f, Problem(X, labels[0], labels[1], check_units(node.units, len(X)), 0), dp)
+        facts["dp"] = {str(node.name): f.dp_.to_dict()}
+        middle, often, half = np.zeros(flat.shape[1]), np.zeros(flat.shape[1], int), np.zeros(flat.shape[1], bool)
     arrays = {"mean": moments.mean, "scatter": moments.scatter[np.triu_indices(len(moments.mean))]}
     arrays |= {"common": np.where(half, middle, np.nan), "often": np.where(half, often, 0)}
     known: dict[str, list[Any]] = {}
     for role, running in zip(ROLES, means, strict=True):
         for name, classes in running.columns.items():
-            small = [label for label, (n, _) in classes.items() if n < min_count]
+            if dp is not None:  # the noise may say that there are more than all
+                over = max(1.0, sum(n for n, _ in classes.values()) / len(X))
+                classes = {label: (max(1, int(n / over)), mean) for label, (n, mean) in classes.items()}
+            small = [label for label, (n, _) in classes.items() if dp is None and n < min_count]
             if small:
                 raise InputError(
                     f"node {node.name!r}: class {small[0]!r} of {name!r} has fewer than {min_count} records, whose "
@@ -229,7 +246,7 @@ def sums(node: Node, X: np.ndarray, min_count: int = 5) -> Message:
             known[key] = list(classes)
             arrays[f"{key}/counts"] = np.array([n for n, _ in classes.values()], dtype=np.int64)
             arrays[f"{key}/means"] = np.array([mean for _, mean in classes.values()]).reshape(-1, flat.shape[1])
-    return Message("sums", str(node.name), 0, {"records": len(X), "classes": known}, arrays)
+    return Message("sums", str(node.name), 0, {**facts, "classes": known}, arrays)
 
 
 def coarsened(

@@ -21,21 +21,22 @@ from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.federated.eigan_rounds import EiganCoordinator, EiganWorker, Trained, set_parameters
 from tacit.federated.grants import Grants
 from tacit.federated.node import Node
+from tacit.federated.private_nodes import spent_at_nodes
 from tacit.federated.protocol import AGGREGATIONS
 from tacit.federated.robust import ROBUST
 from tacit.federated.rounds import agreed_preparation
 from tacit.federated.secure_rounds import Addend, Descriptions, SecureCoordinator, SecureWorker
 from tacit.federated.simulation import simulate
 from tacit.filters.base import Problem, check_units, finish_fit
-from tacit.filters.eigan import EIGAN, PrivateGame, learned_encoder, warn_if_collapsed
+from tacit.filters.eigan import EIGAN, learned_encoder, warn_if_collapsed
 from tacit.filters.notes import note
 from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.public_intake import tell_spent
 from tacit.labels import Labels, encode_labels, joint_codes
+from tacit.noise.fit_privacy import spent_by_all
 from tacit.records.intake import Intake
 from tacit.renamed import renamed
 
-TOLD = "columns, words, ranges, means and variances, which nodes agree on"
 ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "trained": Trained()}
 
 
@@ -125,9 +126,8 @@ class DistributedEIGAN(EIGAN):
         self._nodes = [w.node for w in workers]
         self.notes_: list[str] = []
         self._tell_notes(workers)
-        games = [w.game for w in workers if isinstance(w.game, PrivateGame)]
-        if games:  # every node has paid for its own people; the most any of them did
-            tell_spent(self, max((g.private.spent((TOLD,)) for g in games), key=lambda spent: spent.epsilon))
+        if self.dp is not None:
+            tell_spent(self, spent_by_all(spent_at_nodes(self.dp, self.nodes_, coordinator.spent)))
         return self
 
     def _tell_notes(self, workers: Sequence[EiganWorker]) -> None:

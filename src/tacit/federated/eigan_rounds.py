@@ -17,6 +17,7 @@ from tacit.errors import InputError
 from tacit.federated.common_schema import make_common_encoder
 from tacit.federated.grants import crowd_of
 from tacit.federated.node import Node, naming
+from tacit.federated.private_nodes import TOLD
 from tacit.federated.protocol import (
     VALUES,
     Arrays,
@@ -48,7 +49,7 @@ UP, DOWN = 21, 22  # the streams of random numbers of uplinks and downlinks, apa
 class EiganCoordinator(AgreeingCoordinator):
     """The server of D-EIGAN: agrees on columns and scaling, then opens rounds and merges what comes back."""
 
-    kept = (*AgreeingCoordinator.kept, "current", "seed", "in_step", "along")
+    kept = (*AgreeingCoordinator.kept, "current", "seed", "in_step", "along", "spent")
 
     def __init__(self, f: Any, names: Sequence[str], min_nodes: int = 1) -> None:
         super().__init__(f, names, min_nodes)
@@ -57,6 +58,7 @@ class EiganCoordinator(AgreeingCoordinator):
         self.along: dict[str, list[float]] = {}  # by node: how its updates lay to the others', in the last rounds
         self.in_step: list[str] = []  # nodes that hold what the last round left
         self.current: dict[str, np.ndarray] = {}
+        self.spent: dict[str, Any] = {}  # by node, what a private fit cost its people
 
     @property
     def n_rounds(self) -> int:  # type: ignore[override]
@@ -111,6 +113,7 @@ class EiganCoordinator(AgreeingCoordinator):
             merged = aggregate(self.current, told, f.aggregation, weights)
         else:
             merged = vote(self.current, told, f.robust)
+        self.spent |= {m.node: m.facts["dp"] for m in usable if "dp" in m.facts}
         line["doubtful"] = doubts(self.current, usable, self.along)
         line["doubtful"] |= {node: f"claims {n} records, more than all others together: counts as {weights[node]}"
                              for node, n in records.items() if weights[node] < n}  # fmt: skip
@@ -169,7 +172,13 @@ class EiganWorker(AgreeingWorker):
         seed = int(self._told["seed"]) if self.f.secure else self._seed
         rng = np.random.default_rng((seed, message.round, UP))
         packed = pack(mine, choose_indices(mine, self.f.share, rng))  # line 20
-        return Message("trained", self.name, message.round, {"records": len(self.node)}, packed)
+        return Message("trained", self.name, message.round, {"records": len(self.node), **self._spent()}, packed)
+
+    def _spent(self) -> dict[str, Any]:
+        """With the last answer of a private fit: what it cost the people here."""
+        private = self.game.private if isinstance(self.game, PrivateGame) else None
+        ended = private is not None and private.taken >= private.n_steps
+        return {"dp": private.spent(TOLD).to_dict()} if private is not None and ended else {}
 
     def _steps(self, message: Message) -> int:
         """How many steps are asked for."""
@@ -241,13 +250,13 @@ class EiganWorker(AgreeingWorker):
 
 
 class Trained:
-    """Encoders as addends of a secure sum: parameters times records. Nothing is told in the clear."""
+    """Encoders as addends of a secure sum: parameters times records. Told in the clear is what a private fit cost."""
 
     def outline(self, answer: Message) -> dict[str, Any]:
-        return {}
+        return {"dp": answer.facts["dp"]} if "dp" in answer.facts else {}
 
     def agree(self, outlines: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-        return {}, {}
+        return {"dp": {n: told["dp"] for n, told in outlines.items() if "dp" in told}}, {}
 
     def numbers(self, answer: Message, agreed: Mapping[str, Any]) -> np.ndarray:
         values = under(VALUES, answer.arrays)
@@ -263,6 +272,7 @@ class Trained:
             raise ProtocolError(f"nodes summed {numbers.size} numbers, which is not what the encoder has")
         for name, part in zip(names, parts, strict=False):
             packed[name] = part.reshape(packed[name].shape).astype(packed[name].dtype)
+        within.spent |= agreed.get("dp", {})
         return Message("trained", ALL, within.round, {"records": within.members[ALL]}, packed)
 
 

@@ -47,6 +47,8 @@ class Grants:
     blur : standard deviation of the noise on every answer of D-EIGAN, in learning rates per root of a step
     audit_epsilon : of one audit's noise, for the people whose rows it measures on
     audit_budget : sum of these, for as long as the node keeps its state
+    fit_budget : where set, every fit must be differentially private (`[training.dp]`), and all together, for as long as
+        the node keeps its state, spend at most this epsilon
     """
 
     min_people: int = 20
@@ -57,6 +59,7 @@ class Grants:
     blur: float = 1.0
     audit_epsilon: float = 0.5
     audit_budget: float = 10.0
+    fit_budget: float | None = None
 
     def check(self) -> None:
         """Raise where one is not a number that can be used."""
@@ -65,6 +68,7 @@ class Grants:
         for name in ("blur", "audit_budget"):
             check_number(name, getattr(self, name), 0)
         check_number("audit_epsilon", self.audit_epsilon, 1e-6)
+        check_number("fit_budget", self.fit_budget, 1e-3, optional=True)
 
     def check_rows(self, crowd: Crowd, n_rows: int, what: str, remedy: str) -> None:
         """Refuse so few rows that they may be of too few people."""
@@ -141,6 +145,24 @@ def grant_federation(kept: dict[str, Any], grants: Grants, federation: str, now:
             f"wait, or raise max_federations"
         )
     kept["federations"] = {federation: now, **recent}
+
+
+def grant_fit(kept: dict[str, Any], grants: Grants, dp: Any) -> None:
+    """Count what a fit will spend, where this node has a budget for fits."""
+    if grants.fit_budget is None:
+        return
+    if not isinstance(dp, dict) or not isinstance(dp.get("epsilon", 3.0), int | float):
+        raise ProtocolError(
+            "this node takes part in differentially private fits alone (fit_budget in its file); set [training.dp] "
+            "epsilon on the server"
+        )
+    spent = kept.get("fits", 0.0) + float(dp.get("epsilon", 3.0))
+    if spent > grants.fit_budget + 1e-9:
+        raise ProtocolError(
+            f"fits here have spent an epsilon of {kept.get('fits', 0.0):g} of {grants.fit_budget:g}; this one would "
+            f"make it {spent:g}. Take part with other people, or raise fit_budget"
+        )
+    kept["fits"] = spent
 
 
 def grant_audit(kept: dict[str, Any], grants: Grants) -> None:

@@ -7,14 +7,18 @@ secure sum, and `tacit.certify` reads the sum. The floor (label-only) is certifi
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tacit.audit.engine_counts import CountedCertificates, certify
-from tacit.errors import InputError
+from tacit.errors import InputError, check_number
+from tacit.federated.grants import Grants
 from tacit.federated.node import Node, naming
 from tacit.federated.protocol import Message, ProtocolError
 from tacit.federated.secure_rounds import ALL, SecureCoordinator, SecureWorker
@@ -22,6 +26,7 @@ from tacit.federated.simulation import simulate
 from tacit.federated.states import Kept
 from tacit.labels import label_frame
 from tacit.records.dataset import unit_columns
+from tacit.records.fingerprints import fingerprints
 
 MAX_KINDS = 10_000  # different pairs of release and class that a node tells of
 ONE_EACH = (
@@ -59,16 +64,35 @@ def certify_nodes(release: Any, nodes: Sequence[Node], **terms: Any) -> CountedC
 
 
 class Counting:
-    """The algorithm behind `certify_nodes`, for `simulate` and other engines."""
+    """The algorithm behind `certify_nodes`, for `simulate` and for Flower.
+
+    Between machines every node counts the releases of its own copy of a bundle: a server that chose the release could
+    choose one that tells a person from all others. Copies that differ are refused.
+    """
+
+    secure = True  # counts leave a node in sums alone
+    grants: Grants | None = None
 
     def __init__(self, release: Any, terms: Mapping[str, Any]) -> None:
-        self.release, self.terms = release, terms
+        self.release, self.terms, self.copy = release, terms, ""
+
+    def check_parameters(self) -> None:
+        """Raise where a term is not one that can be used."""
+        check_number("n_cells", self.terms.get("n_cells"), 1, whole=True, optional=True)
+        check_number("candidates", self.terms.get("candidates", 1), 1, whole=True)
+        check_number("confidence_level", self.terms.get("confidence_level", 0.95), 0.5, 0.999999)
+
+    def count(self, bundle: Path) -> None:
+        """Count the releases of this bundle."""
+        from tacit.release.runtime import load  # every message starts a new Python at a node
+
+        self.release, self.copy = load(bundle), hashlib.sha256(bundle.read_bytes()).hexdigest()
 
     def coordinator(self, names: Sequence[str], min_nodes: int = 2) -> SecureCoordinator:
         return SecureCoordinator(CountsCoordinator(), names, min_nodes, {"counts": Counts()})
 
     def worker(self, node: Node) -> SecureWorker:
-        return SecureWorker(CountsWorker(self.release, node), {"counts": Counts()})
+        return SecureWorker(CountsWorker(self.release, node, self.copy), {"counts": Counts()})
 
     def conclude(self, coordinator: Any, workers: Sequence[Any] = ()) -> CountedCertificates:
         found = certify(coordinator.table, coordinator.sensitive, **self.terms)
@@ -109,8 +133,15 @@ class CountsCoordinator(Kept):
 class CountsWorker(Kept):
     """Releases a node's records, and counts one of each person."""
 
-    def __init__(self, release: Any, node: Node) -> None:
-        self.release, self.node, self.name = release, node, str(node.name)
+    def __init__(self, release: Any, node: Node, copy: str = "") -> None:
+        self.release, self.node, self.name, self.copy = release, node, str(node.name), copy
+
+    def digest(self) -> str:
+        """Of this node's data and its copy of the release."""
+        return hashlib.sha256(fingerprints(self.node.X).tobytes() + self.copy.encode()).hexdigest()
+
+    def own_filter(self) -> None:
+        """None is learned."""
 
     def work(self, message: Message) -> Message:
         if message.kind != "count":
@@ -135,7 +166,7 @@ class CountsWorker(Kept):
                 f"{MAX_KINDS:,}; releases that can be certified by counting are few"
             )
         keys = [[getattr(v, "item", lambda v=v: v)() for v in key] for key in counts.index]
-        facts = {"records": len(table), "keys": keys, "sensitive": [str(c) for c in labels.columns]}
+        facts = {"records": len(table), "keys": keys, "sensitive": [str(c) for c in labels.columns], "copy": self.copy}
         return Message("counts", self.name, 0, facts, {"n": counts.to_numpy()})
 
 
@@ -147,7 +178,7 @@ class Counts:
         parts = zip(*((tuple(key[:-width]), tuple(key[-width:])) for key in answer.facts["keys"]), strict=True)
         releases, classes = (sorted(set(part), key=str) for part in parts)
         told = {"releases": [list(z) for z in releases], "classes": [list(s) for s in classes]}
-        return told | {"sensitive": answer.facts["sensitive"]}
+        return told | {k: answer.facts[k] for k in ("sensitive", "copy")}
 
     def agree(self, outlines: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
         first = outlines[min(outlines)]
@@ -156,6 +187,12 @@ class Counts:
             f"{first['sensitive']}; pass the same everywhere"
             for n, told in outlines.items()
             if told.get("sensitive") != first["sensitive"]
+        }
+        copies = Counter(told.get("copy") for told in outlines.values()).most_common(1)[0][0]
+        rejected |= {
+            n: f"node {n!r} has another bundle than the others; give every node the same file"
+            for n, told in outlines.items()
+            if told.get("copy") != copies
         }
         usable = [told for n, told in sorted(outlines.items()) if n not in rejected]
         releases, classes = (

@@ -23,7 +23,7 @@ class SummedStatistics:
 
     def outline(self, answer: Message) -> dict[str, Any]:
         common = [None if np.isnan(v) else float(v) for v in answer.arrays["common"]]
-        return {"classes": answer.facts["classes"], "common": common}
+        return {"classes": answer.facts["classes"], "common": common, "dp": answer.facts.get("dp", {})}
 
     def agree(self, outlines: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
         rejected = {
@@ -46,7 +46,8 @@ class SummedStatistics:
         by_column = [list(dict.fromkeys(v for v in values if v is not None))[:2] for values in
                      zip(*(t["common"] for t in told), strict=True)]  # fmt: skip
         common = [[values[i] if len(values) > i else None for values in by_column] for i in range(2)]
-        return {"classes": classes, "common": common}, rejected
+        spent = {node: own for t in told for node, own in t.get("dp", {}).items()}  # what a private fit cost
+        return {"classes": classes, "common": common, "dp": spent}, rejected
 
     def numbers(self, answer: Message, agreed: Mapping[str, Any]) -> np.ndarray:
         n, arrays = answer.facts["records"], answer.arrays
@@ -82,13 +83,14 @@ class SummedStatistics:
             known[key] = [agreed["classes"][key][i] for i in here]
             arrays[f"{key}/counts"] = np.rint(counts[here]).astype(np.int64)
             arrays[f"{key}/means"] = sums.reshape(-1, width)[here] / arrays[f"{key}/counts"][:, None]
-        return Message("sums", ALL, 0, {"records": records, "classes": known}, arrays)
+        return Message("sums", ALL, 0, {"records": records, "classes": known, "dp": agreed["dp"]}, arrays)
 
 
 def _fits(told: Mapping[str, Any]) -> bool:
     classes, common = told.get("classes"), told.get("common")
     return (
         isinstance(classes, dict)
+        and isinstance(told.get("dp", {}), dict)
         and all(readable_classes(key, known) for key, known in classes.items())
         and isinstance(common, list)
         and all(v is None or isinstance(v, float | int) for v in common)

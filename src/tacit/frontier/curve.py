@@ -331,6 +331,17 @@ class Frontier:
 
         return rich_frontier(self)
 
+    def figure(self, sensitive: str | None = None) -> Any:
+        """Utility of the first target against leakage as a matplotlib figure."""
+        from tacit.report.frontier_page import drawn  # matplotlib is slow to import
+
+        return drawn(self, sensitive or self.sensitive[0])
+
+    def _repr_html_(self) -> str:
+        from tacit.report.notebook import frontier_html  # a notebook asks for it, and nobody else
+
+        return frontier_html(self)
+
     def to_html(self, path: str | Path) -> Path:
         """Write the curve as one self-contained page with an interactive figure."""
         from tacit.report.frontier_page import write_frontier  # rich and jinja2 are slow to import

@@ -11,8 +11,8 @@ The accountant is the library dp-accounting (privacy loss distributions); it is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from scipy.optimize import brentq
@@ -92,6 +92,34 @@ class Spent:
         0.462
         """
         return (math.expm1(self.epsilon) + 2 * self.delta) / (math.exp(self.epsilon) + 1)
+
+
+def spent_by_all(told: Sequence[Spent]) -> Spent:
+    """What holds for the people of every node: each has paid for its own, and the most that any did is told.
+
+    Examples
+    --------
+    >>> one = Spent(1.0, 1e-5, "person", 100, 1.0, 1.0, 0.1, 10)
+    >>> both = spent_by_all([one, replace(one, epsilon=2.0, people=50)])
+    >>> both.epsilon, both.people
+    (2.0, 150)
+    """
+    most = max(told, key=lambda s: s.epsilon)
+    unit = "person" if all(s.unit == "person" for s in told) else "record"
+    return replace(most, delta=max(s.delta for s in told), unit=unit, people=sum(s.people for s in told))
+
+
+def read_spent(told: Any) -> Spent | None:
+    """A statement that came from another machine; None where it is none."""
+    words = {f.name for f in fields(Spent)}
+    if not isinstance(told, Mapping) or set(told) != words or told["unit"] not in ("record", "person"):
+        return None
+    numbers = [told[w] for w in words - {"unit", "not_covered"}]
+    if not all(isinstance(n, int | float) and not isinstance(n, bool) and 0 <= n < 1e15 for n in numbers):
+        return None
+    rest = told["not_covered"]
+    fits = isinstance(rest, list) and all(isinstance(t, str) and t.isprintable() and len(t) < 400 for t in rest)
+    return Spent(**{**told, "not_covered": tuple(rest)}) if fits else None
 
 
 def epsilon_of(rate: float, noise_multiplier: float, steps: int, delta: float) -> float:

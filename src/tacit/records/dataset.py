@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,6 +105,14 @@ class Dataset:
             first = next(iter(self.units.values()))
             parts.append(f"{len(np.unique(first)):,} units")
         return f"Dataset({self.name or 'unnamed'}: {', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what is kept and hidden, and the first rows of a table."""
+        labels = pd.concat([self.y, self.sensitive], axis=1)
+        role = ["target"] * self.y.shape[1] + ["sensitive"] * self.sensitive.shape[1]
+        about = pd.DataFrame({"": role, "values": labels.nunique(), "missing": labels.isna().sum()})
+        rows = self.X.head(3).to_html(index=False, max_cols=12) if isinstance(self.X, pd.DataFrame) else ""
+        return f"<p><b>{html.escape(repr(self))}</b></p>{about.to_html()}{rows}"
 
     def take(self, rows: np.ndarray) -> Dataset:
         """The records at these positions, or where the mask is true."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
@@ -98,6 +99,33 @@ def write_frontier(front: Any, path: str | Path) -> Path:
         words=data["measures"],
     )
     return write_whole(path, text)
+
+
+def drawn(front: Any, sensitive: str) -> Any:
+    """Utility of the first target against leakage, with intervals and certified bounds."""
+    from matplotlib.figure import Figure  # slow to import
+
+    target = front.targets[0]
+    fig = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = fig.subplots()
+    for i, name in enumerate(front.filters):
+        points = front.only(name).traced
+        u, v = [t.utility[target] for t in points], [t.leakage[sensitive] for t in points]
+        arms = [np.abs([[r.value - r.low for r in side], [r.high - r.value for r in side]]) for side in (v, u)]
+        axes.errorbar([r.value for r in v], [r.value for r in u], xerr=arms[0], yerr=arms[1], fmt="o", ms=4, lw=0.7,
+                      color=f"C{i}", label=name)  # fmt: skip
+        bounds = [(t.certificate[sensitive], t.utility[target].value) for t in points]
+        known = [(c.bound, value) for c, value in bounds if c is not None]
+        if known:
+            axes.plot(*zip(*known, strict=True), "|", color=f"C{i}", ms=12)
+    limit = front.reference.limit.get(sensitive, ())
+    if limit:
+        axes.plot([p.leakage for p in limit], [p.accuracy for p in limit], color="0.6", lw=1, label="limit (estimate)")
+    axes.axvline(front.traced[0].leakage[sensitive].guessing, color="0.5", ls=":", lw=1)
+    axes.set(xlabel=f"leakage of {sensitive} (dotted: guessing; | certified bound)", ylabel=f"utility: {target}")
+    axes.legend(fontsize=8, frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    return fig
 
 
 def _plain(t: Any, best: bool) -> dict[str, Any]:

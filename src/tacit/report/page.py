@@ -10,21 +10,30 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import markupsafe
 
 from tacit.files import write_whole
+from tacit.report.glossary import explain
 from tacit.report.markdown import DOES_NOT_PROTECT
 from tacit.report.results import NumberResult, at_most, beats, digits, shown
+from tacit.report.verdict import RULE, not_covered, opening, verdict
 
 MEASURES = {"r2": "R²", "balanced_accuracy": "balanced accuracy of the best attacker"}
 
 
 def write_page(reports: Sequence[Any], path: str | Path, title: str, introduction: str = "") -> Path:
-    """Write one or several audits of the same data as one page, with the utility-leakage figure."""
+    """Write one or several audits of the same data as one page; it opens with what to think of the last of them."""
+    return write_whole(path, page_text(reports, title, introduction))
+
+
+def page_text(reports: Sequence[Any], title: str, introduction: str = "") -> str:
+    """The page itself."""
     plain = [r.to_dict() for r in reports]
     beaten = dominated(reports)
     attributes = list(reports[0].leakage)
     why = {s: [_why(r, s, beaten) for r in reports] for s in attributes}
-    text = render(
+    lead = reports[-1]
+    return render(
         "page.html.j2",
         {"reports": plain, "dominated": why},
         title=title,
@@ -43,8 +52,12 @@ def write_page(reports: Sequence[Any], path: str | Path, title: str, introductio
         number=lambda r: isinstance(r, NumberResult),
         word=lambda r: MEASURES.get(r.headline, r.headline.replace("_", " ")),
         own_units=digits,
+        lead=lead,
+        opening=opening(lead),
+        verdicts=[verdict(lead, name) for name in lead.leakage],
+        rule=RULE,
+        not_covered=not_covered(lead),
     )
-    return write_whole(path, text)
 
 
 def render(template: str, data: Any, **told: Any) -> str:
@@ -53,10 +66,16 @@ def render(template: str, data: Any, **told: Any) -> str:
         loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["up"] = lambda value: "–" if value is None else at_most(value)
+    environment.globals |= {"term": term, "explained": explain}
     environment.filters["p"] = lambda value: "–" if value is None else shown(value)
     # inside a script element only "<" could end it
     embedded = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     return environment.get_template(template).render(embedded=embedded, limits=DOES_NOT_PROTECT, **told)
+
+
+def term(word: str, shown_as: str | None = None) -> Any:
+    """A word whose explanation is one hover, or one touch, away."""
+    return markupsafe.Markup('<abbr tabindex="0" title="{}">{}</abbr>').format(explain(word), shown_as or word)
 
 
 def _why(report: Any, attribute: str, beaten: dict[tuple[str, str], str]) -> str | None:
@@ -81,8 +100,18 @@ def dominated(reports: Sequence[Any]) -> dict[tuple[str, str], str]:
 
 def figure(reports: Sequence[Any], attribute: str) -> str:
     """Utility against leakage of every release, with intervals and certificates, as inline SVG."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
+    from matplotlib.backends.backend_svg import FigureCanvasSVG  # slow to import, and a device has none
+
+    out = io.StringIO()
+    fig = drawn(reports, attribute)
+    FigureCanvasSVG(fig).print_svg(out, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    text = out.getvalue()
+    return text[text.index("<svg") :]
+
+
+def drawn(reports: Sequence[Any], attribute: str) -> Any:
+    """The same as a matplotlib figure."""
+    from matplotlib.figure import Figure  # slow to import, and a device has none
 
     target = next(iter(reports[0].utility))
     fig = Figure(figsize=(6.4, 4.2), layout="constrained")
@@ -115,7 +144,4 @@ def figure(reports: Sequence[Any], attribute: str) -> str:
     axes.set_title("Better is up and to the left; dotted lines are guessing", fontsize=9, loc="left")
     axes.legend(fontsize=8, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    out = io.StringIO()
-    FigureCanvasSVG(fig).print_svg(out, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    drawn = out.getvalue()
-    return drawn[drawn.index("<svg") :]
+    return fig

@@ -48,6 +48,9 @@ from tacit.report.three_questions import Answer, three_questions
 if TYPE_CHECKING:
     import pandas as pd  # a device has none, and reads reports all the same
 
+    from tacit.report.notebook import Inline
+    from tacit.report.verdict import Verdict
+
 SCHEMA = 3
 
 
@@ -401,6 +404,32 @@ class Report:
         from tacit.report.page import write_page  # jinja2 is slow to import, and a device has none
 
         return write_page([self], path, title=f"Audit of {self.name}")
+
+    def verdict(self, attribute: str) -> Verdict:
+        """A light ("green", "amber", "red"), a sentence in words, and what both rest on."""
+        from tacit.report.verdict import verdict  # it reads a Report, and so cannot be imported above
+
+        return verdict(self, attribute)
+
+    def figure(self, attribute: str | None = None) -> Any:
+        """Utility against leakage as a matplotlib figure; of the first sensitive attribute by default."""
+        from tacit.report.page import drawn  # matplotlib is slow to import, and a device has none
+
+        chosen = next(iter(self.leakage)) if attribute is None else attribute
+        self._known(chosen, self.leakage)
+        return drawn([self], chosen)
+
+    def page(self) -> Inline:
+        """The interactive page, for a cell of a notebook."""
+        from tacit.report.notebook import Inline  # jinja2 is slow to import, and a device has none
+        from tacit.report.page import page_text
+
+        return Inline(page_text([self], f"Audit of {self.name}"))
+
+    def _repr_html_(self) -> str:
+        from tacit.report.notebook import report_html  # a notebook asks for it, and nobody else
+
+        return report_html(self)
 
 
 def _other_measures(r: AnyResult) -> dict[str, float]:

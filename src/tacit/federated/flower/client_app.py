@@ -18,13 +18,11 @@ from flwr.supercore import log
 
 from tacit.errors import TacitError, check_number
 from tacit.federated.flower.carried import from_records, to_records
-from tacit.federated.flower.config import START, NodeConfig, name_of, read_node, unpack_algorithm
+from tacit.federated.flower.config import CERTIFICATE, START, NodeConfig, name_of, read_node, unpack_algorithm
 from tacit.federated.flower.trust import NodeIdentity
-from tacit.federated.grants import SURE, blur_figures, grant_audit, grant_federation, grant_table, spending
-from tacit.federated.node import Node
+from tacit.federated.grants import SURE, blur_figures, grant_audit, grant_federation, grant_fit, grant_table, spending
 from tacit.federated.protocol import Arrays, Message, ProtocolError
 from tacit.federated.states import State, read_state, write_state
-from tacit.records.dataset import Dataset
 from tacit.records.people import Crowd
 
 MAX_CODE = 10_000  # columns of a release: more would take this node's memory
@@ -61,8 +59,7 @@ def answer_request(config: NodeConfig, request: Message) -> Message:
 def _answer_once(config: NodeConfig, request: Message, granted: dict[str, Any]) -> Message:
     """A round is answered once: asked again, however else, the node sends what it sent (it may have been lost)."""
     algorithm = _algorithm(config, request)
-    rows, attack, test = config.parts()
-    node = Node(rows.X, rows.y, rows.sensitive, rows.units_of(), config.name)
+    node = config.certified_node() if config.algorithm == CERTIFICATE else config.training_node()
     config.check_node(node)
     worker = algorithm.worker(node)
     secure = getattr(algorithm, "secure", False)
@@ -73,6 +70,7 @@ def _answer_once(config: NodeConfig, request: Message, granted: dict[str, Any]) 
     kept = read_state(path, worker.digest()) if path.exists() else {}
     settings = {"settings": request.facts["settings"]}
     if not kept:
+        grant_fit(granted, config, request.facts["settings"].get("dp"))
         grant_federation(granted, config, federation)
         grant_table(config.state, config, node)
     elif kept["settings"][1] != settings:
@@ -80,7 +78,7 @@ def _answer_once(config: NodeConfig, request: Message, granted: dict[str, Any]) 
     else:
         worker.restore(*kept["worker"])
     if request.kind == "audit":
-        answer = _audit(config, request, kept, granted, worker.own_filter(), attack, test)
+        answer = _audit(config, request, kept, granted, worker.own_filter())
         write_state(path, {**kept, "audit": ({}, answer.facts)}, worker.digest())
         return answer
     asks = request.kind not in FIRST
@@ -130,6 +128,8 @@ def _algorithm(config: NodeConfig, request: Message) -> Any:
         )
     check_number("n_components", getattr(algorithm, "n_components", None), 1, MAX_CODE, whole=True, optional=True)
     algorithm.grants = config
+    if name == CERTIFICATE:
+        algorithm.count(config.bundle)
     return algorithm
 
 
@@ -159,12 +159,11 @@ def _audit(
     kept: Mapping[str, State],
     granted: dict[str, Any],
     own: Any,
-    attack: Dataset | None,
-    test: Dataset | None,
 ) -> Message:
     """One audit for a federation that this node took part in; whatever filter is asked for, figures carry noise."""
     from tacit.federated.node_audit import audit_here  # every message starts a new Python at a node
 
+    _, attack, test = config.parts()
     if attack is None or test is None:
         raise ProtocolError("hold_out is 0: there are no rows to audit on")
     if "answer" not in kept or (own is None and "bundle" not in request.arrays):

@@ -15,22 +15,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tacit.errors import InputError, check_number
 from tacit.federated.grants import Grants
+from tacit.federated.node import Node
+from tacit.federated.private_nodes import private_settings
 from tacit.federated.protocol import Arrays, over, under
 from tacit.records.dataset import Dataset, read_table
 
 # what may be set for all nodes: plain numbers and words, no code
 CLOSED = ("categories", "min_count", "secure")
+CERTIFICATE = "Certificate"
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "DistributedEIGAN": (
         "n_components", "alpha", "share", "sync_every", "sync_unit", "aggregation", "robust", "max_norm", "categories",
         "target_weights", "sensitive_weights", "noise", "adversary_steps", "epochs", "batch_size", "learning_rate",
-        "head_lr_factor", "random_state", "secure",
+        "head_lr_factor", "random_state", "secure", "dp",
     ),
-    "LinearARL": ("n_components", "lam", *CLOSED),
-    "LinearEraser": ("min_frequency", *CLOSED),
+    "LinearARL": ("n_components", "lam", "dp", *CLOSED),
+    "LinearEraser": ("min_frequency", "dp", *CLOSED),
+    CERTIFICATE: ("n_cells", "candidates", "confidence_level", "secure"),
     "PersonalMinimax": ("rho", "rounds", "steps", "order", "exchange", "loss", "ridge"),
 }  # fmt: skip
 OLD = {"fewest": "min_count", "head_speed": "head_lr_factor", "rare": "min_frequency"}  # in settings written before
@@ -59,8 +64,14 @@ def algorithm_of(settings: Mapping[str, Any], start: Any = None) -> Any:
     """
     name = name_of(settings)
     own = {OLD.get(k, k): v for k, v in settings.items() if k != "algorithm"}
+    if "dp" in own:
+        own["dp"] = private_settings(own["dp"])
     f: Any
-    if name == "DistributedEIGAN":
+    if name == CERTIFICATE:
+        from tacit.federated.summed_counts import Counting  # every message starts a new Python at a node
+
+        f = Counting(None, {k: v for k, v in own.items() if k != "secure"})
+    elif name == "DistributedEIGAN":
         from tacit.federated.distributed_eigan import DistributedEIGAN  # every message starts a new Python at a node
 
         f = DistributedEIGAN(**own)
@@ -173,6 +184,11 @@ class ServerConfig:
     training: Mapping[str, Any] = field(default_factory=dict)
     public: PublicConfig | None = None
 
+    @property
+    def certifies(self) -> bool:
+        """Whether counts are asked for, and no filter is learned."""
+        return self.training.get("algorithm") == CERTIFICATE
+
     @functools.cached_property
     def identity(self) -> str:
         """What a federation that resumes after a restart must have in common with the one that was stopped."""
@@ -200,6 +216,7 @@ class NodeConfig(TableConfig, Grants):
     algorithm : the one this node takes part in. What travels depends on it, so the server alone does not choose it
     out : for PersonalMinimax, where this node's own filter goes, NAME.tacit
     secure : answer in secure sums alone, of which the server sees nothing but the sum
+    bundle : for Certificate, the release that is certified: this node's own copy, whatever the server says
     min_people, min_count, ... : what the server may ask at most, see `Grants`
     """
 
@@ -211,6 +228,20 @@ class NodeConfig(TableConfig, Grants):
     algorithm: str = DEFAULT
     out: Path = Path("filter.tacit")
     secure: bool = False
+    bundle: Path | None = None
+
+    def certified_node(self) -> Node:
+        """The rows that took no part in training here; all of them where none are held out."""
+        trained, *held = self.parts()
+        parts = [d for d in held if d is not None] or [trained]
+        X, y, sensitive = (pd.concat([getattr(d, word) for d in parts]) for word in ("X", "y", "sensitive"))
+        units = None if parts[0].units is None else np.concatenate([d.units_of() for d in parts])
+        return Node(X.reset_index(drop=True), y, sensitive, units, self.name)
+
+    def training_node(self) -> Node:
+        """The rows to train on."""
+        rows = self.parts()[0]
+        return Node(rows.X, rows.y, rows.sensitive, rows.units_of(), self.name)
 
     def parts(self) -> tuple[Dataset, Dataset | None, Dataset | None]:
         """Rows to train on, rows attackers learn from, rows they are measured on."""
@@ -241,6 +272,13 @@ def read_server(path: str | Path, secure: bool = False) -> ServerConfig:
     return config
 
 
+def read_config(path: str | Path) -> ServerConfig | NodeConfig:
+    """The server's file or a node's: a node's has a name."""
+    text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+    node = any(line.split("=")[0].strip() == "name" for line in text.splitlines())
+    return read_node(path) if node else read_server(path)
+
+
 def read_node(path: str | Path, data: str | Path | None = None, secure: bool = False) -> NodeConfig:
     """Read and check a node's file."""
     config = _read(Path(path), NodeConfig, {} if data is None else {"data": str(Path(data).resolve())})
@@ -248,6 +286,8 @@ def read_node(path: str | Path, data: str | Path | None = None, secure: bool = F
     check_number("hold_out", config.hold_out, 0, 0.9)
     config.check()
     name_of({"algorithm": config.algorithm})
+    if config.algorithm == CERTIFICATE and (config.bundle is None or not config.bundle.is_file()):
+        raise InputError(f"{path}: Certificate counts the releases of a bundle that lies here; set bundle to its path")
     _check_files(path, config, ("node.key", "authority.pem"))
     return config
 

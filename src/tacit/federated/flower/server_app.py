@@ -23,6 +23,7 @@ from tacit.federated.flower.carried import from_records, to_records
 from tacit.federated.flower.config import ServerConfig, pack_algorithm, read_server, unpack_algorithm
 from tacit.federated.protocol import Message, ProtocolError, printable
 from tacit.federated.states import read_state, write_state
+from tacit.files import write_whole
 from tacit.filters.base import Filter
 
 ASK = "train"  # Flower's word for the one kind of message that nodes answer
@@ -90,7 +91,7 @@ class Server:
                 log(logging.WARNING, "round %s: doubtful: %s: %s", line["round"], node, why)
             self._keep()
         common = self._finish()
-        if self.config.audit:
+        if self.config.audit and not self.config.certifies:
             self._audit(grid, common)
 
     def _finish(self) -> bool:
@@ -105,9 +106,14 @@ class Server:
         out, common = self.config.out, isinstance(f, Filter)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.with_suffix(".rounds.json").write_text(json.dumps(self.coordinator.log, indent=1))
-        if common:
+        if self.config.certifies:
+            write_whole(out.with_suffix(".certificate.json"), json.dumps(f.to_dict(), indent=1))
+            for text in str(f).splitlines():
+                log(logging.INFO, "%s", text)
+        elif common:
             save(f, out)
-        log(logging.INFO, "%s", f"the filter is in {out}" if common else "every node has its own filter")
+        ends = {True: f"the filter is in {out}", False: "every node has its own filter"}[common]
+        log(logging.INFO, "%s", "the certificate is written" if self.config.certifies else ends)
         self.path.replace(self.path.with_name(LAST))  # the next federation begins afresh, with any settings
         return common
 
