@@ -21,6 +21,12 @@ GLOSSARY = {
         "The share of right answers when every class is as common as every other, so that always naming the "
         "commonest class gains nothing. Of two classes guessing gives .500."
     ),
+    "R²": (
+        "Of a number: the share of how much it differs between people that a guess explains. 0 is guessing, 1 is "
+        "knowing it."
+    ),
+    "mean error": "Of a number: how far a guess is off on average, beside that of always naming the median.",
+    "rank correlation": "Of a number: how well guesses put people in order, from 0 (not at all) to 1 (Spearman's).",
     "attacker": "A model trained afresh on released rows to tell the sensitive attribute from a release.",
     "audited": (
         "Attackers were trained and this is how far they got. It was measured, not proved: a cleverer one may get "

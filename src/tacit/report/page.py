@@ -49,14 +49,14 @@ def page_text(reports: Sequence[Any], title: str, introduction: str = "") -> str
         ),
         has_floor_row=any(r.name == "label-only" for r in reports),
         level=reports[0].level,
+        number=lambda r: isinstance(r, NumberResult),
+        word=lambda r: MEASURES.get(r.headline, r.headline.replace("_", " ")),
+        own_units=digits,
         lead=lead,
         opening=opening(lead),
         verdicts=[verdict(lead, name) for name in lead.leakage],
         rule=RULE,
         not_covered=not_covered(lead),
-        number=lambda r: isinstance(r, NumberResult),
-        word=lambda r: MEASURES.get(r.headline, r.headline.replace("_", " ")),
-        own_units=digits,
     )
 
 

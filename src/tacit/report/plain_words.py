@@ -13,7 +13,9 @@ def leak_in_words(report: Any, name: str) -> str:
     m, certificate = report.leakage[name].measure, report.certificate.get(name)
     if isinstance(report.leakage[name], NumberResult):
         told = _number_in_words(report.leakage[name], "Attackers that we trained guess", report.level)
-        return f"{told} This was measured, not proved: a cleverer attacker may do better."
+        return (
+            f"{told}{_classes_in_words(report, name)} This was measured, not proved: a cleverer attacker may do better."
+        )
     reached = f"Attackers that we trained name {name} right {percent(m.value)} of the time"
     if certificate is not None and report.bound.get(name) is not None:
         return (
@@ -35,6 +37,19 @@ def use_in_words(report: Any, name: str) -> str:
         f"A model that learns from releases names {name} right {percent(m.value)} of the time (between "
         f"{percent(m.low)} and {percent(m.high)}, with {report.level} confidence); the commonest answer is right "
         f"{percent(m.guessing)} of the time."
+    )
+
+
+def _classes_in_words(report: Any, name: str) -> str:
+    """What is certified of a number's classes; nothing where nothing is."""
+    classes = report.certified_classes(name)
+    if classes is None:
+        return ""
+    found = report.certificate[classes]
+    return (
+        f" Of {found.n_classes} classes of about equal size, whoever sees one release names the right one at most "
+        f"{at_most(found.bound)} of the time (certified, with {report.level} confidence; guessing gives "
+        f"{percent(1 / found.n_classes)})."
     )
 
 

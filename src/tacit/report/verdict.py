@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.report.markdown import DOES_NOT_PROTECT
 from tacit.report.plain_words import leak_in_words
-from tacit.report.results import percent
+from tacit.report.results import NumberResult, percent, shown
 
 SMALL, MIDDLING = 0.1, 0.3  # of the way from guessing to certainty
 RULE = (
@@ -67,6 +67,8 @@ def opening(report: Any) -> str:
 
 
 def _kept(u: Any) -> str:
+    if isinstance(u, NumberResult):
+        return f"R² {shown(u.value)}, {u.errors.partition(', ')[2]}"
     if u.headline != "accuracy":
         return f"{u.headline.replace('_', ' ')} {u.value:.2f}, guessing {u.guessing:.2f}"
     return f"{percent(u.value)} right, {percent(u.guessing)} by the commonest answer"
