@@ -53,12 +53,12 @@ def weight(run: Run) -> None:
 
 
 def hide(run: Run, secrets: Sequence[str], printed: dict[str, float]) -> None:
-    s = run.settings
+    s = sizes(run)
     for label, value in printed.items():
         run.row("PrivDiffuser, attackers of raw windows", f"{label}, accuracy", value)
     found = {
         name: [run.part(f"{name}, seed {seed}", hidden, name, list(secrets), seed, s) for seed in run.seeds]
-        for name in s["methods"]
+        for name in run.settings["methods"]
     }
     for name, audits in found.items():
         one = together(audits)
@@ -75,6 +75,11 @@ def hide(run: Run, secrets: Sequence[str], printed: dict[str, float]) -> None:
         "Here `ours` of a secret is an attacker that learned from raw windows; the column beside it has the better of "
         "two networks that learned from released windows of the same people's other recordings."
     )
+
+
+def sizes(run: Run) -> dict[str, Any]:
+    """The settings that a part reads: one more method changes nothing for the others."""
+    return {k: v for k, v in run.settings.items() if k != "methods"}
 
 
 def hidden(name: str, secrets: list[str], seed: int, s: dict[str, Any]) -> dict[str, Any]:
@@ -109,9 +114,10 @@ def recordings(data: Any) -> np.ndarray:
 
 def undeclared(run: Run) -> None:
     """What filters keep of the activity when training knows identity alone (MaSS's question)."""
-    s = run.settings
+    s = sizes(run)
     found = {
-        name: [run.part(f"{name}, seed {seed}", not_told, name, seed, s) for seed in run.seeds] for name in s["methods"]
+        name: [run.part(f"{name}, seed {seed}", not_told, name, seed, s) for seed in run.seeds]
+        for name in run.settings["methods"]
     }
     for name, audits in found.items():
         one = together(audits)
@@ -183,9 +189,10 @@ def read_by_rows(a: Any, learn: Any, b: Any, truth: Any, units: Any, epochs: int
 
 def age(run: Run) -> None:
     """Age in years, told of people that neither the filter nor the regressors have seen."""
-    s = run.settings
+    s = sizes(run)
     parts = {
-        name: [run.part(f"{name}, seed {seed}", years, name, seed, s) for seed in run.seeds] for name in s["methods"]
+        name: [run.part(f"{name}, seed {seed}", years, name, seed, s) for seed in run.seeds]
+        for name in run.settings["methods"]
     }
     for name, found in parts.items():
         for key, words in (("rank", "age, rank correlation over 24 people"), ("r2", "age, R2 over 24 people")):

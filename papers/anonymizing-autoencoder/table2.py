@@ -30,7 +30,8 @@ PRINTED: dict[str, tuple[float, float, float]] = {
 
 COMMAND = (
     "python -m papers.anonymizing-autoencoder.motionsense --device cuda --repeats 5 "
-    "(and --rows aae,rep,code --splits strict --repeats 3)"
+    "(and --rows aae,rep,code --splits strict --repeats 3; "
+    "--rows aae_printed,rep_printed --printed-stride 40 --repeats 2)"
 )
 NETWORKS = {"adaptive": "wide CNN", "adaptive_deep": "deep CNN"}
 LEARNED = (
