@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from sklearn.neural_network import MLPClassifier
 
 import tacit
 from papers.common.run import Run, by_attacker, honest, together
-from tacit.federated import DistributedEIGAN, Node
 
 from . import federated as deigan
 from .synthetic import scatter
+
+with suppress(ModuleNotFoundError):  # without cryptography there are no federations, and all other experiments
+    from tacit.federated import DistributedEIGAN, Node
 
 
 def fig7(run: Run) -> None:

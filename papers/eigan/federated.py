@@ -18,6 +18,7 @@ import json
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ import pandas as pd
 import torch
 
 import tacit
-from tacit.federated import DistributedEIGAN, Node
+
+with suppress(ModuleNotFoundError):  # without cryptography there are no federations, and all other experiments
+    from tacit.federated import DistributedEIGAN, Node
 
 OUT = Path(__file__).with_suffix(".json")
 NODES = tuple(range(2, 11))

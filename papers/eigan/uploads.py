@@ -9,6 +9,7 @@ is measured on nodes whose people it never saw. Sex is what the nodes hide, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,16 @@ from sklearn.decomposition import PCA
 
 import tacit
 from papers.common.run import Run, by_attacker, honest, over_seeds
-from tacit.federated.eigan_rounds import parameters_of
-from tacit.federated.protocol import choose_indices
 from tacit.filters.base import Problem
 from tacit.filters.eigan import Game
 from tacit.labels import encode_labels
 from tacit.records.encoding import make_encoder
 
 from .protocol import ATTACKS_ALONE
+
+with suppress(ModuleNotFoundError):  # without cryptography there are no federations, and all other experiments
+    from tacit.federated.eigan_rounds import parameters_of
+    from tacit.federated.protocol import choose_indices
 
 
 def uploads(run: Run) -> None:
