@@ -66,7 +66,7 @@ def digits_close_to_label_only(read: Reading) -> str:
     return (
         f"Label-only is nearly all one can do here: weight 1 leaks {tied} where label-only leaks "
         f"{shown(floor['value'])} (guessing .100). Without a weight the code leaks {free} and keeps {loose} of parity; "
-        f"weight 3 keeps {held} at no less."
+        f"weight 3 keeps {held}."
     )
 
 
