@@ -40,11 +40,11 @@ def test_as_printed_and_ours_are_two_rows_and_print_stands_beside_its_own():
     assert (printed.soft, printed.class_maps, printed.complement, printed.augment) == (True, False, "paper", None)
     assert (ours.soft, ours.class_maps) == (False, True)
     for experiment, entry in PAPER.results.items():
+        rows = {r["what"] for r in entry["rows"]}
         beside = {r["what"] for r in entry["rows"] if r["printed"] is not None}
-        assert TABLE.PRINTED in beside, experiment
-        assert TABLE.PRINTED_ALONE in beside
-        assert not {TABLE.OURS, TABLE.OURS_ALONE, TABLE.REGIONS} & beside
-        assert {TABLE.OURS, TABLE.OURS_ALONE} <= {r["what"] for r in entry["rows"]}
+        assert any(r.startswith(TABLE.PRINTED) for r in rows), experiment
+        assert any(r.startswith(TABLE.OURS) for r in rows), experiment
+        assert not any("ours" in r for r in beside)
 
 
 def test_the_setting_as_printed_is_chosen_by_validation_alone():
