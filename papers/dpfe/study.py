@@ -94,22 +94,19 @@ def rebuilt(cut: str, kept: Sequence[str], seed: int, settings: dict[str, Any]) 
 
     By a decoder network and by ridge; and how many of the decoder's images are named by a classifier of raw ones.
     """
-    parts = parts_of("faces", seed, settings)
-    network = original(parts[0], seed, settings)
-    train, attack, test = (keeping(p, kept) for p in parts)
-    given = for_attributes(network, list(parts[0].y.columns), kept)
-    device = choose_device(settings["device"])
-    layer = cut_network(given, cut).client.to(device)
-    releases = {"original layer": [forward(layer, np.asarray(d.X)).reshape(len(d), -1) for d in (attack, test)]}
-    for model in (PRINTED, OURS):
-        f = fitted(model, given, cut, train, seed, settings)
-        releases[f"{model}, code"] = [f.transform(d.X) for d in (attack, test)]
+    train, attack, test = (keeping(p, kept) for p in parts_of("faces", seed, settings))
+    codes = {model: fitted(model, None, cut, train, seed, settings) for model in (PRINTED, OURS)}
+    whole = codes[OURS]  # both began with the same network
+    layer = cut_network(whole.network_, cut).client
+    inputs = [whole.encoder_.transform(np.asarray(d.X, dtype=float)) for d in (attack, test)]
+    releases = {"original layer": [forward(layer, x).reshape(len(x), -1) for x in inputs]}
+    releases |= {f"{model}, code": [f.transform(d.X) for d in (attack, test)] for model, f in codes.items()}
     who = [pd.factorize(d.sensitive["person"], sort=True)[0] for d in (attack, test)]
     named = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)).fit(_flat(attack.X), who[0])
     some = np.linspace(0, len(test) - 1, 8).astype(int)[:6]
     out: dict[str, Any] = {"raw": packed(test.X[some]), "named": _named(named, test.X, who[1])}
     for name, (za, zt) in releases.items():
-        drawn = rebuild(za, attack.X, zt, settings["decoder_epochs"], seed, device)
+        drawn = rebuild(za, attack.X, zt, settings["decoder_epochs"], seed, choose_device(settings["device"]))
         error, total = (_flat((test.X - x) ** 2).sum(axis=1) for x in (drawn, np.mean(attack.X, axis=0)))
         r2 = r_squared(error, total, np.arange(len(test)), 0.95)
         ridge = reconstruction(za, attack.X, zt, test.X).r2

@@ -44,7 +44,8 @@ def tell_point(run: Run, at: str, point: pd.Series, printed: Mapping[str, str | 
     """Of one noise the measures that `printed` names. "Ours" is the paper's reader; beside it attackers of our own."""
     for key, text in printed.items():
         if key == "log_rank":
-            run.row(at, "identity, log-rank privacy", text, point["kernel_log_rank"], point[key], bounds(point, key),
+            by_kernels = point.get("kernel_log_rank")
+            run.row(at, "identity, log-rank privacy", text, by_kernels, point[key], bounds(point, key),
                     point["attacker"], float(point[f"{key}_guessing"]))  # fmt: skip
         elif key == "identified":
             run.row(at, "identity, accuracy", text, None, point[key], bounds(point, key), point["attacker"],
@@ -66,9 +67,7 @@ def tell_gain(
     run.row(at, "1-NN error, mean gain", printed, nearest and nearest["mean"],
             interval=nearest and (nearest["low"], nearest["high"]))  # fmt: skip
     told = {"kernels": kernels, "our attackers": strong, "1-NN": nearest}
-    run.note(
-        f"{at}: " + "; ".join(f"by {who}, {g['told'] if g else 'no accuracy in common'}" for who, g in told.items())
-    )
+    run.note(f"{at}: " + "; ".join(f"by {who}, {g['told'] if g else 'not told'}" for who, g in told.items()) + ".")
 
 
 def adaptive(found: Mapping[str, Any] | None) -> tuple[Any, ...]:
@@ -77,6 +76,8 @@ def adaptive(found: Mapping[str, Any] | None) -> tuple[Any, ...]:
 
 def gain(one: Sequence[Curve], other: Sequence[Curve], measure: str) -> dict[str, Any] | None:
     """Of each seed's curves the mean gain, with Student's interval over seeds; and the verdict on the mean curves."""
+    if measure not in one[0]:
+        return None
     try:
         each = [_superior(pd.DataFrame(a), pd.DataFrame(b), measure).mean for a, b in zip(one, other, strict=True)]
         verdict = _superior(together(one), together(other), measure)
@@ -138,7 +139,8 @@ PANELS = (
 def draw_tradeoff(means: Mapping[str, pd.DataFrame], title: str = "") -> Figure:
     """Privacy over accuracy, a panel a reader (Fig. 6 to 8): up and to the right is better; dotted: guessing."""
     figure = Figure(figsize=(12, 4), layout="constrained")
-    for axis, (measure, words) in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
+    panels = [p for p in PANELS if all(p[0] in c for c in means.values())]
+    for axis, (measure, words) in zip(figure.subplots(1, len(panels)), panels, strict=True):
         axis.axhline(next(iter(means.values()))[f"{measure}_guessing"].iloc[0], color="0.6", ls=":")
         for i, (name, c) in enumerate(means.items()):
             spread = np.clip([c[measure] - c[f"{measure}_low"], c[f"{measure}_high"] - c[measure]], 0, None)
@@ -154,9 +156,10 @@ def draw_tradeoff(means: Mapping[str, pd.DataFrame], title: str = "") -> Figure:
 
 def draw_ranks(means: Mapping[str, pd.DataFrame]) -> Figure:
     """Mean and deviation of the rank over accuracy, by kernels and by our attackers; dotted: the uniform law's."""
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    grid = figure.subplots(2, 2, sharex=True)
     readers = (("kernel_", "kernel density (the paper's reader)"), ("", "best of our attackers"))
+    readers = tuple(r for r in readers if all(f"{r[0]}rank_mean" in c for c in means.values()))
+    figure = Figure(figsize=(9, 3 * len(readers)), layout="constrained")
+    grid = figure.subplots(len(readers), 2, sharex=True, squeeze=False)
     for line, (kind, who) in zip(grid, readers, strict=True):
         for i, (name, c) in enumerate(means.items()):
             low, high = (c[f"{kind}rank_mean_{end}"] for end in ("low", "high"))
@@ -170,7 +173,7 @@ def draw_ranks(means: Mapping[str, pd.DataFrame]) -> Figure:
             axis.axhline(level, color="0.6", ls=":")
             axis.set_title(f"{title}, {who}", fontsize=9)
             axis.spines[["top", "right"]].set_visible(False)
-    for axis in grid[1]:
+    for axis in grid[-1]:
         axis.set_xlabel("accuracy of the attributes")
     grid[0][0].legend(frameon=False, fontsize=8)
     return figure
