@@ -48,7 +48,7 @@ PRINTED, OURS = "EIGAN as printed", "EIGAN, ours"
 
 def game_of(name: str, size: int, seed: int, s: Mapping[str, Any]) -> tacit.EIGAN:
     if name == PRINTED:
-        return tacit.EIGAN.as_printed(size, epochs=s["printed_epochs"], batch_size=1024, random_state=seed)
+        return tacit.EIGAN.as_printed(size, epochs=10 * s["epochs"], batch_size=1024, random_state=seed)
     return tacit.EIGAN(size, noise=0.3, epochs=s["epochs"], random_state=seed)
 
 

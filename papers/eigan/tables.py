@@ -104,7 +104,7 @@ def table(
 
 def table1_faces(run: Run) -> None:
     """FaceScrub's column (identity kept, gender withheld): 20 people's faces and their sunglasses, or `--data`."""
-    data = run.settings["data"]
+    data = run.settings.get("data", "cmu_faces")
     printed = {"raw data": (0.98, 0.99), "Bertran": (0.56, 0.68), FACES: (0.82, 0.68)}
     found = each_release(run, FACE_RELEASES, face_release)
     table(run, found, data, {label: i for i, label in enumerate(FACE_LABELS[data])}, printed)
@@ -119,11 +119,11 @@ def face_release(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     data = {
         "cmu_faces": lambda: tacit.load_dataset("cmu_faces", target="person", sensitive="sunglasses"),
         "facescrub": lambda: tacit.load_dataset("facescrub", people=s.get("people"), size=s.get("size")),
-    }[s["data"]]()
+    }[name_of := s.get("data", "cmu_faces")]()
     # identities can only be kept of people who have been met: split by image, not by person, as in print
-    data = tacit.Dataset(data.X, data.y, data.sensitive, name=s["data"])
+    data = tacit.Dataset(data.X, data.y, data.sensitive, name=name_of)
     parts = data.split((0.7, 0.15, 0.15), random_state=seed)
-    flat = tuple(tacit.Dataset(p.X.reshape(len(p), -1), p.y, p.sensitive, name=s["data"]) for p in parts)
+    flat = tuple(tacit.Dataset(p.X.reshape(len(p), -1), p.y, p.sensitive, name=name_of) for p in parts)
     release = FACE_RELEASES[name](seed, s["epochs"], data.X.shape[1:])
     if name == FACES:
         with_images = fitted(release, parts[0], seed)
@@ -182,8 +182,10 @@ def mnist_release(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
         s["rows"], random_state=seed
     )
     games = {
-        "EIGAN as printed, l=64": lambda: tacit.EIGAN.as_printed(64, epochs=5 * s["epochs"], random_state=seed),
-        "EIGAN, ours: l=64": lambda: tacit.EIGAN(64, epochs=s["epochs"], random_state=seed),
+        "EIGAN as printed, l=64": lambda: tacit.EIGAN.as_printed(
+            64, s["alpha"], epochs=5 * s["epochs"], random_state=seed
+        ),
+        "EIGAN, ours: l=64": lambda: tacit.EIGAN(64, s["alpha"], epochs=s["epochs"], random_state=seed),
     }
     if name in games:
         release = fitted(games[name](), parts[0], seed)
