@@ -8,8 +8,8 @@ evaluators (logistic regression) learn from the contributors' training rows, whi
 test rows, a random half of overlapping windows. "binary" is the mean over people of the balanced accuracy of
 telling that person's samples from all others'. "audit" is the view of attackers trained afresh on released rows: who of
 the 15 it is, by bouts that no filter has seen (split by bout, so that overlapping windows never cross).
-Prints a line per trial and writes papers/minimax-filter/personal.json as it goes. `fig5` is the paper's figure: ten
-trials whose common filter is as printed, three that begin with ours, and three in other orders.
+Prints a line per trial and writes papers/minimax-filter/personal.json as it goes. `fig5` is the paper's figure: trials
+whose common filter is as printed, and the script's, which begin with ours.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 
 import tacit
-from papers.common.run import Run, by_attacker, honest, together
+from papers.common.run import Run, by_attacker, together
 from papers.common.shown import shown
 from tacit.federated import Node, PersonalMinimax
 from tacit.federated.node import named
 from tacit.federated.personal_batch import PersonalGame
 from tacit.federated.personal_rounds import Contributor
+
+from .later import floor_of
 
 OUT = Path(__file__).with_suffix(".json")
 SETTINGS = {
@@ -153,7 +155,7 @@ def fresh_view(release, nodes, members, halves, seed) -> dict[str, float]:
     report = tacit.audit((attack.X, test.X), attack, test, ATTACKERS, floor=False, limit=False, pooled=())
     leak = report.leakage["subject"]
     return {"activity": report.utility["activity"].value, "subject": leak.value, "low": leak.low, "high": leak.high,
-            "guessing": leak.guessing, "attacker": leak.attacker, "honest": honest(report)}  # fmt: skip
+            "guessing": leak.guessing, "attacker": leak.attacker}  # fmt: skip
 
 
 # -- Fig. 5 ------------------------------------------------------------------------------------------
@@ -163,46 +165,61 @@ def fig5(run: Run) -> None:
     """5.4, Algorithm 3: 15 other people each learn a filter of their own, starting from that of domain 1 (d=20)."""
     s = run.settings
     printed = {"before": (".936 ± .013", ".674 ± .011"), "after": (".946 ± .010", ".538 ± .017")}
-    trials = {
-        "as printed": [
-            run.part(f"as printed, trial {i}", of_the_paper, i, s["rounds"], s["every"], i < s["audits"], True)
-            for i in run.seeds
-        ],
-        "ours": [
-            run.part(f"ours, trial {i}", of_the_paper, i, s["rounds"], s["every"], True, False)
-            for i in range(s["audits"])
-        ],
-    }
+    found = {"as printed": [run.part(f"as printed, trial {i}", of_the_paper, i, s["rounds"], s["every"], False, True)
+                            for i in s["trials"]]}  # fmt: skip
+    if run.quick:
+        found["ours"] = [
+            run.part(f"ours, trial {i}", of_the_paper, i, s["rounds"], s["every"], False, False) for i in run.seeds
+        ]
+    else:
+        command = f"python -m papers.minimax-filter.personal --trials {s['seeds']} --rounds {s['rounds']} --audit"
+        found["ours"] = run.recorded(command, "2 CPU cores")["sequential"]["runs"]
     commonest = float(tacit.load_dataset("uci_har").y["activity"].value_counts(normalize=True).max())
     drawn = {}
-    for row, found in trials.items():
-        rounds = [c["round"] for c in found[0]["curve"]]
-        curves = {k: np.array([[c[k] for c in t["curve"]] for t in found]) for k in ("target", "binary")}
+    for row, trials in found.items():
+        rounds = [c["round"] for c in trials[0]["curve"]]
+        curves = {k: np.array([[c[k] for c in t["curve"]] for t in trials]) for k in ("target", "binary")}
         drawn[row] = rounds, curves
         for when, at in (("before", 0), ("after", -1)):
             name = f"{row}, {when} ({rounds[at]} rounds)"
-            told = {
-                k: (float(v[:, at].mean()), float(v[:, at].std(ddof=min(1, len(v) - 1)))) for k, v in curves.items()
-            }
+            kept, told = (spread_of(curves[k][:, at]) for k in ("target", "binary"))
             words = printed[when] if row == "as printed" else (None, None)
-            run.row(name, f"activity, accuracy (± {shown(told['target'][1])}, {len(found)} trials; guessing "
-                    f"{shown(commonest)})", words[0], told["target"][0])  # fmt: skip
-            audits = [t["audit"][when]["honest"] for t in found if "audit" in t]
+            run.row(name, f"activity, accuracy ({kept[1]}; guessing {shown(commonest)})", words[0], kept[0])
+            audits = [as_honest(t["audit"][when], commonest) for t in trials if "audit" in t]
             leak = together(audits)["leakage"]["subject"] if audits else None
             more = f"; attacker: which of the 15, balanced, .067, {leak['seeds']} seeds" if leak else ""
-            run.row(name, f"this person or another (± {shown(told['binary'][1])}, {len(found)} trials; guessing .500"
-                    f"{more})", words[1], told["binary"][0], **by_attacker(leak))  # fmt: skip
+            run.row(name, f"this person or another ({told[1]}; guessing .500{more})", words[1], told[0],
+                    **by_attacker(leak))  # fmt: skip
             if audits:
                 kind = "of other people" if when == "before" else "personal"
-                run.audited(f"minimax d=20 {kind}, {row}", "uci_har", audits)
-    orders = [run.part(f"orders, trial {i}", in_other_orders, i, s["rounds"], s["every"], s["batch"])
-              for i in range(s["orders"])]  # fmt: skip
-    for order in orders[0] if orders else ():
+                run.audited(f"minimax d=20 {kind}, {row}", "uci_har", audits, floor=floor_of(run, "fig4"))
+    run.figure("fig5", curves_of(drawn))
+
+
+def spread_of(values: np.ndarray) -> tuple[float, str]:
+    """The mean, and the deviation over trials in words."""
+    deviation = shown(float(values.std(ddof=min(1, len(values) - 1))))
+    return float(values.mean()), f"± {deviation}, {len(values)} trials"
+
+
+def as_honest(told: dict, commonest: float) -> dict:
+    """A trial's audit as `Run.audited` takes it."""
+    leak = {k: told[k] for k in ("low", "high", "guessing")} | {"value": told["subject"], "by": told["attacker"]}
+    use = {"value": told["activity"], "guessing": commonest}
+    return {"utility": {"activity": use}, "leakage": {"subject": leak}, "certificate": {}, "label_only": {},
+            "label_only_utility": {}}  # fmt: skip
+
+
+def orders(run: Run) -> None:
+    """The same game in other orders, and solved in batch, which needs everybody's records."""
+    s = run.settings
+    found = [run.part(f"trial {i}", in_other_orders, i, s["rounds"], s["every"], s["batch"]) for i in run.seeds]
+    commonest = float(tacit.load_dataset("uci_har").y["activity"].value_counts(normalize=True).max())
+    for order in found[0]:
         for measure, guessing in (("objective of eq. 16", None), ("activity, accuracy", commonest),
                                   ("this person or another", 0.5)):  # fmt: skip
-            run.row(f"{order}, ours", f"{measure}, {len(orders)} trials", None,
-                    float(np.mean([o[order][measure] for o in orders])), guessing=guessing)  # fmt: skip
-    run.figure("fig5", curves_of(drawn))
+            value, words = spread_of(np.array([f[order][measure] for f in found]))
+            run.row(order, f"{measure} ({words})", None, value, guessing=guessing)
 
 
 def of_the_paper(trial: int, rounds: int, every: int, audit: bool, printed: bool) -> dict:

@@ -57,6 +57,7 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "fig3": fig3,
     "fig4": fig4,
     "fig5": personal.fig5,
+    "orders": personal.orders,
     "ppls": later.ppls,
     "noisy": later.noisy,
     "reconstruction": later.reconstruction,
