@@ -208,7 +208,7 @@ def personal_filters_sign_their_samples(read: Reading) -> str:
     read.holds(after.value > before.value + 0.1)
     return (
         f"But personal filters make people easier to name: fresh attackers who read everybody's releases name one of "
-        f"15 in {after:interval} of windows where the common filter left {before:interval}. Each person's releases carry "
+        f"15 in {after:interval} of windows where the common filter left {before:interval}. Each one's releases carry "
         f"the mark of that person's filter, which the paper's weighted binary reader cannot see."
     )
 
