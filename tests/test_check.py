@@ -114,7 +114,7 @@ def test_fit_writes_down_and_is_refused_when_it_would_be_too_much(people, tmp_pa
     assert "override" in tacit.ledger.Ledger(ledger).verify()[-1].body
     run("ledger", "together", ledger, out / "filter.tacit", second, "--data", tmp_path / "people.csv", "--target",
         "income", "--sensitive", "sex", "--unit", "person", "--attackers", "logistic",
-        *(w for o in (out, second.parent) for k in Path(f"{o}-keys").glob("*")
+        *(w for o in (out, second.parent) for k in Path(f"{o}-keys").glob("*.owner.key")
           for w in ("--owner-key", k)))  # fmt: skip
     line = tacit.ledger.Ledger(ledger).verify()[-1]
     assert line.kind == "together"

@@ -47,8 +47,10 @@ def test_no_key_is_ever_handed_over(table, tmp_path, few_steps, one_attacker):
     done = tacit_command("fit", table, *options)
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in out.iterdir()) == ["audit.json", "filter.tacit", "release.parquet", "report.html"]
-    keys = sorted((tmp_path / "handover-keys").iterdir())
-    assert [p.name.split(".", 1)[1] for p in keys] == ["noise.key", "owner.key"]
+    kept = sorted((tmp_path / "handover-keys").iterdir())
+    assert [p.name.split(".", 1)[1] for p in kept] == ["noise.key", "owner.key", "source.json"]
+    assert {stat.S_IMODE(p.stat().st_mode) for p in kept} == {0o600}
+    keys = [p for p in kept if p.suffix == ".key"]
     assert {stat.S_IMODE(p.stat().st_mode) for p in keys} == {0o600}
     for key in keys:
         assert not [p for p in out.rglob("*") if key.read_text().encode() in p.read_bytes()]
@@ -57,7 +59,7 @@ def test_no_key_is_ever_handed_over(table, tmp_path, few_steps, one_attacker):
     # another run: its keys come beside those of the first, whose release may be out there
     again = tacit_command("fit", table, *options)
     assert again.returncode == 0, again.stderr
-    assert len(list((tmp_path / "handover-keys").iterdir())) == 4
+    assert len(list((tmp_path / "handover-keys").iterdir())) == 6
     assert all(p.exists() for p in keys)
     # an earlier version's key is not passed on either
     (out / "noise.key").write_text("00" * 32)

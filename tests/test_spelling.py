@@ -88,8 +88,9 @@ def test_gap_words_are_compared_in_any_case():
 
 def test_a_date_that_does_not_exist_leaves_the_column_as_words(tmp_path):
     (tmp_path / "t.csv").write_text("d,n\n2024-02-30,1\n2024-01-01,2\n", encoding="utf-8")
-    assert open_table(tmp_path / "t.csv").table["d"].tolist() == ["2024-02-30", "2024-01-01"]
+    assert open_table(tmp_path / "t.csv", dates=True).table["d"].tolist() == ["2024-02-30", "2024-01-01"]
     (tmp_path / "u.csv").write_text("d,n\n2024-02-29,1\n-,2\n", encoding="utf-8")
-    found = open_table(tmp_path / "u.csv").table["d"]
+    assert open_table(tmp_path / "u.csv").table["d"].tolist() == ["2024-02-29", "-"]  # unless they are asked for
+    found = open_table(tmp_path / "u.csv", dates=True).table["d"]
     assert found.dtype.kind == "M"
     assert np.isnat(found.to_numpy()).tolist() == [False, True]

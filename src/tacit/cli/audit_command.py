@@ -15,7 +15,9 @@ from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError
 from tacit.records.csv_files import CsvFile
 from tacit.records.dataset import as_dataset, read_file
+from tacit.records.schema import TIMES
 from tacit.records.table_files import open_table
+from tacit.release.bundle import read_bundle
 from tacit.release.key_folder import key_folder
 from tacit.report.report import Report
 from tacit.report.screen import Console
@@ -48,7 +50,7 @@ def _complete(console: Console, options: dict[str, Any]) -> tuple[float, ...]:
     bundle, keys = folder / "filter.tacit", key_folder(folder)
     if not bundle.exists():
         raise InputError(f"{folder} has no filter.tacit; name a folder that tacit fit --out wrote, a bundle or a file")
-    options["release"], source = bundle, Source.read(keys)
+    options["release"], source = bundle, Source.read(keys, bundle)
     told = json.loads((folder / "audit.json").read_text()) if (folder / "audit.json").exists() else {}
     options["target"] = options["target"] or (source.target if source else list(told.get("utility", [])))
     options["sensitive"] = options["sensitive"] or (source.sensitive if source else list(told.get("leakage", [])))
@@ -108,7 +110,7 @@ def _attack(
         raise InputError(WHAT_TO_PASS)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    own = (open_table(data, sql).table, data.name, target, sensitive, unit, drop or [], bins)
+    own = (open_table(data, sql, _takes_dates(release)).table, data.name, target, sensitive, unit, drop or [], bins)
     rows = rows_as_people(console, as_dataset(*own, numeric=said_numbers(numeric)))
     attack, test = rows.split(parts, random_state=seed)[-2:]
     what = read_release(release, rows, (attack, test), data.name, owner_key, noise_key)
@@ -171,6 +173,14 @@ def _certify(
     if gates or odds:
         found.require(gates, odds)
         console.print("[green]required bounds are met[/green]")
+
+
+def _takes_dates(release: Path) -> bool:
+    """Whether a bundle has columns of dates."""
+    if release.suffix != ".tacit":
+        return False
+    columns = read_bundle(release).manifest["input"].get("columns", ())
+    return any(c.get("type") in TIMES for c in columns)
 
 
 def read_release(

@@ -74,7 +74,7 @@ def run(
     chosen = chosen_filter(filter_name, weight, seed)
     large = None if sql else large_table(console, table, unit, sample_rows, seed, chosen, bins)
     roles = (target, sensitive, unit, drop or [], bins)
-    data, names = _read(console, table, sql, large, roles, said_numbers(numeric))
+    data, names = _read(console, table, sql, large, chosen, roles, said_numbers(numeric))
     large = None if large is None or large.sample.whole else large
     _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
     _set(chosen, filter_name, dp=_private(dp, large is not None))
@@ -99,7 +99,7 @@ def run(
     else:
         _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
         place, n = write_release(released, out, table, names, shuffle), len(data)
-    Source(str(table.resolve()), list(target), list(sensitive), unit, drop, bins, sql, seed).write(secrets)
+    Source(str(table.resolve()), list(target), list(sensitive), unit, drop, bins, sql, seed).write(secrets, bundle)
     told = f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({whose})"
     tell_files(console, told, bundle, last_day, page, out if quick else None)
 
@@ -141,11 +141,17 @@ def _fit_and_attack(
 
 
 def _read(
-    console: Console, table: Path, sql: str | None, large: LargeTable | None, roles: Roles, numeric: Any
+    console: Console,
+    table: Path,
+    sql: str | None,
+    large: LargeTable | None,
+    chosen: Any,
+    roles: Roles,
+    numeric: Any,
 ) -> tuple[tacit.Dataset, list[str]]:
     """The rows that are held, and the names of all columns; how the file is written is said."""
     if large is None:
-        file = open_table(table, sql)
+        file = open_table(table, sql, dates=chosen.mechanism_type.sees_sensitive)  # coupling, which takes them
         names = [str(c) for c in file.table.columns]
         if file.written:
             console.print(f"Read {escape(table.name)}: {escape(file.written)}", highlight=False)

@@ -32,7 +32,7 @@ EXAMPLES = {
     "ledger show": "tacit ledger show ledger.jsonl --to analyst",
     "ledger verify": "tacit ledger verify ledger.jsonl",
     "ledger what-if": "tacit ledger what-if ledger.jsonl filter.tacit --to analyst",
-    "ledger together": "tacit ledger together one.tacit two.tacit --data people.csv --target income --sensitive sex",
+    "ledger together": "tacit ledger together l.jsonl a.tacit b.tacit --data p.csv --target income --sensitive sex",
     "ledger override": "tacit ledger override ledger.jsonl filter.tacit --to analyst --reason agreed --officer-key o",
     "drift": "tacit drift handover/filter.tacit next-month.csv --state drift.state",
     "evidence": "tacit evidence handover --key officer.key",

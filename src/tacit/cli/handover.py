@@ -23,7 +23,6 @@ from tacit.release.record_files import write_parts
 from tacit.report.screen import Console
 
 HANDED_OVER = ("filter.tacit", "release.csv", "release.parquet", "release.npz", "released", "report.html", "audit.json")
-SOURCE = "source.json"  # in the folder of keys: what the release was made from
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,19 @@ class Source:
     sql: str | None = None
     seed: int = 0
 
-    def write(self, keys: Path) -> None:
-        write_whole(keys / SOURCE, json.dumps(asdict(self), indent=1), private=True)
+    def write(self, keys: Path, bundle: Path) -> None:
+        """Beside the keys, called by the bundle that it is of."""
+        write_whole(self._place(keys, bundle), json.dumps(asdict(self), indent=1), private=True)
+
+    @staticmethod
+    def _place(keys: Path, bundle: Path) -> Path:
+        return key_path(keys, read_bundle(bundle), "source").with_suffix(".json")
 
     @classmethod
-    def read(cls, keys: Path) -> Source | None:
-        """The source that lies in a folder of keys; None where there is none."""
+    def read(cls, keys: Path, bundle: Path) -> Source | None:
+        """The source of a bundle that lies in a folder of keys; None where there is none."""
         try:
-            return cls(**json.loads((keys / SOURCE).read_text()))
+            return cls(**json.loads(cls._place(keys, bundle).read_text()))
         except (OSError, ValueError, TypeError):
             return None
 

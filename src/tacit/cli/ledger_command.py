@@ -23,7 +23,7 @@ Key = Annotated[
     typer.Option("--ledger-key", help="The key that signs lines; TACIT_LEDGER_KEY, or LEDGER.key beside it."),
 ]
 Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
-NoiseKey = Annotated[Path | None, typer.Option("--key", "--noise-key", help="The noise key, for noisy releases.")]
+NoiseKey = Annotated[Path | None, typer.Option("--noise-key", "--key", help="The noise key, for noisy releases.")]
 To = Annotated[str, typer.Option(help="Who would receive it: a name of the policy.")]
 
 # The same options for every command that releases.

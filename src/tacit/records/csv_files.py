@@ -90,9 +90,9 @@ class CsvFile:
                 if batch.num_rows:
                     yield batch.rename_columns([self.names[k] for k in at])
 
-    def columns(self) -> dict[str, Any]:
-        """The whole file, every column as numbers, booleans or text, by what all of its cells are."""
-        return frame_columns(self.names, list(self.batches()), self.decimal)
+    def columns(self, dates: bool = False) -> dict[str, Any]:
+        """The whole file, every column as numbers, booleans or text, by what all of its cells are; or as dates."""
+        return frame_columns(self.names, list(self.batches()), self.decimal, dates)
 
     def _parsed(self, at: list[int]) -> Iterator[pa.RecordBatch]:
         places = [str(k) for k in range(len(self.names))]
@@ -186,10 +186,12 @@ class CsvFile:
         return "its quotes or its lines do not end" if isinstance(error, pa.ArrowInvalid) else str(error)
 
 
-def frame_columns(names: Sequence[str], parts: Sequence[pa.RecordBatch], decimal: str = ".") -> dict[str, Any]:
-    """Columns of text cells as numbers, booleans, dates or text, by what all of their cells are."""
+def frame_columns(
+    names: Sequence[str], parts: Sequence[pa.RecordBatch], decimal: str = ".", dates: bool = False
+) -> dict[str, Any]:
+    """Columns of text cells as numbers, booleans or text, by what all of their cells are; with `dates` as those too."""
     columns = [pa.chunked_array([b.column(i) for b in parts], pa.string()) for i in range(len(names))]
-    return {name: _typed(c, decimal) for name, c in zip(names, columns, strict=True)}
+    return {name: _typed(c, decimal, dates) for name, c in zip(names, columns, strict=True)}
 
 
 def _as_batch(rows: list[list[str]], at: list[int]) -> pa.RecordBatch:
@@ -229,7 +231,7 @@ def _times(dates: Any, text: Any) -> Any:
         return text.to_pylist()
 
 
-def _typed(text: pa.ChunkedArray, decimal: str) -> Any:
+def _typed(text: pa.ChunkedArray, decimal: str, dates: bool) -> Any:
     """A column for a fit: booleans, whole numbers, numbers, dates or text."""
     text = cells_of(text)
     numeric = without_gap_words(with_points(text) if decimal == "," else text)
@@ -245,8 +247,8 @@ def _typed(text: pa.ChunkedArray, decimal: str) -> Any:
         try:
             found = [None if t is None else text_number(t) for t in text.to_pylist()]
         except ValueError:
-            dates = iso_dates(text)
-            return text.to_pylist() if dates is None else _times(dates, text)
+            found_dates = iso_dates(text) if dates else None
+            return text.to_pylist() if found_dates is None else _times(found_dates, text)
         numbers = pa.chunked_array([pa.array(found, pa.float64())])
     if not text.null_count:
         try:

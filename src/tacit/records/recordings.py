@@ -75,7 +75,7 @@ def _read_all(source: Path, person: str, labels: Sequence[str]) -> tuple[list[pd
     if not source.exists():
         raise InputError(f"no file or folder {source}; check the path")
     if source.is_file():
-        table = open_table(source).table
+        table = open_table(source, dates=True).table
         for column in (person, *labels):
             if column not in table.columns:
                 raise InputError(no_column(source.name, column, list(table.columns)))
@@ -86,7 +86,7 @@ def _read_all(source: Path, person: str, labels: Sequence[str]) -> tuple[list[pd
         raise InputError(f"{source} holds no recording; put a CSV or Parquet file for each person (or recording) there")
     frames, by_name = [], dict[str, str]()
     for number, path in enumerate(files):
-        table = open_table(path).table
+        table = open_table(path, dates=True).table
         table = table[[c for c in table.columns if not _is_counter(str(c), table[c])]]
         folder = path.parent.name if path.parent != source else None
         for column in dict.fromkeys((person, *labels)):

@@ -37,13 +37,15 @@ def kind_of(path: Path) -> str:
     raise InputError(f"{path.name} is not a table that Tacit reads; expected a name ending in {FORMATS}")
 
 
-def open_table(path: str | Path, sql: str | None = None) -> TableFile:
+def open_table(path: str | Path, sql: str | None = None, dates: bool = False) -> TableFile:
     """Read a file, a folder of Parquet files, or what a query selects from a database.
 
     Parameters
     ----------
     path : a file that ends in .csv, .tsv, .txt, .parquet, .arrow, .feather, .xlsx, .sqlite or .duckdb, or a folder
     sql : of a database, what to select; without it the one table that it holds
+    dates : of a text file: columns of dates, in any usual spelling, are dates. Without it they are words, which every
+        filter takes; coupling takes dates
 
     Examples
     --------
@@ -61,8 +63,8 @@ def open_table(path: str | Path, sql: str | None = None) -> TableFile:
     if sql is not None and kind != "database":
         raise InputError(f"--sql asks a database, such as people.sqlite or people.duckdb; {path.name} is none")
     read: dict[str, Callable[[Path], TableFile]] = {
-        "text": _text, "parquet": _parquet, "arrow": _arrow, "excel": _excel, "folder": _folder,
-        "database": lambda place: _database(place, sql),
+        "text": lambda place: _text(place, dates), "database": lambda place: _database(place, sql),
+        "parquet": _parquet, "arrow": _arrow, "excel": _excel, "folder": _folder,
     }  # fmt: skip
     try:
         found = read[kind](path)
@@ -75,11 +77,11 @@ def open_table(path: str | Path, sql: str | None = None) -> TableFile:
     return found._replace(table=found.table.set_axis([str(c) for c in found.table.columns], axis=1))
 
 
-def _text(path: Path) -> TableFile:
+def _text(path: Path, dates: bool) -> TableFile:
     from tacit.records.csv_files import CsvFile  # pyarrow is not loaded by `import tacit`
 
     file = CsvFile(path)
-    return TableFile(pd.DataFrame(file.columns()), file.written)
+    return TableFile(pd.DataFrame(file.columns(dates)), file.written)
 
 
 def _parquet(path: Path) -> TableFile:
