@@ -174,7 +174,8 @@ def fig11(run: Run) -> None:
     run.row("image of 218x178, three bytes a pixel", "bytes sent", None, 3 * 218 * 178)
     run.note(
         "No telephone was measured: the times are of one core of the machine named below, by `tacit profile`'s own "
-        "function; medians, the cuts in turns. Brackets are the least and the most of three such runs."
+        "function; medians, the cuts in turns. Brackets are the least and the most of three such runs. "
+        "The machine was busy with other work: times are rough, operations are not."
     )
     layers = [c for c in first.index if str(c).startswith(("conv", "all"))]
     run.figure("fig11", profile_figure(first.loc[layers].reset_index()))

@@ -71,7 +71,9 @@ def tell_gain(
 
 
 def adaptive(found: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    return (None, None, None) if found is None else (found["mean"], (found["low"], found["high"]), "best of four")
+    return (
+        (None, None, None) if found is None else (found["mean"], (found["low"], found["high"]), "best of our attackers")
+    )
 
 
 def gain(one: Sequence[Curve], other: Sequence[Curve], measure: str) -> dict[str, Any] | None:
