@@ -155,7 +155,7 @@ def three_panels(found: Mapping[str, Sequence[Mapping[str, Any]]], labels: Seque
         game.plot(values, label=key)
     adversaries.set(title="(a) adversaries", xlabel="epoch", ylabel="cross-entropy on test rows")
     ally.set(title="(b) ally", xlabel="epoch")
-    game.set(title=f"(c) the game's own losses, {PRINTED}", xlabel="hundredth of its training")
+    game.set(title="(c) the printed game's own losses", xlabel="hundredth of its training")
     for axis in (adversaries, ally, game):
         axis.legend(frameon=False, fontsize=6, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.17))
     return drawn
