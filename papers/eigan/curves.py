@@ -60,7 +60,8 @@ LABELS = {
 
 def printed_game(seed: int, s: Mapping[str, Any]) -> tacit.EIGAN:
     """Algorithm A1, alpha .5, no noise; size of the code, batches and epochs as in the authors' code."""
-    return tacit.EIGAN.as_printed(s["printed_size"], epochs=s["printed_epochs"], batch_size=1024, random_state=seed)
+    size, epochs = s.get("printed_size", 256), s.get("printed_epochs", 1001)
+    return tacit.EIGAN.as_printed(size, epochs=epochs, batch_size=1024, random_state=seed)
 
 
 def released(name: str, train: tacit.Dataset, labels: Sequence[str], seed: int, s: Mapping[str, Any]) -> Any:
@@ -93,7 +94,8 @@ def matched(train: tacit.Dataset, secret: str, seed: int, s: Mapping[str, Any]) 
         return in_print(release, own, [held_out], seed, s["evaluation"], [secret])[secret]["log_loss"]
 
     wanted = loss(fitted(printed_game(seed, s), own, seed))
-    by = {eps: abs(loss(fitted(tacit.baselines.LaplaceMechanism(eps), own, seed)) - wanted) for eps in s["epsilons"]}
+    grid = s["epsilons"] if "epsilons" in s else [k * s["epsilon"] for k in (2.5, 5, 10, 20, 40, 80, 160)]
+    by = {eps: abs(loss(fitted(tacit.baselines.LaplaceMechanism(eps), own, seed)) - wanted) for eps in grid}
     return fitted(tacit.baselines.LaplaceMechanism(min(by, key=by.__getitem__)), train, seed)
 
 
@@ -104,7 +106,7 @@ def tell_epsilon(run: Run, data: str, runs: Sequence[Mapping[str, Any]]) -> None
 
 def fig3(run: Run) -> None:
     """Adult takes the place of MIMIC-III (`--data mimic3` runs it); the demo's 129 rows beside it."""
-    for data in run.settings["data"]:
+    for data in run.settings.get("data", ["adult", "mimic_demo"]):
         curves(
             run,
             data,
@@ -155,7 +157,7 @@ def three_panels(found: Mapping[str, Sequence[Mapping[str, Any]]], labels: Seque
         game.plot(values, label=key)
     adversaries.set(title="(a) adversaries", xlabel="epoch", ylabel="cross-entropy on test rows")
     ally.set(title="(b) ally", xlabel="epoch")
-    game.set(title=f"(c) the game's own losses, {PRINTED}", xlabel="hundredth of its training")
+    game.set(title="(c) the printed game's own losses", xlabel="hundredth of its training")
     for axis in (adversaries, ally, game):
         axis.legend(frameon=False, fontsize=6, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.17))
     return drawn

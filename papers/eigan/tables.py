@@ -49,10 +49,10 @@ def printed_linear(train: tacit.Dataset, seed: int, s: Mapping[str, Any], speed:
     own, held_out = validation(train, seed)
 
     def game(alpha: float) -> tacit.EIGAN:
-        return tacit.EIGAN.as_printed(10, alpha, linear=True, head_lr_factor=speed, epochs=s["printed_epochs"],
+        return tacit.EIGAN.as_printed(10, alpha, linear=True, head_lr_factor=speed, epochs=s.get("printed_epochs", 200),
                                       batch_size=1024, random_state=seed)  # fmt: skip
 
-    for alpha in s["alphas"]:
+    for alpha in s.get("alphas", (0.5, 0.3, 0.1, 0.03)):
         read = in_print(fitted(game(alpha), own, seed), own, [held_out], seed, s["evaluation"], ["sex"], ())["sex"]
         if read["accuracy"] <= read["guessing"] + 0.01:
             break
