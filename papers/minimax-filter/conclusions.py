@@ -256,8 +256,8 @@ def noise_hides_and_costs(read: Reading) -> str:
     read.holds(all(a[1].value < b[1].value for a, b in pairwise(har)))
     read.holds(all(a[1].value < b[1].value for a, b in pairwise([*genki, none])))
     return (
-        f"Up to an epsilon of 20 on HAR and of 50 on Genki no fresh attacker is above guessing. It costs: activity goes "
-        f"from {har[0][1]} to {har[-1][1]} as epsilon goes from 2 to 20, the smile from {genki[0][1]} at 2 to "
+        f"Up to an epsilon of 20 on HAR and of 50 on Genki no fresh attacker is above guessing. It costs: activity "
+        f"goes from {har[0][1]} to {har[-1][1]} as epsilon goes from 2 to 20, the smile from {genki[0][1]} at 2 to "
         f"{genki[-1][1]} at 50, where gender is read in {genki[-1][0]:interval} of cases; without noise it is "
         f"{none[1]} and {none[0]:interval}."
     )

@@ -81,7 +81,7 @@ def noisy(run: Run) -> None:
     axes = figure.subplots(1, len(s["parts"]), squeeze=False)[0]
     for axis, part in zip(axes, s["parts"], strict=True):
         target, secret = SECRETS[part]
-        kept, leaks, at = [], [], list(s["epsilons"][part])
+        kept, leaks, at = [], [], [*s["epsilons"][part], *([float("inf")] if part in s["without"] else [])]
         for epsilon in at:
             name = f"epsilon {epsilon:g}" if np.isfinite(epsilon) else "no noise"
             audits = [run.part(f"{part} {name} seed {seed}", noisy_filter, part, str(epsilon), seed, s["steps"],
