@@ -105,7 +105,7 @@ def noisy(run: Run) -> None:
         axis.set_xticks(places, [f"{e:g}" if np.isfinite(e) else "none" for e in at])
         axis.set(title=s["names"][part], xlabel="epsilon of one release (none: no noise)", ylim=(0, 1))
         axis.legend(frameon=False, fontsize=8)
-    axes[0].set_ylabel("accuracy (secret: balanced; dotted: guessing)")
+    axes[0].set_ylabel("accuracy (dotted: guessing)")
     run.figure("noisy", figure)
 
 
