@@ -298,7 +298,7 @@ def rows_and_waveforms_undeclared(read: Reading) -> str:
     read.holds(min(k.value for k in kept.values()) > 0.25)
     told = "; ".join(f"{n} {kept[n]} and {who[n]:interval}" for n in names)
     return (
-        f"Told of clusters instead of activities, with 1,500 windows to learn from (one seed, so not to be compared with "
+        f"Told of clusters instead of activities, with 1,500 windows to learn from (one seed, not to be compared with "
         f"the rows above), activity and identity by fresh attackers: {told}."
     )
 
