@@ -28,6 +28,7 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "together": other_secrets.with_identity,
     "weight": other_secrets.weight,
     "undeclared": other_secrets.undeclared,
+    "undeclared-rows": other_secrets.undeclared,
     "age": other_secrets.age,
     "refine": other_secrets.refine,
 }
