@@ -90,28 +90,27 @@ def a_known_face_is_named(read: Reading) -> str:
 
 
 def order_of_table_2(read: Reading) -> str:
-    kept = {n: read.ours(n, "sunglasses") for n in ("original", BLOCK, BLUR, PRINTED, PRINTED_ALONE, OURS)}
+    kept = {n: read.ours(n, "sunglasses") for n in ("original", BLOCK, BLUR, PRINTED, PRINTED_ALONE)}
+    ours = recorded(read, OURS, "sunglasses")
     read.holds(kept[PRINTED].value > kept[BLOCK].value)
-    read.holds(kept[OURS].value > kept[BLOCK].value)
     return (
         f"Sunglasses are told right in {kept[PRINTED]:interval} as printed ({kept[PRINTED_ALONE]} non-adversarial), "
-        f"{kept[OURS]:interval} ours, {kept[BLUR]:interval} blurred, {kept[BLOCK]:interval} with the block, which "
-        f"covers "
-        f"the glasses; original {kept['original']:interval}. As printed, the masks are above the block."
+        f"{ours:interval} ours (recorded, one seed), {kept[BLUR]:interval} blurred, {kept[BLOCK]:interval} with the "
+        f"block, which covers the glasses; original {kept['original']:interval}. As in print, the mask is above "
+        f"the block."
     )
 
 
 def covers_name_people(read: Reading) -> str:
-    whole, block, blur = (read.leak(n, "person") for n in ("original", BLOCK, BLUR))
-    masks = [read.leak(n, "person") for n in (PRINTED, OURS)]
-    read.holds(min(block.value, blur.value) > max(m.value for m in masks))
-    read.holds(all(m.above_guessing for m in masks))
+    whole, block, blur, printed = (read.leak(n, "person") for n in ("original", BLOCK, BLUR, PRINTED))
+    ours = read.leak(f"{OURS}{RECORDED}", "person")
+    read.holds(min(block.value, blur.value) > max(printed.value, ours.value))
+    read.holds(printed.above_guessing and ours.above_guessing)
     return (
         f"Block and blur leave the border, and people are named by it in {block} and {blur} of cases, balanced "
-        f"(original "
-        f"{whole}); behind the masks in {masks[0]:interval} (as printed) and {masks[1]:interval} (ours), guessing "
-        f"{shown(whole.guessing or 0)}. No cover hides who it is from a network that has seen covered images of the "
-        f"person."
+        f"(original {whole}); behind the mask as printed in {printed:interval}, behind ours in {ours:interval} "
+        f"(recorded, one seed), guessing {shown(whole.guessing or 0)}. None hides who it is from a network "
+        f"that knows the person."
     )
 
 
@@ -120,6 +119,7 @@ CONCLUSIONS: Mapping[str, Sequence[Conclusion]] = {
         covers_as_in_print, as_printed_against_the_blur, our_one_map_stays_below_the_blur,
         ours_is_near_the_original_and_its_shape_tells, a_known_face_is_named,
     ],
+    "table2": [order_of_table_2, covers_name_people],
 }  # fmt: skip
 
 

@@ -56,13 +56,9 @@ def table1(run: Run) -> None:
         run.row(name, ALIKE, printed[0], of["similarity"][0], interval=of["similarity"][1:3])
         run.row(name, "emotion, accuracy, our CNN; print: FERAtt", printed[1], of["accuracy"][0],
                 interval=of["accuracy"][1:3], guessing=of["accuracy"][3])  # fmt: skip
-    recorded = json.loads((run.paper.folder / "recorded.json").read_text(encoding="utf-8"))
-    earlier = {f"{name}: recorded, one seed": [of] for name, of in recorded["rows"].items()}
-    tell(run, {"original": found["original"], **earlier}, list(earlier), {}, TABLE_1, "emotion", "our CNN", "orl_faces",
-         "ORL faces: identity")  # fmt: skip
+    tell_recorded(run, found["original"], "table1", "emotion", "our CNN", "orl_faces", "ORL faces: identity")
     run.note(
-        f"Rows that say *recorded* are by {recorded['by']} ({recorded['machine']}), on test images; the others are "
-        f"anew. The mask as printed was trained at full size on validation's side only: time on the GPU was up. "
+        "The mask as printed was trained at full size and read on validation images only: time on the GPU was up. "
         "`tacit reproduce task-mask/table1-full` has every mask on test images with three seeds."
     )
 
@@ -96,38 +92,29 @@ def table1_full(run: Run) -> None:
 def table2(run: Run) -> None:
     """The same comparison where people are known: the attribute, the similarity, and who it is."""
     s = run.settings
-    specs: dict[str, dict[str, Any]] = {
-        "original": {"kind": "original"}, BLOCK: {"kind": "block"}, BLUR: {"kind": "blur"},
+    masks: dict[str, dict[str, Any]] = {
         PRINTED_ALONE: {"kind": "as printed", **s["printed"], "adversarial": False},
         PRINTED: {"kind": "as printed", **s["printed"]},
-        OURS: {"kind": "ours", **s["ours"]}, REGIONS: {"kind": "ours", **s["regions"]},
-    }  # fmt: skip
-    found = {
-        name: [
-            run.part(f"{name}, seed {seed}", on_attribute, spec, seed, {**s, "drawn": s["drawn"] * (name in DRAWN)})
-            for seed in (run.seeds if name != REGIONS else run.seeds[:1])
-        ]
-        for name, spec in specs.items()
+        **({OURS: {"kind": "ours", **s["ours"]}} if "ours" in s else {}),
     }
-    found[f"{REGIONS}, one seed"] = found[REGIONS]
-    order = ["original", BLOCK, BLUR, *GENERATORS, PRINTED_ALONE, PRINTED, OURS, f"{REGIONS}, one seed"]
-    tell(run, found, order, IN_PRINT, TABLE_2, s["label"], "our CNN; print: SlimCNN", s["data"], "identity")
-    faces = {n: found[n][0]["shown"] for n in DRAWN}
-    run.figure("fig2", drawn(faces))
+    found = {
+        name: [run.part(f"{name}, seed {seed}", on_attribute, spec, seed, s) for seed in run.seeds]
+        for name, spec in {**COVERS, **masks}.items()
+    }
+    order, by = ["original", BLOCK, BLUR, *GENERATORS, *masks], "our CNN; print: SlimCNN"
+    tell(run, found, order, IN_PRINT, TABLE_2, s["label"], by, s["data"], "identity")
+    if "ours" not in s:
+        tell_recorded(run, found["original"], "table2", s["label"], by, s["data"], "identity")
+    run.figure("fig2", drawn({n: found[n][0]["shown"] for n in ("original", BLUR, BLOCK, *masks)}))
 
 
 def fig3(run: Run) -> None:
     """Masks after a short training on few images: to be looked at."""
-    s = run.settings
-    specs: dict[str, dict[str, Any]] = {
-        "original": {"kind": "original"}, BLUR: {"kind": "blur"}, BLOCK: {"kind": "block"},
-        PRINTED_ALONE: {"kind": "as printed", **s["printed"], "adversarial": False},
-        PRINTED: {"kind": "as printed", **s["printed"]},
-        OURS: {"kind": "ours", **s["ours"]}, REGIONS: {"kind": "ours", **s["regions"]},
-    }  # fmt: skip
+    printed: dict[str, Any] = {"kind": "as printed", **run.settings["printed"]}
+    specs = {**COVERS, PRINTED_ALONE: {**printed, "adversarial": False}, PRINTED: printed}
     found = {name: seeds_of(run, name, spec) for name, spec in specs.items()}
-    tell(run, found, list(specs), {}, TABLE_1, "emotion", "our CNN", "orl_faces", "ORL faces: identity")
-    run.figure("fig3", drawn({n: found[n][0]["shown"] for n in DRAWN}))
+    tell(run, found, list(specs), {}, {}, "emotion", "our CNN", "orl_faces", "ORL faces: identity")
+    run.figure("fig3", drawn({n: found[n][0]["shown"] for n in ("original", BLUR, BLOCK, PRINTED_ALONE, PRINTED)}))
 
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {
@@ -214,6 +201,18 @@ def tell(
                 known,
                 [audit(of[key]["balanced"], floor, {label: of["kept"]} if same else {}) for of in seeds],
             )
+
+
+def tell_recorded(
+    run: Run, original: Sequence[Mapping[str, Any]], table: str, label: str, by: str, known: str, who: str
+) -> None:
+    """Rows of masks that were measured before, each with one seed: `recorded.json`."""
+    earlier = json.loads((run.paper.folder / "recorded.json").read_text(encoding="utf-8"))[table]
+    found: dict[str, Any] = {f"{name}: recorded, one seed": [of] for name, of in earlier["rows"].items()}
+    tell(run, {"original": original, **found}, list(found), {}, {}, label, by, known, who)
+    run.note(
+        f"Rows that say *recorded* are by {earlier['by']} ({earlier['machine']}), on test images; the rest is anew."
+    )
 
 
 def audit(who: Sequence[float], floor: Mapping[str, Any] | None, kept: Mapping[str, Sequence[float]]) -> dict[str, Any]:
