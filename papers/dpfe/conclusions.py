@@ -137,8 +137,8 @@ def higher_cuts_are_more_private(read: Reading) -> str:
     read.holds(min(printed.low, ours.low, *(f.low for f in near)) > 0)
     return (
         f"The higher cut is superior by every reader, as printed: at equal accuracy it gains {printed:interval} in "
-        f"log-rank as printed and {ours:interval} with our settings. Print has .10 between conv4-2 and conv7; our lower "
-        "cut lies after the first of three convolutions, theirs after five."
+        f"log-rank as printed and {ours:interval} with our settings. Print has .10 between conv4-2 and conv7; our "
+        "lower cut lies after the first of three convolutions, theirs after five."
     )
 
 
