@@ -14,8 +14,8 @@ def a_trained_adversary_is_no_evidence(read: Reading) -> str:
     har = read.leak("minimax, as printed d=20", "subject", "minimax-filter/fig4")
     read.holds(har.low > 3 * har.guessing)
     return (
-        f"**A trained adversary is no evidence.** The minimax filter as printed (d=20) leaves its own kind of reader near "
-        f"chance on HAR, and fresh attackers name the person in {har:interval} of windows "
+        f"**A trained adversary is no evidence.** The minimax filter as printed (d=20) leaves its own kind of reader "
+        f"near chance on HAR, and fresh attackers name the person in {har:interval} of windows "
         f"(guessing {shown(har.guessing)})."
     )
 
@@ -27,8 +27,8 @@ def transfer_is_not_privacy(read: Reading) -> str:
     read.holds(ours.value < 0.3 * printed.value)
     return (
         f"**An attacker trained on raw data is none either.** The anonymizing autoencoder as printed (two seeds) gives "
-        f"{printed:interval} of identity to an attacker who is trained on its output; ours, which is trained against such "
-        f"attackers, {ours:interval} (guessing {shown(ours.guessing)})."
+        f"{printed:interval} of identity to an attacker who is trained on its output; ours, which is trained against "
+        f"such attackers, {ours:interval} (guessing {shown(ours.guessing)})."
     )
 
 
@@ -40,8 +40,8 @@ def emodb_does_not_hold(read: Reading) -> str:
     read.holds(above >= 4)
     read.holds(least.value > 1.5 * least.guessing)
     return (
-        f"**One audit seed misleads.** On EMO-DB no width of the minimax filter is at chance: over seeds and rows together "
-        f"the speaker is named with {least:interval} to {most:interval} (guessing {shown(least.guessing)}); {above} of "
+        f"**One audit seed misleads.** On EMO-DB no width of the minimax filter is at chance: over seeds and rows "
+        f"together the speaker is named with {least:interval} to {most:interval} (guessing {shown(least.guessing)}); {above} of "
         f"{len(found)} intervals lie above guessing. One seed had said that it holds."
     )
 
@@ -53,8 +53,8 @@ def label_only_is_to_beat(read: Reading) -> str:
     read.holds(count["codebook"][0] == 0)
     told = ", ".join(f"{m} on {n} of {of}" for m, (n, of) in count.items() if n >= 5)
     return (
-        f"**The predicted label is the release to beat.** In the grid below (one seed) label-only, which is as useful and "
-        f"leaks less, dominates {told} tables; the codebook on none."
+        f"**The predicted label is the release to beat.** In the grid below (one seed) label-only, which is as useful "
+        f"and leaks less, dominates {told} tables; the codebook on none."
     )
 
 
@@ -64,8 +64,8 @@ def few_can_promise(read: Reading) -> str:
     read.holds("raw data" not in methods)
     read.holds("codebook" in methods)
     return (
-        f"**Only few releases can promise anything.** In the grid (one seed) {', '.join(methods)} have a bound on *any* "
-        f"attacker somewhere: finite releases, and loosely noisy codes of few columns. All others were "
+        f"**Only few releases can promise anything.** In the grid (one seed) {', '.join(methods)} have a bound on "
+        f"*any* attacker somewhere: finite releases, and loosely noisy codes of few columns. All others were "
         f"attacked, not proved."
     )
 
