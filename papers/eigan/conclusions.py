@@ -330,6 +330,24 @@ def the_printed_game_hides_less(read: Reading) -> str:
     )
 
 
+def exchanges_change_nothing_between_alike_nodes(read: Reading) -> str:
+    rows = read.rows(len(read.results[read.experiment]["seeds"]))
+    kept = [r["ours"] for r in rows if r["measure"].startswith("colour, accuracy")]
+    leaks = [r["interval"] for r in rows if r["measure"].startswith("shape, balanced")]
+    scores = [r["ours"] for r in rows if r["measure"].startswith("shape, F1")]
+    read.holds(max(kept) - min(kept) < 0.02)
+    read.holds(all(low < 0.5 for low, _ in leaks))
+    read.holds(not scores or max(scores) < 0.25)
+    return (
+        f"The ally is as printed: hardly any effect ({shown(min(kept))} to {shown(max(kept))}). That the "
+        f"adversary gains when "
+        f"nodes exchange rarely is not found: every interval of fresh attackers holds guessing, and the paper's "
+        f"network never "
+        f"names the rarer shape (F1 {shown(max(scores))} at most){read.few}. Why, we do not know; all encoders "
+        f"start at random."
+    )
+
+
 # -- what a node uploads ----------------------------------------------------------------------------
 
 
@@ -367,5 +385,6 @@ CONCLUSIONS = {
     "fig7": [nodes_match_one_place],
     "fig8": [ten_nodes_need_longer, one_each_lets_more_through, the_printed_game_hides_less],
     "fig9": [zero_filling_costs_the_ally, no_gain_of_sending_less],
+    "fig21": [exchanges_change_nothing_between_alike_nodes],
     "uploads": [a_part_of_the_weights_protects_little],
 }
