@@ -327,6 +327,7 @@ CONCLUSIONS = {
         fresh_attackers_name_the_person,
     ],
     "fig5": [personal_filters_fall_as_in_print, from_the_filter_as_printed, personal_filters_sign_their_samples],
+    "orders": [orders_end_alike],
     "ppls": [unchanged_data_and_no_intercept_explain_the_rest],
     "noisy": [noise_hides_and_costs],
     "reconstruction": [the_picture_can_be_kept],
