@@ -41,8 +41,8 @@ def emodb_does_not_hold(read: Reading) -> str:
     read.holds(least.value > 1.5 * least.guessing)
     return (
         f"**One audit seed misleads.** On EMO-DB no width of the minimax filter is at chance: over seeds and rows "
-        f"together the speaker is named with {least:interval} to {most:interval} (guessing {shown(least.guessing)}); {above} of "
-        f"{len(found)} intervals lie above guessing. One seed had said that it holds."
+        f"together the speaker is named with {least:interval} to {most:interval} (guessing {shown(least.guessing)}); "
+        f"{above} of {len(found)} intervals lie above guessing. One seed had said that it holds."
     )
 
 
