@@ -67,7 +67,7 @@ def at_guessing_only_to_a_network_that_it_fooled(read: Reading) -> str:
 
 
 def bertran_misses_its_budget(read: Reading) -> str:
-    nats, leak = value(read, "Bertran", "sex, nats"), attacked(read, "Bertran", "sex")
+    nats, leak = value(read, "Bertran", "sex, nats"), attacked(read, "Bertran", "sex, accuracy")
     read.holds(nats.value > 0.01)
     return (
         f"Bertran's own adversary has learned {nats} nats in the end, where the budget is .010: it is not "
