@@ -28,7 +28,7 @@ def table1(run: Run) -> None:
     table(run, found, "adult", {"income": 0, "sex": 1}, printed)
     for name in (PRINTED, FASTER):
         alphas = ", ".join(f"{r['alpha']:g}" for r in found[name])
-        run.note(f"{name}: alpha, chosen on validation rows so that the adversary is at guessing, by seed: {alphas}.")
+        run.note(f"{name}: the largest alpha whose adversary guesses on validation rows, or the least tried: {alphas}.")
     tell_budget(run, found["Bertran"])
 
 
