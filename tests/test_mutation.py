@@ -74,6 +74,7 @@ OTHER: dict[str, list] = {
     "target_head": [_layer], "target_weights": [{"y": 2.0}], "tolerance": [1e-2], "utility": ["reconstruction"],
     "validation": [0.3], "verbose": [True], "weight_decay": [0.1], "balanced": [False], "bounded": [False, True],
     "dropout": [0.5], "encoder_first": [True], "equation": [4],
+    "soft": [True], "narrowing": [False], "temperature": [0.5], "smooth": [2],
 }  # fmt: skip
 NOT_HERE = {("codebook", "alternating"), ("minimax", "closed")}  # values of the other filter's `solver`
 

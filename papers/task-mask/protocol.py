@@ -90,7 +90,7 @@ def release_of(spec: Mapping[str, Any], seed: int, size: tuple[int, ...], s: Map
 
 
 def blur_deviation(size: tuple[int, ...]) -> float:
-    """Fixed before any figure was seen: a kernel a third as wide as the centre, its deviation as OpenCV derives it.
+    """By a rule, not by print's similarity: a kernel a third as wide as the centre, its deviation as OpenCV derives it.
 
     Examples
     --------
