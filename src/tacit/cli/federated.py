@@ -28,10 +28,7 @@ def practise(
         "federation"
     ),
 ) -> None:
-    """Practise on one machine: a whole federation over these files, then the commands for the real one.
-
-    Example: tacit federated try three/*.csv --target survived --sensitive sex
-    """
+    """Practise on one machine: a whole federation over these files, then the commands for the real one."""
     from tacit.cli.federated_practice import practise as run  # every command starts quickly
 
     run(
@@ -42,10 +39,7 @@ def practise(
 
 @federated_app.command()
 def status(config: Annotated[Path, typer.Argument(help="The server's or a node's TOML file.")]) -> None:
-    """Say how far a federation is, who is missing and what has been sent. Reads files; asks nobody.
-
-    Example: tacit federated status server.toml
-    """
+    """Say how far a federation is, who is missing and what has been sent. Reads files; asks nobody."""
     _check_flower()
     from tacit.cli.federated_practice import status as told  # every command starts quickly
 

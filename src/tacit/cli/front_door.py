@@ -44,6 +44,8 @@ EXAMPLES = {
     "keys list": "tacit keys list keys.json",
     "keys revoke": "tacit keys revoke keys.json analyst",
     "profile": "tacit profile handover/filter.tacit",
+    "federated try": "tacit federated try three/*.csv --target survived --sensitive sex",
+    "federated status": "tacit federated status server.toml",
     "federated keys": "tacit federated keys federation --node north --node south --host localhost",
     "federated server": "tacit federated server server.toml",
     "federated node": "tacit federated node node.toml",
