@@ -155,7 +155,7 @@ def test_two_released_tables_on_the_rows_of_the_raw_one(parts, tmp_path):
 def test_audit_is_still_the_plain_command():
     assert "What changed between two audits" in tacit_command("audit", "--help").stdout
     assert tacit_command("audit", "diff", "--help").returncode == 0
-    assert "Missing option" in tacit_command("audit", "released.csv").stderr
+    assert "--sensitive COLUMN to attack" in tacit_command("audit", "released.csv", COLUMNS="200").stderr
 
 
 @pytest.mark.usefixtures("quickly")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
 
 import tacit
-from papers.eigan import uploads
 from papers.eigan.age import read_years
 from papers.eigan.face_networks import redrawn, xception
 from papers.eigan.protocol import in_print, titanic_parts, validation
 from tacit.datasets import declarations
+
+uploads = importlib.import_module("papers.eigan.uploads")  # the experiment in it has the same name
 
 
 @pytest.fixture

@@ -87,11 +87,12 @@ def test_the_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch):
     monkeypatch.setattr(doctor, "_machine", lambda: ["Cores: 2"])
     done = tacit_command("doctor", TACIT_DATA="", COLUMNS="160")
     assert done.returncode == 0, done.stderr
-    assert "no flwr" in done.stdout
-    assert "pip install 'tacit[federated]'" in done.stdout
-    assert "pip install 'tacit[excel]'" in done.stdout
-    assert "pip install 'tacit[sql]'" not in done.stdout
-    assert "Cores: 2" in done.stdout
+    told = " ".join(done.stdout.split())  # in a narrow terminal a cell has several lines
+    assert "no flwr" in told
+    assert "'tacit[federated]'" in told
+    assert "'tacit[excel]'" in told
+    assert "'tacit[sql]'" not in told
+    assert "Cores: 2" in told
 
 
 def test_the_doctor_knows_the_folder_of_data(tmp_path, monkeypatch):

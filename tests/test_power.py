@@ -186,7 +186,7 @@ def test_the_report_says_what_would_have_been_missed(tmp_path):
     assert plain["found"] == told.found
     page = write_page([report], tmp_path / "page.html", "One").read_text()
     assert told.sentence in page
-    assert "What these attackers would have found" in page
+    assert "<h3>What these attackers" in page
     without = tacit.audit(None, attack, test, attackers="logistic", floor=False, power=False)
     assert without.power == {}
     assert "would have found" not in str(without) + without.to_markdown()

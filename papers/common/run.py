@@ -323,7 +323,7 @@ def over_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     told["value"] = round(value, 5)
     if "low" in first:
         arms = [np.hypot(np.mean([abs(r[end] - r["value"]) for r in results]), spread) for end in ("low", "high")]
-        told |= {"low": round(max(0.0, value - arms[0]), 5), "high": round(min(1.0, value + arms[1]), 5)}
+        told |= {"low": round(float(max(0.0, value - arms[0])), 5), "high": round(float(min(1.0, value + arms[1])), 5)}
     if "by" in first:
         told["by"] = ", ".join(sorted({str(r["by"]) for r in results}))
     return {**told, "seeds": len(results), "values": values.tolist()}

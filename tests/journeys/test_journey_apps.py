@@ -53,7 +53,7 @@ def test_a_folder_of_phone_recordings(tmp_path):
     assert "'person' is told by the file's name" in done.stdout
     assert "50 samples a second by 'timestamp' (in ms)" in done.stdout
     assert "epochs at most: about" in done.stdout
-    assert done.stdout.index("about") < done.stdout.index("best attacker")  # the time is told first
+    assert done.stdout.index("about") < done.stdout.index("guessing")  # the time is told first
     assert "--small:" in done.stdout
     assert {p.name for p in (tmp_path / "o").iterdir()} == FILES | {"release.npz"}
     released = np.load(tmp_path / "o" / "release.npz")["release"]

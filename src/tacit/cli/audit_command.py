@@ -108,8 +108,7 @@ def _attack(
     gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
     if release is None or data is None or not target or not sensitive:
         raise InputError(WHAT_TO_PASS)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    (out or Path()).mkdir(parents=True, exist_ok=True)  # before the work, not after it
     own = (open_table(data, sql, _takes_dates(release)).table, data.name, target, sensitive, unit, drop or [], bins)
     rows = rows_as_people(console, as_dataset(*own, numeric=said_numbers(numeric)))
     attack, test = rows.split(parts, random_state=seed)[-2:]

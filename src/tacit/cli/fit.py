@@ -74,8 +74,7 @@ def run(
     chosen = chosen_filter(filter_name, weight, seed)
     large = None if sql else large_table(console, table, unit, sample_rows, seed, chosen, bins)
     roles = (target, sensitive, unit, drop or [], bins)
-    data, names = _read(console, table, sql, large, chosen, roles, said_numbers(numeric))
-    large = None if large is None or large.sample.whole else large
+    data, names, large = _read(console, table, sql, large, chosen, roles, said_numbers(numeric))
     _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
     _set(chosen, filter_name, dp=_private(dp, large is not None))
     if preview is not None:
@@ -84,7 +83,6 @@ def run(
     parts = data.split((0.5, 0.2, 0.3), random_state=seed)
     reports = _fit_and_attack(console, chosen, filter_name, parts, seed, large, quick)
     released = None if large is not None else _release_every_row(chosen, data, parts[0])
-    whose = _whose(console, chosen)
     order, shuffle = _order(_told_by_order(parts[1], parts[2], seed), shuffle, table.name)
     answers = _analyzer(console, chosen, parts[1]) if analyzer else None
     clear(out)
@@ -100,7 +98,7 @@ def run(
         _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
         place, n = write_release(released, out, table, names, shuffle), len(data)
     Source(str(table.resolve()), list(target), list(sensitive), unit, drop, bins, sql, seed).write(secrets, bundle)
-    told = f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({whose})"
+    told = f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({_whose(console, chosen)})"
     tell_files(console, told, bundle, last_day, page, out if quick else None)
 
 
@@ -148,8 +146,8 @@ def _read(
     chosen: Any,
     roles: Roles,
     numeric: Any,
-) -> tuple[tacit.Dataset, list[str]]:
-    """The rows that are held, and the names of all columns; how the file is written is said."""
+) -> tuple[tacit.Dataset, list[str], LargeTable | None]:
+    """The rows that are held, the names of all columns, and what is not held; how the file is written is said."""
     if large is None:
         file = open_table(table, sql, dates=chosen.mechanism_type.sees_sensitive)  # coupling, which takes them
         names = [str(c) for c in file.table.columns]
@@ -159,7 +157,7 @@ def _read(
     else:
         names = [str(c) for c in large.sample.table.columns]
         data = large.data(roles[0], roles[1], roles[3], roles[4], numeric)
-    return rows_as_people(console, data), names
+    return rows_as_people(console, data), names, None if large is None or large.sample.whole else large
 
 
 def _need_roles(table: Path, target: Sequence[str], sensitive: Sequence[str], sql: str | None) -> None:

@@ -52,6 +52,7 @@ EXAMPLES = {
     "federated submit": "tacit federated submit server.toml",
     "data list": "tacit data list",
     "data show": "tacit data show digits",
+    "data prepare": "tacit data prepare uci_har 'UCI HAR Dataset.zip'",
     "reproduce": "tacit reproduce eigan/table1 --quick",
     "glossary": "tacit glossary certified",
 }

@@ -90,9 +90,11 @@ def tell_files(
 ) -> None:
     """What lies where; after a quick audit, how to have the whole."""
     text = f"{released}\nBundle, for new rows: [bold]{bundle}[/bold], expires: {last_day or 'never'}\n"
-    console.print(f"{text}Report: [bold]{page}[/bold]", highlight=False)
+    console.print(f"{text}Report: [bold]{page}[/bold]", highlight=False, soft_wrap=True)
     if quick is not None:
-        console.print(f"Audited quickly. The whole audit: [bold]tacit audit {quick}[/bold]", highlight=False)
+        console.print(
+            f"Audited quickly. The whole audit: [bold]tacit audit {quick}[/bold]", highlight=False, soft_wrap=True
+        )
 
 
 def write_release(released: Any, out: Path, table: Path, names: list[str], shuffle: bool) -> Path:

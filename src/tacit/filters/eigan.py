@@ -330,6 +330,22 @@ class Game:
             torch.as_tensor(class_weights(c, len(v)), dtype=dtype, device=self.device) if f.balanced else None
             for c, v in zip(problem.sensitive.codes.T, problem.sensitive.classes, strict=True)
         ]
+        self._make_optimisers(f)
+        self.batches = Batches(len(problem.X), choose_batch_size(f.batch_size, len(problem.X)), seeds)
+        self.generators = [torch.Generator().manual_seed(int(s)) for s in np.unique(np.asarray(seeds))]
+        self.which = torch.as_tensor(self.batches.which, device=self.device)
+        self.code_size = code
+        self.names = (
+            [f"target {n}" for n in problem.targets.names],
+            [f"adversary {n}" for n in problem.sensitive.names],
+        )
+        self.modules = {"encoder": self.encoders.learned}
+        self.modules |= {f"ally {i}": s.learned for i, s in enumerate(self.allies)}
+        self.modules |= {f"adversary {j}": s.learned for j, s in enumerate(self.adversaries)}
+        self.history: list[list[dict[str, float]]] = [[] for _ in seeds]
+        self.play_round = replayed(self.round, self.draw, self.device)
+
+    def _make_optimisers(self, f: EIGAN) -> None:
         rate = f.learning_rate
         ours = [*self.encoders.parameters(), *(p for a in self.allies for p in a.parameters())]
         theirs = [p for v in self.adversaries for p in v.parameters()]
@@ -346,22 +362,9 @@ class Game:
         self.adam = torch.optim.Adam(groups[: len(groups) - len(apart)], lr=rate, **how)
         self.adam_allies = torch.optim.Adam(apart, **how) if apart else None
         self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_lr_factor, **how) if theirs else None
-        self.batches = Batches(len(problem.X), choose_batch_size(f.batch_size, len(problem.X)), seeds)
-        self.generators = [torch.Generator().manual_seed(int(s)) for s in np.unique(np.asarray(seeds))]
-        self.which = torch.as_tensor(self.batches.which, device=self.device)
-        self.code_size = code
-        self.names = (
-            [f"target {n}" for n in problem.targets.names],
-            [f"adversary {n}" for n in problem.sensitive.names],
-        )
-        self.modules = {"encoder": self.encoders.learned}
-        self.modules |= {f"ally {i}": s.learned for i, s in enumerate(self.allies)}
-        self.modules |= {f"adversary {j}": s.learned for j, s in enumerate(self.adversaries)}
         self.optimisers = {"adam": self.adam}
         for name, adam in (("adam allies", self.adam_allies), ("adam theirs", self.adam_theirs)):
             self.optimisers |= {name: adam} if adam is not None else {}
-        self.history: list[list[dict[str, float]]] = [[] for _ in seeds]
-        self.play_round = replayed(self.round, self.draw, self.device)
 
     def _heads(self, make: Factory, code: int, labels: Labels, seeds: Sequence[int]) -> list[Stack]:
         def stack(i: int) -> Stack:

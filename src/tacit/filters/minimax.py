@@ -168,7 +168,7 @@ class MinimaxFilter(Filter):
 
     def _learn(self, problem: Problem) -> Learned:
         self._check_parameters()
-        self.n_components_ = self._choose_width(problem)
+        self.n_components_ = _choose_width(self, problem)
         self.local_dp_ = local_dp(self.noise) if self.noise else None
         self.encoder_module_, stages = self._play(problem, self.verbose)
         self.history_ = [
@@ -199,7 +199,7 @@ class MinimaxFilter(Filter):
         names, shapes = zip(*((n, p.shape) for n, p in net.named_parameters()), strict=True)
         sizes = [s.numel() for s in shapes]
         decay = 0.0 if self.network == "linear" else DECAY
-        draw = self._training_noise(problem)
+        draw = _training_noise(self, problem)
 
         def raw(u: Tensor) -> Tensor:
             parts = {n: p.view(s) for n, p, s in zip(names, u.split(sizes), shapes, strict=True)}
@@ -268,13 +268,6 @@ class MinimaxFilter(Filter):
                 return net
             return self.network(problem.n_in, d).double()  # type: ignore[operator]
 
-    def _training_noise(self, problem: Problem) -> Tensor | None:
-        """One draw for the whole game: Phi must be a fixed function for a line search to mean anything."""
-        if not self.noise:
-            return None
-        rng = np.random.default_rng((problem.seed, 5))
-        return torch.from_numpy(self.noise * rng.standard_normal((len(problem.X), self.n_components_)))
-
     def _adversary(self, sensitive: Labels, seed: int) -> Head | None:
         d, binary = self.n_components_, self.privacy_loss == "binary"
         if not len(sensitive):
@@ -333,28 +326,37 @@ class MinimaxFilter(Filter):
                 "adversary='exact' needs n_components of at least 2: the release is one of that many cells"
             )
 
-    def _choose_width(self, problem: Problem) -> int:
-        if self.network != "linear":
-            return self.n_components or DEFAULT_WIDTH
-        flat = problem.X.reshape(len(problem.X), -1)
-        most = rank(flat)
-        if most == 0:
-            raise InputError("every column of X is constant, so there is nothing to release; pass other records")
-        if self.n_components is None:
-            return max(min(DEFAULT_WIDTH, most // 2), 2 if self.adversary == "exact" else 1)
-        if self.n_components > most and self.adversary != "exact":
-            raise InputError(
-                f"n_components is {self.n_components}, but the encoded records have {flat.shape[1]} columns and rank "
-                f"{most}: a linear filter with more columns only repeats itself; pass at most {most}"
-            )
-        if self.n_components == most and most > 1 and self.adversary != "exact" and not self.noise:
-            note(
-                self,
-                f"n_components is {most}, the rank of the encoded records: a linear code that wide can be undone, so "
-                f"it withholds nothing from an attacker who is not linear; pass fewer",
-                TacitWarning,
-            )
-        return self.n_components
+
+def _choose_width(f: MinimaxFilter, problem: Problem) -> int:
+    if f.network != "linear":
+        return f.n_components or DEFAULT_WIDTH
+    flat = problem.X.reshape(len(problem.X), -1)
+    most = rank(flat)
+    if most == 0:
+        raise InputError("every column of X is constant, so there is nothing to release; pass other records")
+    if f.n_components is None:
+        return max(min(DEFAULT_WIDTH, most // 2), 2 if f.adversary == "exact" else 1)
+    if f.n_components > most and f.adversary != "exact":
+        raise InputError(
+            f"n_components is {f.n_components}, but the encoded records have {flat.shape[1]} columns and rank "
+            f"{most}: a linear filter with more columns only repeats itself; pass at most {most}"
+        )
+    if f.n_components == most and most > 1 and f.adversary != "exact" and not f.noise:
+        note(
+            f,
+            f"n_components is {most}, the rank of the encoded records: a linear code that wide can be undone, so "
+            f"it withholds nothing from an attacker who is not linear; pass fewer",
+            TacitWarning,
+        )
+    return f.n_components
+
+
+def _training_noise(f: MinimaxFilter, problem: Problem) -> Tensor | None:
+    """One draw for the whole game: Phi must be a fixed function for a line search to mean anything."""
+    if not f.noise:
+        return None
+    rng = np.random.default_rng((problem.seed, 5))
+    return torch.from_numpy(f.noise * rng.standard_normal((len(problem.X), f.n_components_)))
 
 
 @dataclass(frozen=True, eq=False)
