@@ -79,7 +79,7 @@ def test_owners_of_celeba_run_table_2_on_it(tmp_path, monkeypatch):
     recogniser = locate("face_recogniser/face_recogniser.safetensors")
     if recogniser is None:
         pytest.skip("the face recogniser is not here; set TACIT_DATA to the folder that has it")
-    (tmp_path / "face_recogniser").symlink_to(recogniser.parent)
+    (tmp_path / "face_recogniser").symlink_to(recogniser.parent.resolve())
     monkeypatch.setenv("TACIT_DATA", str(tmp_path))
     with pytest.raises(tacit.TacitError):
         tacit.load_dataset("celeba")  # the control: not here yet
