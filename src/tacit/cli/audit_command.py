@@ -59,7 +59,7 @@ def _complete(console: Console, options: dict[str, Any]) -> tuple[float, ...]:
     options["noise_key"] = found_key(bundle, keys, "noise")
     same = source is not None and options["data"] is None
     if source is not None and same:
-        for name in ("unit", "drop", "bins"):
+        for name in ("unit", "drop", "bins", "numeric"):
             options[name] = options[name] or getattr(source, name)
         options["data"], options["sql"], options["seed"] = Path(source.table), source.sql, source.seed
     if options["data"] is None:

@@ -97,7 +97,7 @@ def run(
     else:
         _write_down(book, bundle, chosen, data, unit)  # before the table leaves, and instead of it where it may not
         place, n = write_release(released, out, table, names, shuffle), len(data)
-    Source(str(table.resolve()), list(target), list(sensitive), unit, drop, bins, sql, seed).write(secrets, bundle)
+    Source(str(table.resolve()), target, sensitive, unit, drop, bins, sql, seed, numeric).write(secrets, bundle)
     told = f"Released {n:,} rows, {escape(order)}: [bold]{place}[/bold] ({_whose(console, chosen)})"
     tell_files(console, told, bundle, last_day, page, out if quick else None)
 

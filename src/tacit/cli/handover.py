@@ -37,6 +37,7 @@ class Source:
     bins: int | None = None
     sql: str | None = None
     seed: int = 0
+    numeric: list[str] | None = None
 
     def write(self, keys: Path, bundle: Path) -> None:
         """Beside the keys, called by the bundle that it is of."""
