@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 
@@ -22,6 +23,7 @@ from tacit.noise.fit_privacy import DP, read_spent
 pytest.importorskip("flwr")
 pytest.importorskip("dp_accounting")
 from tacit.federated.flower.config import algorithm_of, read_node, read_server
+from test_federated_flower import Federation
 from test_federated_flower_algorithms import (
     ARL,
     NAMES,
@@ -73,6 +75,22 @@ def test_hospitals_certify_together_without_pooling_a_label(tmp_path, code):
     assert told["certificate"]["sex"]["n"] == sum(len(n) for n in nodes)
     sent = [read_state(p, "message")["message"] for p in sorted((tmp_path / "log").glob("*-up.safetensors"))]
     assert all(a.dtype == np.uint64 for arrays, _ in sent for a in arrays.values())  # nothing but masked words
+
+
+@pytest.mark.slow  # a server and three nodes, as processes: about two minutes
+def test_a_live_federation_certifies(tmp_path, code):
+    counting_files(tmp_path, code)
+    place = tmp_path / "out" / "common.certificate.json"
+    with contextlib.closing(Federation(tmp_path)) as running:
+        running.start("server", "server.toml", log="server.log")
+        for name in NAMES:
+            running.start("node", f"{name}.toml", log=f"{name}.log")
+        running.until(lambda: running.said("server.log", "listening on"))
+        running.submit()
+        running.until(place.exists)
+    told = json.loads(place.read_text())
+    assert told["certificate"]["sex"]["n"] == sum(len(n) for n in nodes_of(tmp_path))
+    assert 0.5 <= told["bound"]["sex"] < 1
 
 
 def test_a_node_counts_its_own_copy_of_the_release(tmp_path, code):
