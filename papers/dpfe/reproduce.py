@@ -148,7 +148,11 @@ def fig10(run: Run) -> None:
             who = named([of[what]["named"] for of in seeds])
             run.row(f"{cut}, {what}", NAMED, printed, None, who["value"], (who["low"], who["high"]),
                     "logistic on raw images", who["guessing"])  # fmt: skip
-    shown = {f"{what}\n{cut}": unpacked(seeds[0][what]["shown"]) for what in whats for cut, seeds in found.items()}
+    shown = {
+        f"{what.replace('DPFE', '').strip(' ,')}\n{cut}": unpacked(seeds[0][what]["shown"])
+        for what in whats
+        for cut, seeds in found.items()
+    }
     run.figure("fig10", draw_reconstructions(unpacked(next(iter(found.values()))[0]["raw"]), shown))
 
 

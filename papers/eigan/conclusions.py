@@ -222,18 +222,26 @@ def other_families_read_about_as_printed(read: Reading) -> str:
     )
 
 
-def axes_collapse_to_the_papers_network(read: Reading) -> str:
+def axes_collapse_in_part(read: Reading) -> str:
     rows = [r for r in read.rows(3) if r["adaptive"] is not None]
-    guess = [float(r["measure"].split("guessing ")[1][:4]) for r in rows]
-    off = max(r["ours"] - g for r, g in zip(rows, guess, strict=True))
-    most = max(r["adaptive"] for r in rows)
-    read.holds(off < 0.1)
-    read.holds(most < 0.65)
+    kept = min(r["ours"] for r in rows_kept(read))
+    of = {game: [r for r in rows if r["what"].endswith(game)] for game in ("EIGAN as printed", "EIGAN, ours")}
+    told = {game: (min(r["ours"] for r in rs), max(r["ours"] for r in rs)) for game, rs in of.items()}
+    most = {game: max(r["adaptive"] for r in rs) for game, rs in of.items()}
+    printed, ours = told.values()
+    read.holds(kept > 0.95)
+    read.holds(printed[1] > 0.7)
+    read.holds(ours[1] < 0.65)
     return (
-        f"In the paper's measure every adversary's axis collapses to within {shown(off)} of guessing, as "
-        f"printed; fresh "
-        f"attackers get up to {shown(most)} ({MIDDLE})."
+        f"Allies keep at least {shown(kept)} of their axes. That the adversaries' axes collapse is found in part: "
+        f"played as printed their own networks read {shown(printed[0])} to {shown(printed[1])} (guessing .503 to "
+        f".509), fresh attackers up to {shown(most['EIGAN as printed'])}; ours leaves {shown(ours[0])} to "
+        f"{shown(ours[1])} and up to {shown(most['EIGAN, ours'])}. Seeds differ much: intervals are wide."
     )
+
+
+def rows_kept(read: Reading) -> list[Mapping[str, Any]]:
+    return [r for r in read.rows(3) if r["adaptive"] is None]
 
 
 def more_allies_hide_a_little_better(read: Reading) -> str:
@@ -428,7 +436,7 @@ CONCLUSIONS = {
     "table1_faces": [faces_are_all_known],
     "table2": [other_families_read_about_as_printed],
     "table3": [titanic_in_print_and_here, titanic_under_attack],
-    "synthetic": [axes_collapse_to_the_papers_network],
+    "synthetic": [axes_collapse_in_part],
     "fig4": [looked_at_little_and_told_all_the_same],
     "fig5": [overlap_against_bertran],
     "fig6": [more_allies_hide_a_little_better],
