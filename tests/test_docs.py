@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -242,6 +243,13 @@ def test_no_machine_paths_or_registries() -> None:
     texts = {**PAGES, "mkdocs.yml": (ROOT / "mkdocs.yml").read_text()}
     for name, text in texts.items():
         assert not re.search(r"/(work|root|home|tmp)/\w|index-url|@[A-Z]+@", text), name
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "gallery").glob("*.html")), ids=lambda path: path.name)
+def test_the_gallery_is_of_todays_template(path: Path) -> None:
+    again = runpy.run_path(str(ROOT / "tools" / "gallery.py"))["again"]
+    page = path.read_text(encoding="utf-8")
+    assert again(page) == page, "the template has changed: python tools/gallery.py writes the gallery again"
 
 
 @pytest.mark.slow  # guards the links of the site, and that it needs no network
