@@ -9,16 +9,22 @@ import numpy as np
 import pandas as pd
 
 import tacit
-from tacit.cli.shaped_fit import fit_shaped
-from tacit.errors import InputError, NotInstalled, installed, no_column
+from tacit.cli.shaped_fit import Preset, fit_shaped
+from tacit.errors import InputError, no_column
 from tacit.records.images import load_images
 from tacit.records.pixels import image_names, open_image
 from tacit.records.table_files import open_table
 from tacit.report.screen import Console
 
 LARGEST, SMALLEST = 64, 32  # height and width; with --small
-EPOCHS = 12  # with --small
-COST = "--small: images of 32 pixels and 12 epochs instead of 64 and 30. Small details are lost, to the task as well"
+PRESET = Preset(
+    "images",
+    "TaskMask",
+    {"mask": {}},
+    {"epochs": 12},
+    "--small: 32 pixels and 12 epochs, not 64 and 30. Small details are lost, to the task as well; figures are in "
+    "docs/how-to/images.md",
+)
 
 
 def run(
@@ -40,34 +46,27 @@ def run(
         )
     if not target:
         raise InputError("say what must keep working: --target COLUMN of the labels, such as --target smile")
-    if filter_name not in (None, "mask"):
-        raise InputError(f"--filter {filter_name} is not for images; the name is mask")
-    if not installed("torch"):
-        raise NotInstalled("a filter of images", "torch")
+    name = PRESET.checked_name(filter_name)
     table = _labels(console, source, labels, {*target, *sensitive, *([unit] if unit else [])})
     size = _size(console, source, list(table["file"]), SMALLEST if small else LARGEST)
     units = None if unit is None else table[unit].to_numpy()
     X = load_images([source / name for name in table["file"]], size)
     data = tacit.Dataset(X, table[target], table[sensitive], units, name=source.name, modality="image")
-    chosen = tacit.TaskMask(random_state=seed)
-    if small:
-        chosen.set_params(epochs=EPOCHS)
-    if weight is not None:
-        chosen.set_params(keep=weight)
-    if small:
-        console.print(COST, highlight=False, markup=False)
+    chosen = PRESET.chosen(console, name, small, weight, seed)
     names = list(table["file"])
 
-    def write(released: np.ndarray, rows: np.ndarray, out: Path) -> Path:
+    def write(released: np.ndarray, rows: np.ndarray, parts: np.ndarray | None, out: Path) -> Path:
         from tacit.release.pictures import write_pictures  # only here
 
         folder = out / "released"
         folder.mkdir()
+        of = [""] * len(rows) if parts is None else [f"part-{part}/" for part in parts]
         # names of files often are names of people
-        write_pictures(folder, [f"{i:06d}{Path(names[r]).suffix}" for i, r in enumerate(rows)], released)
+        called = [f"{part}{i:06d}{Path(names[r]).suffix}" for i, (r, part) in enumerate(zip(rows, of, strict=True))]
+        write_pictures(folder, called, released)
         return folder
 
-    fit_shaped(console, data, chosen, "mask", source, None, "images", write, seed=seed, **options)
+    fit_shaped(console, data, chosen, name, source, None, "images", write, seed=seed, **options)
 
 
 def _labels(console: Console, folder: Path, labels: Path | None, wanted: set[str]) -> pd.DataFrame:
