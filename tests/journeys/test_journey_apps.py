@@ -172,13 +172,39 @@ def test_a_folder_of_photos(tmp_path, photos):
     assert done.returncode == 0, done.stderr
     assert "Left out: 24 images" in done.stdout
     assert "scaled to" in done.stdout
-    assert "1 images have no row" in done.stdout
+    assert "images that have no row: 1" in done.stdout
     assert {p.name for p in (tmp_path / "o").iterdir()} == FILES | {"released"}
     shown = sorted((tmp_path / "o" / "released").iterdir())
     assert len(shown) == 24
     assert not any("IMG" in p.name for p in shown)  # names of files may be names of people
     with Image.open(shown[0]) as image:
         assert image.mode == "RGB"
+
+
+def test_damaged_photos_are_named_and_left_out(photos):
+    """The first has no header, the second no end, the third is grey and whole."""
+    folder = photos[1]
+    (folder / "IMG 3.jpg").write_bytes(b"no image")
+    whole = (folder / "IMG 4.jpg").read_bytes()
+    (folder / "IMG 4.jpg").write_bytes(whole[: len(whole) // 2])
+    with Image.open(folder / "IMG 5.jpg") as image:
+        grey = image.convert("L")
+    grey.save(folder / "IMG 5.jpg")
+    done = tacit_command(*photos, COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    assert "2 of 48 images cannot be read and are left out: IMG 3.jpg, IMG 4.jpg" in done.stdout
+    assert "of 46 images" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["Time (s)", "timestamp [ms]", "time_ms", "Elapsed time (s)", "t"])
+def test_a_time_is_no_signal(tmp_path, name):
+    """A time that is taken for a signal names whose recording it is."""
+    (tmp_path / "r").mkdir()
+    table = walks(0).rename(columns={"timestamp": name})
+    table.to_csv(tmp_path / "r" / "a.csv", index=False)
+    found = read_recordings(tmp_path / "r", "person", ["activity"])
+    assert found.channels == ["ax", "ay"]
+    assert found.rate == pytest.approx(50, rel=0.01)
 
 
 def test_all_photos_leave_in_two_parts(photos, leaving):
