@@ -181,6 +181,14 @@ def test_a_folder_of_photos(tmp_path, photos):
         assert image.mode == "RGB"
 
 
+def test_without_a_sensitive_column_it_is_said_that_no_leak_was_measured(photos):
+    without = [word for word in photos if word not in ("--sensitive", "who")]
+    done = tacit_command(*without, COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    assert "Kept, as accuracy: smile" in done.stdout
+    assert "what leaks of anybody was not measured" in done.stdout
+
+
 def test_damaged_photos_are_named_and_left_out(photos):
     """The first has no header, the second no end, the third is grey and whole."""
     folder = photos[1]

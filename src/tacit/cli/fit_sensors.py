@@ -21,7 +21,8 @@ PRESET = Preset(
     "AnonymizingAutoencoder",
     {"waveforms": {"codes": 16}, "autoencoding": {}},
     {"epochs": 8, "n_maps": 16},
-    "--small: 8 epochs and 16 maps, not 24 and 100. It keeps less of the target; figures are in docs/how-to/sensors.md",
+    "--small: 8 epochs, not 24 (and with --filter autoencoding 16 maps, not 100). It keeps less of the target; figures "
+    "are in docs/how-to/sensors.md",
 )
 
 

@@ -21,6 +21,7 @@ from tacit.errors import InputError, NotInstalled, installed
 from tacit.release.expiry import expiry_date
 from tacit.report import write_page
 from tacit.report.report import Report
+from tacit.report.results import shown
 from tacit.report.screen import Console
 from tacit.report.worse_part import worse_part
 
@@ -101,6 +102,12 @@ def fit_shaped(
     second = clone(chosen) if all_records else None
     reports = _fit_and_attack(console, (chosen, second), name, (train, rest, attack, test), what, by, seed, quick)
     print_comparison(console, reports)
+    if not reports[-1].leakage:
+        kept = ", ".join(f"{t} {shown(u.value)} (guessing {shown(u.guessing)})" for t, u in reports[-1].utility.items())
+        text = (
+            f"Kept, as accuracy: {kept}. Nothing was named with --sensitive, so what leaks of anybody was not measured"
+        )
+        console.print(text, highlight=False, markup=False)
     for attribute in reports[-1].leakage:
         console.print(reports[-1].sentence(attribute), highlight=False, markup=False)
     clear(out)
