@@ -144,8 +144,8 @@ def higher_cuts_are_more_private(read: Reading) -> str:
     gains = [shown(r["adaptive"]) for r in rows]
     return (
         f"The highest cut is superior to every lower one, as printed (one seed): at equal accuracy conv7 gains "
-        f"{gains[0]}, {gains[1]} and {gains[2]} in log-rank over conv4_2, conv5_1 and conv6_1 by our attackers (print: .10 over "
-        "conv4_2)."
+        f"{gains[0]}, {gains[1]} and {gains[2]} in log-rank over conv4_2, conv5_1 and conv6_1 by our attackers "
+        "(print: .10 over conv4_2)."
     )
 
 

@@ -194,8 +194,8 @@ def faces_are_all_known(read: Reading) -> str:
     read.holds(printed.low is not None and printed.low > 0.6)
     return (
         f"Everybody keeps the person here (at least {shown(min(kept))}), Bertran too, so that the printed gain "
-        f"of EIGAN over Bertran can be neither found nor refuted. With networks as printed, small, sunglasses are read at "
-        f"{printed:interval}; from ours with noise on the code at {leak:interval} (guessing .500)."
+        f"of EIGAN over Bertran can be neither found nor refuted. With networks as printed, small, sunglasses "
+        f"are read at {printed:interval}; from ours with noise on the code at {leak:interval} (guessing .500)."
     )
 
 
@@ -213,8 +213,8 @@ def other_families_read_more_than_printed(read: Reading) -> str:
     read.holds(mine.low is not None and mine.low > 0.5)
     return (
         f"Played as printed, other families read {span(parity, 'ours')} of parity (print {span(parity, 'printed')}) "
-        f"and {span(digit, 'ours')} of the digit (print {span(digit, 'printed')}): more of both. The best attacker gets "
-        f"{printed:interval} of the digit, of ours {mine:interval} (guessing .100, and .200 where parity is kept): "
+        f"and {span(digit, 'ours')} of the digit (print {span(digit, 'printed')}): more of both. The best attacker "
+        f"gets {printed:interval} of the digit, of ours {mine:interval} (guessing .100, and .200 where parity is kept): "
         "below the unencoded data is true, and is not privacy."
     )
 
