@@ -214,8 +214,8 @@ def other_families_read_more_than_printed(read: Reading) -> str:
     return (
         f"Played as printed, other families read {span(parity, 'ours')} of parity (print {span(parity, 'printed')}) "
         f"and {span(digit, 'ours')} of the digit (print {span(digit, 'printed')}): more of both. The best attacker "
-        f"gets {printed:interval} of the digit, of ours {mine:interval} (guessing .100, and .200 where parity is kept): "
-        "below the unencoded data is true, and is not privacy."
+        f"gets {printed:interval} of the digit, of ours {mine:interval} (guessing .100, and .200 where parity is "
+        "kept): below the unencoded data is true, and is not privacy."
     )
 
 
