@@ -46,8 +46,8 @@ def shorter() -> Iterator[None]:
     """Pages ask for strong attackers, and --small still learns for ten seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(attackers.PRESETS, "strong", attackers.PRESETS["quick"])
-        patch.setattr(fit_images, "EPOCHS", 2)
-        patch.setattr(fit_sensors, "SMALL", {"epochs": 2, "n_maps": 4})
+        patch.setitem(fit_images.PRESET.small, "epochs", 2)
+        patch.setitem(fit_sensors.PRESET.small, "epochs", 2)
         yield
 
 

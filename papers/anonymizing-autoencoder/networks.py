@@ -114,11 +114,11 @@ def planes(found: dict[str, Any]) -> Figure:
     ):
         plane = np.array(found[what]["plane"])
         for i, name in enumerate(np.unique(activity)):
-            row[0].scatter(*plane[activity == name].T, s=6, color=f"C{i}", linewidths=0, label=name)
+            row[0].scatter(*plane[activity == name].T, s=6, color=f"C{i}", linewidths=0, label=name, rasterized=True)
         row[0].set_title(f"{words}: four activities", fontsize=9)
         row[0].legend(frameon=False, fontsize=7, markerscale=2)
         row[1].scatter(*plane[activity == "jogging"].T, s=9, c=user[activity == "jogging"], cmap="nipy_spectral",
-                       linewidths=0)  # fmt: skip
+                       linewidths=0, rasterized=True)  # fmt: skip
         row[1].set_title(f"{words}: jogging, one colour a person", fontsize=9)
         for axis in row:
             axis.tick_params(labelsize=6)

@@ -153,7 +153,10 @@ def fig10(run: Run) -> None:
         for what in whats
         for cut, seeds in found.items()
     }
-    run.figure("fig10", draw_reconstructions(unpacked(next(iter(found.values()))[0]["raw"]), shown))
+    figure = draw_reconstructions(unpacked(next(iter(found.values()))[0]["raw"]), shown)
+    for image in (i for axis in figure.axes for i in axis.images):
+        image.set_interpolation("none")  # kept at its own few pixels, so that the file is small
+    run.figure("fig10", figure)
 
 
 def fig11(run: Run) -> None:
