@@ -204,7 +204,7 @@ class Run:
         """Write a figure beside the README; the same figure gives the same bytes."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-            figure.savefig(self.folder / f"{name}.svg", metadata={"Date": None}, dpi=70)
+            figure.savefig(self.folder / f"{name}.svg", metadata={"Date": None}, dpi=64)
         self.figures.append(f"{name}.svg")
 
     def note(self, text: str) -> None:

@@ -149,11 +149,11 @@ def fig10(run: Run) -> None:
             run.row(f"{cut}, {what}", NAMED, printed, None, who["value"], (who["low"], who["high"]),
                     "logistic on raw images", who["guessing"])  # fmt: skip
     shown = {
-        f"{what.replace('DPFE', '').strip(' ,')}\n{cut}": unpacked(seeds[0][what]["shown"])
+        f"{what.replace('DPFE', '').strip(' ,')}\n{cut}": unpacked(seeds[0][what]["shown"])[:SHOWN]
         for what in whats
         for cut, seeds in found.items()
     }
-    figure = draw_reconstructions(unpacked(next(iter(found.values()))[0]["raw"]), shown)
+    figure = draw_reconstructions(unpacked(next(iter(found.values()))[0]["raw"])[:SHOWN], shown)
     for image in (i for axis in figure.axes for i in axis.images):
         image.set_interpolation("none")  # kept at its own few pixels, so that the file is small
     run.figure("fig10", figure)
@@ -202,6 +202,7 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
 # -- what the figures share ------------------------------------------------------------------------------
 
 NAMED = "images rebuilt that are named, accuracy"
+SHOWN = 3  # people in Fig. 10: more would make a large file
 
 
 def studies(run: Run, cut: str, kept: Sequence[Sequence[str]], which: Sequence[str]) -> list[dict[str, Any]]:
