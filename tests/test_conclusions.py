@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from papers.common.conclusions import Figure, NotFoundError, Reading, conclusions_of, sentence
 from papers.common.items import KEYS, STATES, items_of
-from papers.common.moved import moved, table
+from papers.common.moved import compared, moved, table
 from papers.common.papers import PAPERS as FOLDER
 from papers.common.papers import all_papers, load_paper
 from papers.common.run import over_seeds, together
@@ -118,6 +119,13 @@ def test_what_moves_between_machines_is_told_with_the_sentences_that_fail():
     assert moved(one, other) == [("m t", pytest.approx(0.02))]
     line = {"experiment": "x/fig1", "machines": ["a", "b"], "figures": 1, "moved": 1, "most": 0.02, "which": "m t"}
     assert "| .020 | m t | 1 of 2 (not: holds) |" in table([{**line, "sentences": 2, "failing": ["holds"]}])
+
+
+def test_a_copy_of_the_kept_results_is_no_second_run():
+    entry = {"rows": [], "machine": "a", "settings": {"seeds": 1}, "seeds": [0]}
+    paper = SimpleNamespace(name="x", folder=Path("none"), results={"fig1": entry, "fig2": entry}, conclusions={})
+    assert compared(paper, {"fig1": entry}) == []
+    assert compared(paper, {"fig1": {**entry, "machine": "b", "seeds": [0, 1]}}) == []  # not the same experiment
 
 
 # -- the state of every item ---------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Two runs of the same experiments, on two machines: which figures move, by how much, and whether the sentences hold.
 
-    python -m papers.common.moved papers/minimax-filter OTHER/results.json --machine "2 cores, no GPU"
+    python -m papers.common.moved papers/minimax-filter OTHER/results.json
 
-adds a line to `papers/moved.json` for each experiment that both have; papers/README.md tells them.
+adds a line to `papers/moved.json` for each experiment that both have run, on machines that differ, with the same
+settings and seeds; papers/README.md tells them. Machines are what the entries themselves recorded.
 """
 
 from __future__ import annotations
@@ -46,18 +47,19 @@ def failing(paper: Paper, results: Mapping[str, Any], experiment: str) -> list[s
     return out
 
 
-def compared(paper: Paper, other: Mapping[str, Any], machine: str) -> list[dict[str, Any]]:
-    """One line for each experiment that both have."""
+def compared(paper: Paper, other: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One line for each experiment that ran on two machines; a copy of the kept entry is no second run."""
     lines = []
     for experiment, entry in other.items():
-        if experiment not in paper.results:
+        kept = paper.results.get(experiment, entry)
+        if kept["machine"] == entry["machine"] or any(kept[k] != entry[k] for k in ("settings", "seeds")):
             continue
-        apart = moved(paper.results[experiment], entry)
+        apart = moved(kept, entry)
         n = len(conclusions_of(paper).get(experiment, ()))
         lines.append(
             {
                 "experiment": f"{paper.name}/{experiment}",
-                "machines": [paper.results[experiment]["machine"], machine],
+                "machines": [kept["machine"], entry["machine"]],
                 "figures": len(apart),
                 "moved": sum(d > 0.0005 for _, d in apart),
                 "most": apart[0][1] if apart else 0.0,
@@ -96,10 +98,9 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("paper", type=Path)
     asked.add_argument("other", type=Path)
-    asked.add_argument("--machine", required=True)
     given = asked.parse_args()
     paper = load_paper(given.paper.name, given.paper.parent)
-    lines = compared(paper, json.loads(given.other.read_text(encoding="utf-8")), given.machine)
+    lines = compared(paper, json.loads(given.other.read_text(encoding="utf-8")))
     path = PAPERS / KEPT
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     kept = [k for k in kept if k["experiment"] not in {line["experiment"] for line in lines}] + lines
