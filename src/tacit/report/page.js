@@ -46,7 +46,7 @@
 
   function bars(place, rows, guessing, label) {
     const xs = [0, Math.max(1, ...rows.map(r => r.m.high || 0))], height = 24 * rows.length + 60;
-    const width = 640, left = 190, right = 16;
+    const width = 640, left = matchMedia("(max-width: 40rem)").matches ? 250 : 190, right = 16;  // a phone has larger letters
     const svg = add(place, "svg", { viewBox: `0 0 ${width} ${height}`, role: "group" });
     const X = v => left + Math.max(0, v - xs[0]) / (xs[1] - xs[0]) * (width - left - right);
     for (const t of ticks(...xs)) { add(svg, "line", { x1: X(t), x2: X(t), y1: 8, y2: height - 40, class: "grid" }); add(svg, "text", { x: X(t), y: height - 24, "text-anchor": "middle", class: "quiet" }, p(t).replace(/0$/, "")); }
