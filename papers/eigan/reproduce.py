@@ -24,7 +24,7 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "table1_faces": table1_faces,
     "table2": table2,
     "table3": table3,
-    "titanic-wide": titanic_wide,
+    "titanic_wide": titanic_wide,
     "synthetic": synthetic,
     "fig3": fig3,
     "fig4": fig4,

@@ -1,9 +1,9 @@
 """Titanic as the authors' code has it: names and tickets as columns, 1321 of them, and 90 of 100 rows to learn from.
 
 Their notebook leaves cabins out, drops passengers with a gap (712 stay), counts the words of names and tickets and
-one-hot encodes the rest. The paper's measure is of a filter that learns from 90 of 100 rows. An attacker needs rows that
-the filter never saw: the audited filter learns from two thirds of the 90, attackers from the other third. Both are
-measured on the same 10.
+one-hot encodes the rest. The paper's measure is of a filter that learns from 90 of 100 rows. An attacker needs rows
+that the filter never saw: the audited filter learns from two thirds of the 90, attackers from the other third. Both
+are measured on the same 10.
 """
 
 from __future__ import annotations
@@ -18,37 +18,34 @@ from sklearn.feature_extraction.text import CountVectorizer
 import tacit
 from papers.common.run import Run, honest, together
 
-from .protocol import Parts, audit, each_release, fitted, in_print, mean_in_print
+from .curves import IN_FULL, LABELS, OURS, PRINTED, TABLE_3, released
+from .protocol import Parts, audit, each_release, in_print, mean_in_print
 
-RAW, PRINTED = "raw data", "EIGAN as printed, l=1400"
-IN_PRINT = {PRINTED: (0.6396, 0.5444, 0.8011)}  # Table 3
-LABELS = ("Survived", "Sex", "Pclass")
+RAW = "raw data"
 NOT_A_NUMBER = r"\b(?!\d+\b)\w\w+\b"  # of a ticket: "PC" and "STON", no digits alone
 
 
 def titanic_wide(run: Run) -> None:
-    """Raw data and the printed game, on all of the authors' columns."""
-    found = each_release(run, (RAW, PRINTED), wide)
+    """Table 3 but for DP, on all of the authors' columns."""
+    found = each_release(run, (RAW, "autoencoder", "PCA", PRINTED, OURS), wide)
     for name, runs in found.items():
         audits = [r["audit"] for r in runs]
         leaks = together(audits)["leakage"]
-        for label, printed in zip(LABELS, IN_PRINT.get(name, (None,) * 3), strict=True):
+        for label, printed in zip(LABELS["titanic"], TABLE_3.get(name, (None,) * 3), strict=True):
             mean_in_print(run, name, label, runs, printed, loss=True, leak=leaks.get(label))
-        run.audited(name, "titanic, names and tickets kept", audits, floor=found[RAW][0]["audit"])
+        run.audited(IN_FULL.get(name, name), "titanic, names and tickets", audits, floor=found[RAW][0]["audit"])
 
 
 def wide(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     learn, attack, test = wide_parts(seed)
     whole = joined(learn, attack)
-    release, audited = (fitted(None if name == RAW else printed_game(seed, s), part, seed) for part in (whole, learn))
+    printed, audited = (
+        None if name == RAW else released(name, part, LABELS["titanic"], seed, s) for part in (whole, learn)
+    )
     return {
-        "print": in_print(release, whole, [test], seed, s["evaluation"]),
+        "print": in_print(printed, whole, [test], seed, s["evaluation"]),
         "audit": honest(audit(audited, (learn, attack, test), seed, s, floor=name == RAW)),
     }
-
-
-def printed_game(seed: int, s: Mapping[str, Any]) -> tacit.EIGAN:
-    return tacit.EIGAN.as_printed(s["printed_size"], epochs=s["printed_epochs"], batch_size=1024, random_state=seed)
 
 
 def wide_parts(seed: int) -> Parts:
