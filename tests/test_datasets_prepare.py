@@ -509,6 +509,11 @@ def test_titanic(shelf, box):
     data = tacit.load_dataset("titanic")
     assert data.sensitive["Sex"].tolist() == ["male", "female"]
     assert data.X["Age"].isna().tolist() == [False, True]
+    identifiers = ["Name", "Ticket", "Cabin"]
+    assert not {*identifiers, "PassengerId"} & set(data.X)
+    whole = tacit.load_dataset("titanic", identifiers=True).X
+    assert whole[identifiers].iloc[1].tolist() == ["C, D", "PC", "C85"]
+    assert set(whole) - set(data.X) == set(identifiers)
     write(box / "train.csv", f"{heads}\n1,0,3,Braund\n")
     assert "Braund" not in refuses("titanic", box, r"train\.csv, line 2: 4 cells where line 1 names 12 columns")
 

@@ -12,6 +12,7 @@ import tacit
 from papers.eigan.age import read_years
 from papers.eigan.face_networks import redrawn, xception
 from papers.eigan.protocol import in_print, titanic_parts, validation
+from papers.eigan.titanic_wide import joined, wide_parts
 from tacit.datasets import declarations
 
 uploads = importlib.import_module("papers.eigan.uploads")  # the experiment in it has the same name
@@ -27,6 +28,20 @@ def test_seven_of_ten_rows_are_the_filters():
         pytest.skip("titanic is not here")
     train, attack, test = titanic_parts(0)
     assert len(train) / (len(train) + len(attack) + len(test)) == pytest.approx(0.7, abs=0.01)
+
+
+def test_titanic_has_the_authors_columns_and_attackers_rows_of_their_own():
+    """1321 columns: 1287 words of names, 16 of tickets, two numbers, 16 classes; 712 passengers have no gap."""
+    if not declarations()["titanic"].present:
+        pytest.skip("titanic is not here")
+    parts = wide_parts(0)
+    assert {p.X.shape[1] for p in parts} == {1321}
+    assert [len(p) for p in parts] == [427, 214, 71]
+    whole = joined(*parts[:2])
+    assert len(whole) == 641
+    assert (whole.y["Survived"].to_numpy() == np.concatenate([p.y["Survived"] for p in parts[:2]])).all()
+    learned, *others = ({row.tobytes() for row in p.X} for p in parts)
+    assert not any(learned & other for other in others)  # a name is one passenger's
 
 
 def test_settings_are_chosen_on_rows_of_the_filter_alone(points):

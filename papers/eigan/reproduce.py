@@ -16,6 +16,7 @@ from .distributed import fig7, fig8, fig9, fig21
 from .importance import fig4
 from .synthetic import fig5, synthetic
 from .tables import table1, table1_faces, table2
+from .titanic_wide import titanic_wide
 from .uploads import uploads
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {
@@ -23,6 +24,7 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
     "table1_faces": table1_faces,
     "table2": table2,
     "table3": table3,
+    "titanic_wide": titanic_wide,
     "synthetic": synthetic,
     "fig3": fig3,
     "fig4": fig4,

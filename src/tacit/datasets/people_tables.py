@@ -32,11 +32,14 @@ def adult(sensitive: str | Sequence[str] = "sex", keep_sensitive: bool = False, 
 
 
 @declare("891", "table", "Survived", "Sex, Pclass", "facts, public domain", ("titanic/titanic.csv.gz",))
-def titanic(sensitive: str | Sequence[str] = "Sex", keep_sensitive: bool = False) -> Dataset:
-    """Titanic passengers: keep survival, hide sex (or class). Names, tickets and cabins are identifiers: dropped."""
+def titanic(sensitive: str | Sequence[str] = "Sex", keep_sensitive: bool = False, identifiers: bool = False) -> Dataset:
+    """Titanic passengers: keep survival, hide sex (or class).
+
+    Names, tickets and cabins are identifiers: dropped, unless `identifiers` asks for them.
+    """
     path = packed("titanic/titanic.csv.gz", "titanic")
     table = pd.read_csv(path)
-    drop = ["PassengerId", "Name", "Ticket", "Cabin"]
+    drop = ["PassengerId", *([] if identifiers else ["Name", "Ticket", "Cabin"])]
     return choose_columns(table, "Survived", sensitive, keep_sensitive, "titanic", [c for c in drop if c in table])
 
 
