@@ -55,6 +55,8 @@ def compared(paper: Paper, other: Mapping[str, Any]) -> list[dict[str, Any]]:
         if kept["machine"] == entry["machine"] or any(kept[k] != entry[k] for k in ("settings", "seeds")):
             continue
         apart = moved(kept, entry)
+        if not apart:
+            continue
         n = len(conclusions_of(paper).get(experiment, ()))
         lines.append(
             {
@@ -62,8 +64,8 @@ def compared(paper: Paper, other: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "machines": [kept["machine"], entry["machine"]],
                 "figures": len(apart),
                 "moved": sum(d > 0.0005 for _, d in apart),
-                "most": apart[0][1] if apart else 0.0,
-                "which": apart[0][0] if apart else "",
+                "most": apart[0][1],
+                "which": apart[0][0],
                 "sentences": n,
                 "failing": failing(paper, {experiment: entry}, experiment),
             }

@@ -183,11 +183,11 @@ def names_turn_the_printed_order(read: Reading) -> str:
     read.holds(right.value > 0.7)
     return (
         f"Only the order of methods compares with print, where EIGAN's ally loses less than PCA's and both its "
-        f"adversaries more. With names among the columns that holds of the class alone, in every seed. As printed the ally "
-        f"loses {printed['Survived']} (PCA {pca['Survived']}, guessing .676) although it is right in {right}: it is "
-        f"sure where it errs. The adversary on sex loses {printed['Sex']}, less than PCA's ({pca['Sex']}, guessing .649), "
-        f"that on the class {printed['Pclass']} ({pca['Pclass']}, guessing 1.05). From ours sex is harder to read "
-        f"({mine['Sex']}), the class as hard ({mine['Pclass']}); its ally, too, loses more than guessing "
+        f"adversaries more. With names among the columns that holds of the class alone, in every seed. As printed "
+        f"the ally loses {printed['Survived']} (PCA {pca['Survived']}, guessing .676) although it is right in {right}: "
+        f"it is sure where it errs. The adversary on sex loses {printed['Sex']}, less than PCA's ({pca['Sex']}, "
+        f"guessing .649), that on the class {printed['Pclass']} ({pca['Pclass']}, guessing 1.05). From ours sex is harder "
+        f"to read ({mine['Sex']}), the class as hard ({mine['Pclass']}); its ally, too, loses more than guessing "
         f"({mine['Survived']})."
     )
 
@@ -296,32 +296,37 @@ def rows_kept(read: Reading) -> list[Mapping[str, Any]]:
     return [r for r in read.rows(3) if r["adaptive"] is None]
 
 
-def more_allies_hide_a_little_better(read: Reading) -> str:
-    one, four = (attacked(read, w, "sex") for w in (either(read, "1 ally", "1 ally, EIGAN, ours"),
-                                                    either(read, "4 allies", "4 allies, EIGAN, ours")))  # fmt: skip
-    losses = [r["ours"] for r in read.rows(3) if r["measure"].startswith("sex, cross-entropy")]
-    read.holds(max(losses) - min(losses) < 0.1)
-    read.holds(four.value < one.value)
+def the_loss_is_constant_in_the_number_of_objectives(read: Reading) -> str:
+    def losses(game: str, of: str) -> list[float]:
+        return [r["ours"] for r in read.rows(3) if r["what"].endswith(game) and r["measure"].startswith(of)]
+
+    printed, mine = (losses(g, "sex, cross-entropy") for g in ("as printed", "ours"))
+    ally = losses("as printed", "income, cross-entropy")
+    read.holds(max(printed) - min(printed) < 0.05)
+    read.holds(max(ally) - min(ally) < 0.05)
+    read.holds(min(mine) > max(printed))
+    one, four = (attacked(read, f"{n}, EIGAN as printed", "sex") for n in ("1 ally", "4 allies"))
+    ours_one, ours_four = (attacked(read, f"{n}, EIGAN, ours", "sex") for n in ("1 ally", "4 allies"))
+    read.holds(all(leak.low > 0.5 for leak in (one, four, ours_one, ours_four)))
+    read.holds(one.low < four.high and ours_one.low < ours_four.high)
     return (
-        f"As printed, the adversary's loss is reasonably constant: {shown(min(losses))} to {shown(max(losses))} "
-        f"over all "
-        f"numbers of objectives. Fresh attackers read {one:interval} of sex with one ally and {four:interval} "
-        f"with four ({MIDDLE})."
+        f"As in print, the losses are reasonably constant over all numbers of objectives: as printed the adversary "
+        f"on sex loses {shown(min(printed))} to {shown(max(printed))} and the ally {shown(min(ally))} to "
+        f"{shown(max(ally))}; in our game the adversary loses {shown(min(mine))} to {shown(max(mine))}. Fresh "
+        f"attackers read sex at {one:interval} with one ally and at {four:interval} with four as printed, at "
+        f"{ours_one:interval} and {ours_four:interval} in our game (guessing .500): the intervals overlap."
     )
 
 
 def parity_cannot_be_withheld(read: Reading) -> str:
-    name = either(read, "EIGAN", "EIGAN, ours")
-    leak, other = (attacked(read, n, "parity") for n in (name, "PCA"))
-    moved = value(read, name, "encoder loss, range")
-    read.holds(leak.low is not None and leak.low > 0.8)
+    leak, mine, other = (attacked(read, n, "parity") for n in ("EIGAN as printed", "EIGAN, ours", "PCA"))
+    moved = value(read, "EIGAN as printed", "encoder loss, range")
+    read.holds(min(leak.low, mine.low) > 0.8)
     read.holds(moved.value < 0.05)
     return (
-        f"Parity follows from the digit: while the digit is kept, attackers read {leak:interval} of parity (PCA "
-        f"{other:interval}; guessing .500; {MIDDLE}). The game settles all the same, its loss stays within "
-        f"{moved} over "
-        f"the last "
-        f"half of training; in print it does not."
+        f"Parity follows from the digit: while the digit is kept, attackers read parity at {leak:interval} as printed "
+        f"and at {mine:interval} in our game (PCA {other:interval}; guessing .500). The printed game settles all the "
+        f"same: its loss stays within {moved} over the last half of training; in print it does not."
     )
 
 
@@ -498,7 +503,7 @@ CONCLUSIONS = {
     "synthetic": [axes_collapse_in_part],
     "fig4": [looked_at_little_and_told_all_the_same],
     "fig5": [overlap_against_bertran],
-    "fig6": [more_allies_hide_a_little_better],
+    "fig6": [the_loss_is_constant_in_the_number_of_objectives],
     "fig16": [parity_cannot_be_withheld],
     "fig17": [neither_trend_with_the_size_of_the_code],
     "fig7": [nodes_match_one_place],
