@@ -39,6 +39,23 @@ def test_the_papers_settings_are_those_it_prints():
     assert (f.rho, f.solver, f.ridge, f.init, f.ally_model, f.standardise) == (
         1.0, "kiwiel", 1e-6, "gaussian", "solved", False)  # fmt: skip
     assert tacit.MinimaxFilter.as_printed(3, rho=2.0).rho == 2.0
+    assert f.max_iter == 200
+
+
+def test_wide_records_as_they_are_do_not_end_the_printed_fit_early():
+    """An inner maximum that stops too soon looks too low: the next step is refused (Genki, HAR: after 3 steps)."""
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=(2, 300))
+    X = rng.normal(size=(300, 60)) @ rng.normal(size=(60, 60)) + 100
+    X[:, :20] += 8 * y[:, None]
+    X[:, 10:40] += 8 * s[:, None]
+
+    def ended(**changes):
+        f = tacit.MinimaxFilter.as_printed(40, max_iter=30, random_state=0, **changes)
+        return f.fit(X, y, sensitive_features=s).stopped_
+
+    assert "rejected" not in ended()
+    assert "rejected" in ended(inner_max_iter=50, inner_tolerance=1e-7)
 
 
 def test_as_printed_keeps_the_target_and_hides_the_secret_from_a_logistic_reader():

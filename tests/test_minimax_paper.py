@@ -41,8 +41,8 @@ def test_the_papers_reader_and_the_fresh_attacker_read_a_filter_of_the_same_sett
 
     fitted = reproduce.protocol.fitted
     monkeypatch.setattr(reproduce.protocol, "fitted", remember)
-    reproduce.in_print("genki", [name], 2, 5, 3)
-    reproduce.adaptive("genki", name, 2, 5, 3, ["logistic"])
+    reproduce.in_print("genki", [name], 2, 5, {"printed": 3, "ours": 3})
+    reproduce.adaptive("genki", name, 2, 5, {"printed": 3, "ours": 3}, ["logistic"])
     one, other = (f.get_params(deep=False) for f in made)
     assert one == other
     assert one["solver"] == "kiwiel"
@@ -54,8 +54,8 @@ def test_rows_are_of_unchanged_data(monkeypatch):
     monkeypatch.setitem(reproduce.protocol.SPLITS, "genki", lambda seed: data.split((0.7, 0.3), random_state=seed))
     train, _ = rows.split("genki", 0)
     assert train.X.mean() == pytest.approx(3.17, abs=0.05)
-    assert isinstance(rows.maker("PCA", "genki", 2, 1)(0, train), PCA)
-    ppls = rows.maker("PPLS, as printed", "genki", 2, 1)(0, train)
+    assert isinstance(rows.maker("PCA", "genki", 2, {})(0, train), PCA)
+    ppls = rows.maker("PPLS, as printed", "genki", 2, {})(0, train)
     assert (ppls.centre, ppls.standardise) == (False, False)
 
 

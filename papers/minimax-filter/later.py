@@ -62,7 +62,7 @@ def ppls(run: Run) -> None:
 def bare_reader(name: str, d: int, seed: int) -> list[float]:
     """Softmax regression without an intercept on the release as it is."""
     train, test = split("har", seed)
-    f = protocol.fitted(maker(name, "har", d, 0)(seed, train), train)
+    f = protocol.fitted(maker(name, "har", d, {})(seed, train), train)
     Z, Zt = (np.asarray(f.transform(x.X)) for x in (train, test))
     out = []
     for a, b in ((train.y, test.y), (train.sensitive, test.sensitive)):

@@ -131,15 +131,17 @@ def guessed(part: str, target: str, secret: str) -> dict[str, float]:
     return (labels[1] == labels[0].mode().iloc[0]).mean().to_dict()
 
 
-def in_print(part: str, names: list[str], d: int, seed: int, steps: int) -> dict[str, dict[str, float]]:
+def in_print(part: str, names: list[str], d: int, seed: int, steps: dict[str, int]) -> dict[str, dict[str, float]]:
     """The paper's measurement of every method: accuracy of a logistic regression on the release."""
     train, test = split(part, seed)
-    made = {name: maker(name, part, d, steps)(seed, train) for name in names}
-    found = {name: protocol.evaluate(protocol.fitted(f, train), train, test) for name, f in made.items()}
-    return {name: {k: round(row[k], 5) for k in ("target", "secret")} for name, row in found.items()}
+    made = {name: protocol.fitted(maker(name, part, d, steps)(seed, train), train) for name in names}
+    found = {name: protocol.evaluate(f, train, test) for name, f in made.items()}
+    told = {name: {k: round(row[k], 5) for k in ("target", "secret")} for name, row in found.items()}
+    ends = {name: (f.n_iter_, f.stopped_) for name, f in made.items() if isinstance(f, tacit.MinimaxFilter)}
+    return {name: {**row, "ended": ends[name]} if name in ends else row for name, row in told.items()}
 
 
-def adaptive(part: str, name: str, d: int, seed: int, steps: int, attackers: list[str]) -> dict[str, Any]:
+def adaptive(part: str, name: str, d: int, seed: int, steps: dict[str, int], attackers: list[str]) -> dict[str, Any]:
     """Fresh attackers on rows the filter never saw. With the raw data also the label-only floor."""
     train, attack, test = fresh_split(part, seed)
     floor = name == "raw data"

@@ -25,8 +25,8 @@ LINEAR = ("random", "PCA", "PPLS, as printed", "PPLS, ours", PRINTED, OURS)
 MASKS = [{"privacy_weight": w, "ridge": r} for w in (1.0, 2.0, 4.0) for r in (0.01, 0.1, 1.0)]
 
 
-def maker(name: str, part: str, d: int, steps: int) -> Callable[[int, tacit.Dataset], Any]:
-    """(seed, training rows) -> the filter of this row, not fitted yet."""
+def maker(name: str, part: str, d: int, steps: dict[str, int]) -> Callable[[int, tacit.Dataset], Any]:
+    """(seed, training rows) -> the filter of this row, not fitted yet; steps: of the printed filter and of ours."""
     scaled = part in ("emodb", "enterface")
     return {
         "random": lambda seed, train: GaussianRandomProjection(d, random_state=seed),
@@ -34,11 +34,11 @@ def maker(name: str, part: str, d: int, steps: int) -> Callable[[int, tacit.Data
         "PPLS, as printed": lambda seed, train: PrivatePLS.as_printed(d),
         "PPLS, ours": lambda seed, train: PrivatePLS(d),
         PRINTED: lambda seed, train: tacit.MinimaxFilter.as_printed(
-            d, max_iter=steps, standardise=scaled, random_state=seed
+            d, max_iter=steps["printed"], standardise=scaled, random_state=seed
         ),
-        OURS: lambda seed, train: tacit.MinimaxFilter(d, max_iter=steps, random_state=seed),
+        OURS: lambda seed, train: tacit.MinimaxFilter(d, max_iter=steps["ours"], random_state=seed),
         SECOND: lambda seed, train: tacit.MinimaxFilter.as_printed(
-            10, network="mlp", max_iter=steps, random_state=seed
+            10, network="mlp", max_iter=steps["printed"], random_state=seed
         ),
         "DDD": lambda seed, train: chosen_mask(train, seed),
     }[name]

@@ -150,7 +150,9 @@ class MinimaxFilter(Filter):
     @classmethod
     def as_printed(cls, n_components: int | None = None, **changes: Any) -> Self:
         """The filter with the paper's settings: Kiwiel with T_aux 5, rho 1, lambda 1e-6, a random start, Algorithm 2
-        with the ally solved for, records unchanged, T = 100 (it stops by hand, after 20 to 200).
+        with the ally solved for, records unchanged, T = 200 (it stops by hand, after 20 to 200). Of L-BFGS the paper
+        says nothing: here the inner maximum is solved for as far as double precision lets it, because a maximum that
+        stops early looks too low, so that the next step is refused and the fit ends.
 
         Examples
         --------
@@ -159,7 +161,8 @@ class MinimaxFilter(Filter):
         'gaussian'
         """
         printed = {"rho": 1.0, "solver": "kiwiel", "init": "gaussian", "ridge": 1e-6, "ally_model": "solved"}
-        return cls(n_components, **{**printed, "standardise": False, "max_iter": 100, **changes})
+        solved = {"inner_max_iter": 1000, "inner_tolerance": 1e-8}
+        return cls(n_components, **{**printed, "standardise": False, "max_iter": 200, **solved, **changes})
 
     def _as_given(self, checked: Any) -> bool:
         if not self.standardise and isinstance(checked, pd.DataFrame):
