@@ -1,4 +1,4 @@
-"""The documentation: its Python runs, its commands exist, its site builds without a broken link."""
+"""The documentation: its Python and its commands run, its site builds without a broken link."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import importlib.util
 import inspect
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +25,30 @@ import pytest
 import typer
 
 import tacit
-from tacit.cli import app
+from shell import Shell
+from tacit.audit import attackers
+from tacit.cli import app, fit_images, fit_sensors
 from tacit.filters.registry import registered_filters
 
-pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
+pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker", "shorter")  # what is done, not what is found
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
 TEXTS = {name: (ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")} | PAGES
 FENCE = re.compile(r"^([ ]*)```(\w*)([^\n]*)\n(.*?)^\1```", re.S | re.M)
+SHELLS = ("bash", "sh", "console")
 ADULT = "choosing.md"  # minutes on Adult: run by test_frontier.py, where it is slow
+
+
+@pytest.fixture(scope="module")
+def shorter() -> Iterator[None]:
+    """Pages ask for strong attackers, and --small still learns for ten seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(attackers.PRESETS, "strong", attackers.PRESETS["quick"])
+        patch.setitem(fit_images.PRESET.small, "epochs", 2)
+        patch.setitem(fit_sensors.PRESET.small, "epochs", 2)
+        yield
 
 
 def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
@@ -41,15 +56,23 @@ def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
     return [(title, code) for _, language, title, code in FENCE.findall(TEXTS[page]) if language in languages]
 
 
-def run_blocks(page: str, given: dict[str, Any], engines: Collection[str] = ()) -> None:
+def run_blocks(page: str, given: dict[str, Any], engines: Collection[str] = (), shell: Shell | None = None) -> None:
+    """Runs a page as a reader would: top to bottom, in one folder; without a shell its Python alone."""
     names = {"__name__": "__main__", **given}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for title, code in blocks(page, "python"):
-            tree = compile(code, page, "exec", ast.PyCF_ONLY_AST)
-            needed = set(re.findall(r"needs (\w+)", title))
-            if "not run" not in title and needed <= set(engines):  # the reader sees the title, and why
-                exec(compile(tree, page, "exec"), names)  # later blocks go on from earlier ones
+        for _, language, title, code in FENCE.findall(TEXTS[page]):
+            code = textwrap.dedent(code)
+            if language == "python":
+                compile(code, page, "exec", ast.PyCF_ONLY_AST)
+            if "not run" in title or not set(re.findall(r"needs (\w+)", title)) <= set(engines):
+                continue  # the reader sees the title, and why
+            if language == "python":
+                exec(compile(code, page, "exec"), names)  # later blocks go on from earlier ones
+            elif language in SHELLS and shell is not None:
+                shell.run(code, prompts=language == "console")
+            elif language == "toml" and (file := re.search(r'title="([\w.-]+)"', title)):
+                Path(file[1]).write_text(code)  # the reader saves it under the name above it
 
 
 def people(n: int = 400) -> pd.DataFrame:
@@ -64,15 +87,6 @@ def people(n: int = 400) -> pd.DataFrame:
     )
 
 
-def device_files() -> dict[str, Any]:
-    """What device.md takes as given: a bundle, its noise key, and a window."""
-    X = np.random.default_rng(0).standard_normal((80, 2, 16))
-    f = tacit.EIGAN(n_components=2, epochs=1, noise=0.3, random_state=0)
-    tacit.save(f.fit(X, X[:, 0, 0] > 0, sensitive_features=X[:, 1, 0] > 0), "watch.tacit")
-    Path("noise.key").write_text((f.noise_key or b"").hex())
-    return {"window": X[0]}
-
-
 def engines_files() -> dict[str, Any]:
     """What engines.md takes as given: a table, and the bundle of a filter fitted on such rows."""
     table = people().assign(person=np.arange(400) // 2, sex=np.where(np.arange(400) // 2 % 2, "f", "m"))
@@ -84,22 +98,41 @@ def engines_files() -> dict[str, Any]:
     return {}
 
 
-PREPARE: dict[str, Callable[[], dict[str, Any]]] = {"engines.md": engines_files, "device.md": device_files}
-TWICE = "index.md"  # the README's lines, which test_readme.py runs: here only when there is time
+PREPARE: dict[str, Callable[[], dict[str, Any]]] = {"engines.md": engines_files}
+LONG = {
+    "index.md",  # the README's lines once more: here only when there is time
+    "tour.md",  # two minutes: 6,000 people, a policy that only a filter in full keeps, and a frontier
+}
 RUN = [
-    pytest.param(page, marks=[pytest.mark.slow] if page == TWICE else [])
-    for page in PAGES
-    if blocks(page, "python") and page != ADULT
+    pytest.param(page, marks=[pytest.mark.slow] if page in LONG else [])
+    for page in TEXTS
+    if blocks(page, "python", *SHELLS) and page != ADULT
 ]
 
 
 @pytest.mark.parametrize("page", RUN)
-def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_pages_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Python and commands, from the top, in an empty folder: what a page needs it makes, or says where it is from."""
+    if page in LONG:
+        request.getfixturevalue("all_steps")
+    folder, shims = tmp_path / "reader", tmp_path / "shims"
+    folder.mkdir()
+    shims.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "benchmarks").symlink_to(ROOT / "benchmarks")  # as in a checkout
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         given = PREPARE.get(page, dict)()
-    run_blocks(page, given)
+    with Shell(shims) as shell:
+        run_blocks(page, given, shell=shell)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["tacit fit nobody.csv --target income", "cat none | tacit no-verb", "make nothing", "ls none"]
+)
+def test_a_command_that_fails_fails_its_page(wrong: str, tmp_path: Path) -> None:
+    with Shell(tmp_path) as shell, pytest.raises(AssertionError, match="ended with"):
+        shell.run(wrong)
 
 
 @pytest.mark.slow  # engines take long to start; guards what the page says of them
@@ -210,6 +243,13 @@ def test_no_machine_paths_or_registries() -> None:
     texts = {**PAGES, "mkdocs.yml": (ROOT / "mkdocs.yml").read_text()}
     for name, text in texts.items():
         assert not re.search(r"/(work|root|home|tmp)/\w|index-url|@[A-Z]+@", text), name
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "gallery").glob("*.html")), ids=lambda path: path.name)
+def test_the_gallery_is_of_todays_template(path: Path) -> None:
+    again = runpy.run_path(str(ROOT / "tools" / "gallery.py"))["again"]
+    page = path.read_text(encoding="utf-8")
+    assert again(page) == page, "the template has changed: python tools/gallery.py writes the gallery again"
 
 
 @pytest.mark.slow  # guards the links of the site, and that it needs no network

@@ -68,7 +68,7 @@ def test_celebas_parts_are_the_papers(celebrities):
     assert set(attack.sensitive["identity"]) == {"201", "202", "203"} >= set(test.sensitive["identity"])
     with pytest.raises(tacit.TacitError, match="no person of celeba has 18 records"):
         parts_of("celeba", 0, {"size": 32, "limit": None})
-    sets = PAPER.settings_of("fig8", quick=False, data="celeba")["sets"]
+    sets = PAPER.settings_of("fig7", quick=False, data="celeba")["sets"]
     assert [len(s) for s in sets] == [1, 2, 3, 4, 5]
     assert sets[-1] == list(CELEBA_ATTRIBUTES)
 

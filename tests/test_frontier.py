@@ -26,7 +26,8 @@ import tacit
 from commands import tacit_command
 from tacit.errors import InputError, RequirementNotMet, TacitWarning
 from tacit.filters.base import prepare
-from tacit.filters.eigan import Game, play, stacked_games
+from tacit.filters.eigan import play, stacked_games
+from tacit.filters.eigan_game import Game
 from tacit.frontier.curve import _area
 from tacit.frontier.fitting import fit_points
 from tacit.frontier.points import Point, grid, groups, lay_out

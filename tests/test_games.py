@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.filters.base import prepare
-from tacit.filters.eigan import Game, head_weights
+from tacit.filters.eigan_game import Game
+from tacit.filters.eigan_players import head_weights
 from tacit.labels import MISSING
 from tacit.nets.mlp import mlp
 from tacit.solvers.exact import (

@@ -214,23 +214,25 @@ def colours_fall_apart(read: Reading) -> str:
 def kinds_of_data(read: Reading) -> str:
     act = {g: read.ours(g, "activity F1").value for g in GROUPS}
     who = {g: read.ours(g, "identity F1").value for g in GROUPS}
-    read.holds(who["Both"] > who["MagBoth_2D"] > max(who["MagGyro"], who["MagAccl"]))
-    read.holds(max(act["MagGyro"], act["MagAccl"], act["MagBoth_2D"]) < max(act["Gyro"], act["Accl"], act["Both"]))
+    read.holds(who["Both"] > 2 * max(who[g] for g in GROUPS if g.startswith("Mag")))
     sides = {k: "above" if of["MagBoth_2D"] > of["MagBoth_1D"] else "not above" for k, of in (("a", act), ("i", who))}
+    best = max(act[g] for g in ("Gyro", "Accl", "Both"))
+    read.holds(act["MagBoth_2D"] < best)
     return (
         f"As printed, people are named better by axes ({shown(who['Both'])}{read.few}) than by magnitudes "
         f"({shown(who['MagBoth_2D'])}). Reading both sensors together is {sides['a']} reading them apart for the "
         f"activity ({shown(act['MagBoth_2D'])} against {shown(act['MagBoth_1D'])}) and {sides['i']} for identity "
         f"({shown(who['MagBoth_2D'])} against {shown(who['MagBoth_1D'])}); print says better for both. Not as printed, "
         f"magnitudes are no match for axes in telling other people's activity ({shown(act['MagBoth_2D'])} against "
-        f"{shown(max(act['Gyro'], act['Accl'], act['Both']))})."
+        f"{shown(best)}). Levels say little here: the network of Fig. 5 learned from 3,000 windows, and Table 2's "
+        "networks, which learned from all, name far more people."
     )
 
 
 def coarse_and_retrained(read: Reading) -> str:
     five, ten = (attack(read, n, "identity") for n in ("5 Hz", "SSA 1..10"))
     act = {n: read.ours(n, "activity").value for n in ("20 Hz", "50 Hz")}
-    read.holds(five.value > 0.5)
+    read.holds(five.low is not None and five.low > 0.25)
     read.holds(abs(act["20 Hz"] - act["50 Hz"]) < 0.03)
     return (
         f"Re-trained on what is released{read.few}, a network names {five:interval} at 5 Hz (print: over .60) and "
@@ -334,6 +336,25 @@ def attack(read: Reading, what: str, measure: str) -> Figure:
 
 
 GROUPS = ("MagGyro", "MagAccl", "MagBoth_1D", "MagBoth_2D", "Gyro", "Accl", "Both")
+
+
+def jogging_masked(read: Reading) -> str:
+    near = {w: read.ours(f"{w}, in the plane, jogging", "identity") for w in ("raw", "released")}
+    act = {w: read.ours(f"{w}, in the plane", "activity") for w in ("raw", "released")}
+    whole, kept = attack(read, "released, all of it", "identity"), read.ours("released, all of it", "activity")
+    read.holds(near["raw"].low is not None and near["raw"].low > 0.4)
+    read.holds(near["released"].low is not None and near["released"].low < 0.042)
+    read.holds(act["released"].low is not None and act["released"].low > 0.5)
+    read.holds(whole.value < 0.15)
+    return (
+        f"As printed, the colours of people fall together: of jogging windows the five nearest points of other "
+        f"recordings name {near['raw']:interval} before and {near['released']:interval} after (guessing .042{read.few}"
+        f"). Activities stay apart, less than before ({act['raw']:interval} and {act['released']:interval} by the same "
+        f"neighbors). Networks re-trained on the whole release keep {kept:interval} of the activity and name "
+        f"{whole:interval} of the people. This is ours, not the printed model."
+    )
+
+
 CONCLUSIONS: dict[str, list[Callable[[Reading], str]]] = {
     "table2": [
         as_printed_is_named_by_the_retrained,
@@ -347,6 +368,7 @@ CONCLUSIONS: dict[str, list[Callable[[Reading], str]]] = {
         coarse_baselines_hide_nothing,
         the_order_by_dtw_is_reversed,
     ],
+    "fig7": [jogging_masked],
     "fig10": [magnitudes_follow_no_more_than_axes],
     "fig11": [sitting_and_standing],
     "fig13": [walking_is_most_periodic],

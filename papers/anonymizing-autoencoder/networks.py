@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import tacit
 from papers.common.run import Run, over_seeds
 from papers.common.window_figures import spectrogram_figure, waveform_figure
-from tacit.nets.window_nets import wide_classifier
+from tacit.nets.printed_window_nets import printed_classifier
 
 from .protocol import GUESSED_F1, RATE, measured, network, read_by_cnns, some_windows, told
 
@@ -114,11 +114,11 @@ def planes(found: dict[str, Any]) -> Figure:
     ):
         plane = np.array(found[what]["plane"])
         for i, name in enumerate(np.unique(activity)):
-            row[0].scatter(*plane[activity == name].T, s=6, color=f"C{i}", linewidths=0, label=name)
+            row[0].scatter(*plane[activity == name].T, s=6, color=f"C{i}", linewidths=0, label=name, rasterized=True)
         row[0].set_title(f"{words}: four activities", fontsize=9)
         row[0].legend(frameon=False, fontsize=7, markerscale=2)
         row[1].scatter(*plane[activity == "jogging"].T, s=9, c=user[activity == "jogging"], cmap="nipy_spectral",
-                       linewidths=0)  # fmt: skip
+                       linewidths=0, rasterized=True)  # fmt: skip
         row[1].set_title(f"{words}: jogging, one colour a person", fontsize=9)
         for axis in row:
             axis.tick_params(labelsize=6)
@@ -144,8 +144,8 @@ def fig12(run: Run) -> None:
             values = [o[f"{label}_f1"] for o in of]
             run.row(group, whose, SAID.get(group) if label == "identity" else None, float(np.mean(values)),
                     interval=(min(values), max(values)), guessing=GUESSED_F1[label])  # fmt: skip
-        m = over_seeds([told(o["identity"], "wide CNN") for o in of])
-        run.row(group, "identity, accuracy", None, None, m["value"], (m["low"], m["high"]), "wide CNN", m["guessing"])
+        m = over_seeds([told(o["identity"], "Fig. 5's network") for o in of])
+        run.row(group, "identity, accuracy", None, None, m["value"], (m["low"], m["high"]), m["by"], m["guessing"])
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     at = np.arange(len(found))
     for axis, key in zip(figure.subplots(2, 1, sharex=True), ("activity", "identity"), strict=True):
@@ -163,14 +163,14 @@ SAID = {"MagBoth_2D": "above MagBoth_1D", "Both": "axes needed for identity"}
 
 
 def by_group(group: str, seed: int, s: dict[str, Any]) -> dict[str, Any]:
-    """A CNN on one kind of data: which sensor, magnitude or axes, sensors apart (1D) or together (2D)."""
+    """Fig. 5's network on one kind of data: which sensor, magnitude or axes, sensors apart (1D) or together (2D)."""
     magnitude = group.startswith("Mag")
     width = 1 if magnitude else 3
     # magnitudes: gyroscope, accelerometer; axes: accelerometer, gyroscope
     places = {"Gyro": 0 if magnitude else 1, "Accl": 1 if magnitude else 0}
     sensor = group.removeprefix("Mag").partition("_")[0]
     at = slice(None) if sensor == "Both" else slice(places[sensor] * width, (places[sensor] + 1) * width)
-    make = apart if group.endswith("1D") else wide_classifier
+    make = apart if group.endswith("1D") else printed_classifier
     out: dict[str, Any] = {}
     for label, split in (("activity", "subject"), ("identity", "trial")):
         train, test = some_windows(s, split, "magnitude" if magnitude else "axes")
@@ -186,7 +186,7 @@ class apart(nn.Module):
 
     def __init__(self, shape: tuple[int, int], n_out: int) -> None:
         super().__init__()
-        self.each = nn.ModuleList(wide_classifier((1, shape[1]), n_out) for _ in range(shape[0]))
+        self.each = nn.ModuleList(printed_classifier((1, shape[1]), n_out) for _ in range(shape[0]))
 
     def forward(self, x: Tensor) -> Tensor:
         return sum(net(x[:, [i]]) for i, net in enumerate(self.each))  # type: ignore[return-value]

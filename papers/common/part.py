@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from tacit.audit.looks import new_project
 
@@ -33,13 +38,25 @@ class Work:
 
 
 def finished(work: Work) -> dict[str, Any]:
-    """The work's result as plain data, the seconds it took, and its stamp."""
+    """The work's result as plain data, the seconds it took and the machine it took them on, and its stamp."""
     began = time.perf_counter()
     with warnings.catch_warnings(), new_project():
         warnings.simplefilter("ignore")  # an experiment that is about a warning records it itself
         value = work.function(*work.arguments)
     seconds = round(time.perf_counter() - began, 2)
-    return {"value": json.loads(json.dumps(value, default=_plain)), "seconds": seconds, "stamp": work.stamp}
+    plain = json.loads(json.dumps(value, default=_plain))
+    return {"value": plain, "seconds": seconds, "stamp": work.stamp, "machine": machine()}
+
+
+def machine() -> str:
+    """The processor, its number of cores and, where there is one, the GPU."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        model = lines[0].partition(":")[2].strip() if lines else model
+    told = f"{model}, {os.cpu_count()} cores, {os.environ.get('OMP_NUM_THREADS', 'all')} thread"
+    return f"{told}, beside {torch.cuda.get_device_name()}" if torch.cuda.is_available() else told
 
 
 def _plain(value: Any) -> Any:

@@ -7,8 +7,6 @@ full run goes on where it stopped; it tells its figures with `run.row`, `run.aud
 from __future__ import annotations
 
 import json
-import os
-import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +18,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from papers.common.papers import Paper
-from papers.common.part import Work, finished
+from papers.common.part import Work, finished, machine
 from papers.common.shown import shown
 from papers.common.tables import script_of
 from papers.common.waves import Wanted, done
@@ -206,7 +204,7 @@ class Run:
         """Write a figure beside the README; the same figure gives the same bytes."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-            figure.savefig(self.folder / f"{name}.svg", metadata={"Date": None}, dpi=110)
+            figure.savefig(self.folder / f"{name}.svg", metadata={"Date": None}, dpi=70)
         self.figures.append(f"{name}.svg")
 
     def note(self, text: str) -> None:
@@ -225,7 +223,7 @@ class Run:
             "settings": {k: v for k, v in self.settings.items() if k != "title"},
             "seeds": list(self.seeds),
             "versions": _versions(),
-            "machine": machine(),
+            "machine": "; ".join(sorted({p["machine"] for p in self._asked.values()})) or machine(),
             "seconds": round(sum(p["seconds"] for p in self._asked.values()), 1),
             "rows": self.rows,
             "summary": self.summary,
@@ -250,7 +248,8 @@ class Run:
         """Finished parts: of the last whole run, and over them those of one that was interrupted."""
         path = self.folder / "results.json"
         known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        done = dict(known.get(self.experiment, {}).get("raw", {}))
+        entry = known.get(self.experiment, {})
+        done = {key: {"machine": entry["machine"], **part} for key, part in entry.get("raw", {}).items()}
         if self._unfinished.exists():
             done |= json.loads(self._unfinished.read_text(encoding="utf-8"))
         return done
@@ -327,16 +326,6 @@ def over_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if "by" in first:
         told["by"] = ", ".join(sorted({str(r["by"]) for r in results}))
     return {**told, "seeds": len(results), "values": values.tolist()}
-
-
-def machine() -> str:
-    """The processor and its number of cores."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        model = lines[0].partition(":")[2].strip() if lines else model
-    return f"{model}, {os.cpu_count()} cores, {os.environ.get('OMP_NUM_THREADS', 'all')} thread"
 
 
 def run_experiment(run: Run, jobs: int = 1) -> Path:

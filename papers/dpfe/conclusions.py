@@ -131,14 +131,65 @@ def the_contrast_alone_hides_nobody(read: Reading) -> str:
 
 
 def higher_cuts_are_more_private(read: Reading) -> str:
-    at = [f"{m}: relu over pool1 at equal accuracy" for m in (PRINTED, OURS)]
-    printed, ours = (found(read, what, LOG_RANK)[1] for what in at)
-    near = [found(read, what, NEAREST)[0] for what in at]
-    read.holds(min(printed.low, ours.low, *(f.low for f in near)) > 0)
+    lower = ("conv4_2", "conv5_1", "conv6_1")
+    rows = [
+        next(
+            r
+            for r in read.rows(1)
+            if r["what"].startswith(f"{PRINTED}: conv7 over {c} ") and "log-rank" in r["measure"]
+        )
+        for c in lower
+    ]
+    read.holds(all(r["interval"][0] > 0 for r in rows))
+    gains = [shown(r["adaptive"]) for r in rows]
     return (
-        f"The higher cut is superior by every reader, as printed: at equal accuracy it gains {printed:interval} in "
-        f"log-rank as printed and {ours:interval} with our settings. Print has .10 between conv4-2 and conv7; our "
-        "lower cut lies after the first of three convolutions, theirs after five."
+        f"The highest cut is superior to every lower one, as printed (one seed): at equal accuracy conv7 gains "
+        f"{gains[0]}, {gains[1]} and {gains[2]} in log-rank over conv4_2, conv5_1 and conv6_1 by our attackers "
+        "(print: .10 over conv4_2)."
+    )
+
+
+def more_attributes_cost_nothing_here(read: Reading) -> str:
+    rows = [r for r in read.rows(1) if f"{PRINTED}: sunglasses over" in r["what"] and "log-rank" in r["measure"]]
+    read.holds(len(rows) == 4)
+    read.holds(max(r["adaptive"] for r in rows) < 0)
+    over = [r for r in read.rows(1) if "DPFE as printed over Simple" in r["what"]]
+    better = [r for r in over if r["interval"][0] > 0]
+    read.holds(len(better) < len(over) / 2)
+    return (
+        f"That more attributes make privacy harder is not found (one seed): one attribute gains "
+        f"{shown(min(r['adaptive'] for r in rows))} to {shown(max(r['adaptive'] for r in rows))} over larger sets. And "
+        f"of {len(over)} pairs of cut and set DPFE as printed is superior to Simple at {len(better)}."
+    )
+
+
+def no_weight_is_better_than_none(read: Reading) -> str:
+    rows = [r for r in read.rows(3) if r["measure"].startswith(("log-rank", "1-NN"))]
+    read.holds(len(rows) == 8)
+    read.holds(all(r["interval"][0] < 0 for r in rows))
+    gains = [r["ours"] for r in rows if r["measure"].startswith("log-rank")]
+    return (
+        f"On training rows no weight and margin is told apart from Simple for the better: mean gains in log-rank by "
+        f"kernels are {shown(min(gains))} to {shown(max(gains))}, and every interval, of 1-NN too, reaches below 0. So "
+        "the data choose none of them; the printed pair has the largest mean."
+    )
+
+
+def low_codes_are_recognised(read: Reading) -> str:
+    def named(what: str) -> Figure:
+        return found(read, what, "images rebuilt that are named")[1]
+
+    layers = [named(f"{c}, original layer") for c in ("conv4_2", "conv7")]
+    low, high = (named(f"{c}, {PRINTED}, code") for c in ("conv4_2", "conv7"))
+    mine = named(f"conv7, {OURS}, code")
+    read.holds(layers[1].low > 0.4)
+    read.holds(low.low > 0.4)
+    read.holds(high.low < 0.056 < high.value)
+    return (
+        f"From the layers themselves people are recognised, as printed: {layers[0]:interval} of the images rebuilt "
+        f"from conv4_2 are named, {layers[1]:interval} from conv7 (guessing .056). That they are not from the code "
+        f"holds at conv7 alone, and barely ({high:interval} as printed, {mine:interval} ours). At conv4_2 "
+        f"{low:interval} of the images rebuilt from ten numbers are named: a low cut is no protection."
     )
 
 
@@ -164,6 +215,8 @@ CONCLUSIONS = {
         ranks_become_uniform,
     ],
     "fig6-motionsense": [no_worse_than_the_original, superior_on_motionsense, the_contrast_alone_hides_nobody],
-    "fig7": [higher_cuts_are_more_private],
+    "fig7": [higher_cuts_are_more_private, more_attributes_cost_nothing_here],
+    "beta": [no_weight_is_better_than_none],
+    "fig10": [low_codes_are_recognised],
     "fig11": [cost_grows_with_the_cut],
 }

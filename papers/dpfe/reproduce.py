@@ -21,6 +21,7 @@ from .models import LITERAL, MODELS, OURS, PRINTED, SIMPLE
 from .study import costs, rebuilt, study, tuning
 from .telling import (
     NOISE,
+    adaptive,
     at_ratio,
     audit_of,
     bounds,
@@ -75,31 +76,32 @@ def tell_models(run: Run, data: str, at: str, found: Sequence[Mapping[str, Any]]
 
 
 def fig7(run: Run) -> None:
-    """6.2, effect of higher layers: the same curve for the paper's four cuts."""
-    s = run.settings
-    by_cut = {cut: studies(run, cut, [s["kept"]], (PRINTED, OURS)) for cut in s["cuts"]}
-    for model in (PRINTED, OURS):
-        curves = {cut: [of[" + ".join(s["kept"])][model] for of in seeds] for cut, seeds in by_cut.items()}
-        compare(run, model, "cut after", curves, {s["cuts"][-1]: "highest layer: most private"})
-        for low, high in zip(s["cuts"][:-1], s["cuts"][1:], strict=True):
-            tell_gain(run, high, low, curves, "above 0", f"{model}: ")
-        if len(s["cuts"]) > 2:
-            printed = "above 0; log-rank .10 at accuracy .95 (gender)"
-            tell_gain(run, s["cuts"][-1], s["cuts"][0], curves, printed, f"{model}: ")
-    trained_on(run, by_cut[s["cuts"][-1]])
+    """6.2, effects of higher layers and of more attributes (Fig. 8), Simple and DPFE as printed.
 
-
-def fig8(run: Run) -> None:
-    """6.2, effect of attribute set extension: the more is kept, the harder is privacy."""
+    Every cut with one set, and every set at the highest cut; with `grid` every set at every cut, as the paper trained.
+    """
     s = run.settings
-    by_set = {" + ".join(kept): studies(run, s["cuts"][0], [kept], (PRINTED, OURS)) for kept in s["sets"]}
-    for model in (PRINTED, OURS):
-        curves = {name: [of[name][model] for of in seeds] for name, seeds in by_set.items()}
-        compare(run, model, "keeps", curves, {})
-        first, *more = curves
-        for other in more:
-            tell_gain(run, first, other, curves, "above 0", f"{model}: ")
-    trained_on(run, next(iter(by_set.values())))
+    sets, high = [" + ".join(kept) for kept in s["sets"]], s["cuts"][-1]
+    at = sets[s["compared"]]
+    by_cut = {
+        cut: studies(run, cut, s["sets"] if s["grid"] or cut == high else [s["sets"][s["compared"]]], (SIMPLE, PRINTED))
+        for cut in s["cuts"]
+    }
+    cuts = {cut: [of[at][PRINTED] for of in seeds] for cut, seeds in by_cut.items()}
+    compare(run, PRINTED, "cut after", cuts, {high: "highest layer: most private"}, "fig7")
+    for lower in s["cuts"][:-1]:
+        first = "; log-rank .10 at accuracy .95 (gender)" if lower == s["cuts"][0] else ""
+        tell_gain(run, high, lower, cuts, f"above 0{first}", f"{PRINTED}: ")
+    kept = {name: [of[name][PRINTED] for of in by_cut[high]] for name in sets}
+    compare(run, PRINTED, "keeps", kept, {}, "fig8")
+    for more in sets[1:]:
+        tell_gain(run, sets[0], more, kept, "above 0", f"{PRINTED}: ")
+    for cut, seeds in by_cut.items():
+        for name in [n for n in sets if n in seeds[0]]:
+            found = gain([of[name][PRINTED] for of in seeds], [of[name][SIMPLE] for of in seeds], "log_rank")
+            run.row(f"{cut}, keeps {name}: {PRINTED} over Simple at equal accuracy", "log-rank, mean gain",
+                    "above 0: superior everywhere", None, *adaptive(found))  # fmt: skip
+    trained_on(run, by_cut[high])
 
 
 def beta(run: Run) -> None:
@@ -121,7 +123,7 @@ def beta(run: Run) -> None:
 def fig10(run: Run) -> None:
     """6.3: what a decoder network rebuilds of the images, from the layer itself and from the codes of ten numbers."""
     s = run.settings
-    work = {k: v for k, v in s.items() if k in (*WORK, "decoder_epochs")}
+    work = chosen(s) | {"decoder_epochs": s["decoder_epochs"]}
     found = {c: [run.part(f"cut {c}, seed {seed}", rebuilt, c, s["kept"], seed, work) for seed in run.seeds]
              for c in s["cuts"]}  # fmt: skip
     whats = [k for k in found[s["cuts"][0]][0] if k not in ("raw", "named")]
@@ -146,8 +148,15 @@ def fig10(run: Run) -> None:
             who = named([of[what]["named"] for of in seeds])
             run.row(f"{cut}, {what}", NAMED, printed, None, who["value"], (who["low"], who["high"]),
                     "logistic on raw images", who["guessing"])  # fmt: skip
-    shown = {f"{what}\n{cut}": unpacked(seeds[0][what]["shown"]) for what in whats for cut, seeds in found.items()}
-    run.figure("fig10", draw_reconstructions(unpacked(next(iter(found.values()))[0]["raw"]), shown))
+    shown = {
+        f"{what.replace('DPFE', '').strip(' ,')}\n{cut}": unpacked(seeds[0][what]["shown"])
+        for what in whats
+        for cut, seeds in found.items()
+    }
+    figure = draw_reconstructions(unpacked(next(iter(found.values()))[0]["raw"]), shown)
+    for image in (i for axis in figure.axes for i in axis.images):
+        image.set_interpolation("none")  # kept at its own few pixels, so that the file is small
+    run.figure("fig10", figure)
 
 
 def fig11(run: Run) -> None:
@@ -186,8 +195,7 @@ def ratio(table: pd.DataFrame, column: str, cut: str) -> float:
 
 
 EXPERIMENTS: dict[str, Callable[[Run], None]] = {
-    "fig6": fig6, "fig6-motionsense": motionsense, "fig7": fig7, "fig8": fig8, "beta": beta, "fig10": fig10,
-    "fig11": fig11,
+    "fig6": fig6, "fig6-motionsense": motionsense, "fig7": fig7, "beta": beta, "fig10": fig10, "fig11": fig11,
 }  # fmt: skip
 
 
@@ -270,7 +278,9 @@ def ranks(run: Run, at: str, curves: Mapping[str, Sequence[Any]]) -> None:
                         bounds(point, "rank_of_90"), point["attacker"])  # fmt: skip
 
 
-def compare(run: Run, model: str, words: str, curves: Mapping[str, Sequence[Any]], printed: Mapping[str, str]) -> None:
+def compare(
+    run: Run, model: str, words: str, curves: Mapping[str, Sequence[Any]], printed: Mapping[str, str], figure: str
+) -> None:
     words = f"{model}, {words} "
     means = {name: together(c) for name, c in curves.items()}
     for name, c in means.items():
@@ -278,15 +288,11 @@ def compare(run: Run, model: str, words: str, curves: Mapping[str, Sequence[Any]
         point = at_ratio(c, NOISE)
         tell_point(run, f"{words}{name}, r = {point['ratio']:g}", point,
                    {"accuracy": None, "log_rank": printed.get(name), "nn_error": None})  # fmt: skip
-    run.figure(f"{run.experiment}-{short(model)}", draw_tradeoff(means, model))
+    run.figure(figure, draw_tradeoff(means, model))
 
 
 def named(each: Sequence[Sequence[float]]) -> dict[str, Any]:
     return over_seeds([dict(zip(("value", "low", "high", "guessing"), of, strict=True)) for of in each])
-
-
-def short(model: str) -> str:
-    return {PRINTED: "printed", OURS: "ours"}[model]
 
 
 def trained_on(run: Run, seeds: Sequence[Mapping[str, Any]]) -> None:

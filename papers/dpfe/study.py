@@ -94,8 +94,10 @@ def rebuilt(cut: str, kept: Sequence[str], seed: int, settings: dict[str, Any]) 
 
     By a decoder network and by ridge; and how many of the decoder's images are named by a classifier of raw ones.
     """
-    train, attack, test = (keeping(p, kept) for p in parts_of("faces", seed, settings))
-    codes = {model: fitted(model, None, cut, train, seed, settings) for model in (PRINTED, OURS)}
+    parts = parts_of("faces", seed, settings)
+    network = for_attributes(original(parts[0], seed, settings), list(parts[0].y.columns), kept)
+    train, attack, test = (keeping(p, kept) for p in parts)
+    codes = {model: fitted(model, network, cut, train, seed, settings) for model in (PRINTED, OURS)}
     whole = codes[OURS]  # both began with the same network
     layer = cut_network(whole.network_, cut).client
     inputs = [whole.encoder_.transform(np.asarray(d.X, dtype=float)) for d in (attack, test)]

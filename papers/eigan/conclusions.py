@@ -101,14 +101,27 @@ def years_are_read_from_a_code_that_hides_bins(read: Reading) -> str:
 
 
 def dp_is_no_rival_at_this_epsilon(read: Reading) -> str:
-    dp, mine, pca = (value(read, f"adult: {w}", "income") for w in ("DP", either_of(read), "PCA"))
-    leak = attacked(read, f"adult: {either_of(read)}", "sex")
+    dp, mine, pca = (value(read, f"adult: {w}", "income") for w in ("DP", "EIGAN, ours", "PCA"))
+    leak = attacked(read, "adult: EIGAN, ours", "sex")
     read.holds(dp.value > mine.value)
     read.holds(mine.value - pca.value < 0.05)
     return (
-        f"On Adult our EIGAN's ally loses {mine}, near PCA's {pca} and below DP's {dp}, as printed; fresh "
-        f"attackers read "
-        f"sex from it at {leak:interval} (guessing .500; {MIDDLE})."
+        f"On Adult our EIGAN's ally loses {mine}, near PCA's {pca} and below DP's {dp}, as printed; fresh attackers "
+        f"read sex from it at {leak:interval} (guessing .500)."
+    )
+
+
+def the_printed_game_learns_its_rows_by_heart(read: Reading) -> str:
+    ally, leak = value(read, "adult: EIGAN as printed", "income"), attacked(read, "adult: EIGAN as printed", "sex")
+    dp, rival = value(read, "adult: DP", "sex"), attacked(read, "adult: DP", "sex")
+    lost = value(read, "adult: EIGAN as printed", "sex")
+    read.holds(ally.value > 0.55)
+    read.holds(leak.low is not None and leak.low > 0.7)
+    read.holds(abs(dp.value - lost.value) < 0.1)
+    return (
+        f"The game as printed, over its 1,001 epochs, learns 8,000 rows by heart: on test rows its ally loses {ally}, "
+        f"more than guessing (.550). DP, tuned to its first adversary, loses {dp} where that loses {lost}; fresh "
+        f"attackers read sex at {leak:interval} and {rival:interval}."
     )
 
 
@@ -173,54 +186,65 @@ def looked_at_little_and_told_all_the_same(read: Reading) -> str:
 
 
 def faces_are_all_known(read: Reading) -> str:
-    kept = [value(read, m, "person").value for m in ("raw data", "Bertran", FACES)]
-    leak = attacked(read, f"{FACES}, noise .3", "sunglasses")
+    names = ("raw data", "Bertran", "EIGAN as printed: U-Net, Xception", FACES)
+    kept = [value(read, m, "person").value for m in names]
+    printed, leak = attacked(read, names[2], "sunglasses"), attacked(read, f"{FACES}, noise .3", "sunglasses")
     read.holds(min(kept) > 0.95)
     read.holds(leak.low is not None and leak.low < 0.5)
+    read.holds(printed.low is not None and printed.low > 0.6)
     return (
         f"Everybody keeps the person here (at least {shown(min(kept))}), Bertran too, so that the printed gain "
-        f"of EIGAN "
-        f"over Bertran can be neither found nor refuted. With noise on the code sunglasses are read at "
-        f"{leak:interval} "
-        f"(guessing .500; {MIDDLE})."
+        f"of EIGAN over Bertran can be neither found nor refuted. With networks as printed, small, sunglasses "
+        f"are read at {printed:interval}; from ours with noise on the code at {leak:interval} (guessing .500)."
     )
 
 
-FACES = "EIGAN, l=32"
+FACES = "EIGAN, ours: l=32"
 
 
-def other_families_read_about_as_printed(read: Reading) -> str:
-    families = ("residual", "grouped", "wide", "plain")
-    off = []
-    for family in families:
-        for measure in ("parity", "digit"):
-            row = table(read, f"EIGAN, read by {family}", measure)
-            off.append(abs(row["ours"] - row["printed"]))
-    best = attacked(read, "EIGAN, best of all", "digit")
-    read.holds(max(off) < 0.1)
-    read.holds(best.low is not None and best.low > 0.5)
+def other_families_read_more_than_printed(read: Reading) -> str:
+    rows = [r for r in read.rows(3) if "as printed" in r["what"] and r["printed"] is not None]
+    digit = [r for r in rows if r["measure"].startswith("digit")]
+    parity = [r for r in rows if r["measure"].startswith("parity")]
+    printed, mine = (
+        attacked(read, f"{w}, best of all", "digit") for w in ("EIGAN as printed, l=64", "EIGAN, ours: l=64")
+    )
+    read.holds(min(r["ours"] - r["printed"] for r in digit) > 0.05)
+    read.holds(mine.low is not None and mine.low > 0.5)
     return (
-        f"The families agree with print within {shown(max(off))}. A plain MLP reads more of the digit than any "
-        f"of them, "
-        f"{best:interval} (guessing .100, and .200 where parity is kept; {MIDDLE}): significantly below the "
-        f"unencoded "
-        f"data is true, "
-        f"and is not privacy."
+        f"Played as printed, other families read {span(parity, 'ours')} of parity (print {span(parity, 'printed')}) "
+        f"and {span(digit, 'ours')} of the digit (print {span(digit, 'printed')}): more of both. The best attacker "
+        f"gets {printed:interval} of the digit, of ours {mine:interval} (guessing .100, and .200 where parity is "
+        "kept): below the unencoded data is true, and is not privacy."
     )
 
 
-def axes_collapse_to_the_papers_network(read: Reading) -> str:
+def span(rows: list[Mapping[str, Any]], column: str) -> str:
+    """The least and the most of a column."""
+    values = [r[column] for r in rows]
+    return f"{shown(min(values))} to {shown(max(values))}"
+
+
+def axes_collapse_in_part(read: Reading) -> str:
     rows = [r for r in read.rows(3) if r["adaptive"] is not None]
-    guess = [float(r["measure"].split("guessing ")[1][:4]) for r in rows]
-    off = max(r["ours"] - g for r, g in zip(rows, guess, strict=True))
-    most = max(r["adaptive"] for r in rows)
-    read.holds(off < 0.1)
-    read.holds(most < 0.65)
+    kept = min(r["ours"] for r in rows_kept(read))
+    of = {game: [r for r in rows if r["what"].endswith(game)] for game in ("EIGAN as printed", "EIGAN, ours")}
+    told = {game: (min(r["ours"] for r in rs), max(r["ours"] for r in rs)) for game, rs in of.items()}
+    most = {game: max(r["adaptive"] for r in rs) for game, rs in of.items()}
+    printed, ours = told.values()
+    read.holds(kept > 0.95)
+    read.holds(printed[1] > 0.7)
+    read.holds(ours[1] < 0.65)
     return (
-        f"In the paper's measure every adversary's axis collapses to within {shown(off)} of guessing, as "
-        f"printed; fresh "
-        f"attackers get up to {shown(most)} ({MIDDLE})."
+        f"Allies keep at least {shown(kept)} of their axes. That the adversaries' axes collapse is found in part: "
+        f"played as printed their own networks read {shown(printed[0])} to {shown(printed[1])} (guessing .503 to "
+        f".509), fresh attackers up to {shown(most['EIGAN as printed'])}; ours leaves {shown(ours[0])} to "
+        f"{shown(ours[1])} and up to {shown(most['EIGAN, ours'])}. Seeds differ much: intervals are wide."
     )
+
+
+def rows_kept(read: Reading) -> list[Mapping[str, Any]]:
+    return [r for r in read.rows(3) if r["adaptive"] is None]
 
 
 def more_allies_hide_a_little_better(read: Reading) -> str:
@@ -253,12 +277,18 @@ def parity_cannot_be_withheld(read: Reading) -> str:
 
 
 def neither_trend_with_the_size_of_the_code(read: Reading) -> str:
-    rows = [r for r in read.rows(3) if r["measure"].startswith("encoder loss")]
-    by = {d: [r["ours"] for r in rows if r["what"].startswith(d)][:4] for d in ("adult", "titanic")}
-    read.holds(by["adult"][-1] > by["adult"][0])
+    rows = [r for r in read.rows(3) if r["what"].startswith("adult, EIGAN as printed")]
+    loss = [r["ours"] for r in rows if r["measure"].startswith("encoder loss")]
+    until = [r["ours"] for r in rows if r["measure"].startswith("share of training until")]
+    leak = [r["adaptive"] for r in rows if r["measure"].startswith("sex")]
+    read.holds(loss[-1] > loss[0])
+    read.holds(until[-1] > until[0])
+    read.holds(leak == sorted(leak))
     return (
-        f"The loss on test rows does not fall with l on Adult ({shown(by['adult'][0])} with one column, "
-        f"{shown(by['adult'][-1])} with 128); print says that it does."
+        f"Played as printed, the loss on test rows does not fall with l on Adult ({shown(loss[0])} with one column, "
+        f"{shown(loss[-1])} with 128), nor does the time until it is within 1 % of its end ({shown(until[0])} and "
+        f"{shown(until[-1])} of the training); print says that both do. What does rise is the leak: fresh attackers "
+        f"read sex at {shown(leak[0])} from one column and at {shown(leak[-1])} from 128 (guessing .500)."
     )
 
 
@@ -411,11 +441,11 @@ def a_part_of_the_weights_protects_little(read: Reading) -> str:
 CONCLUSIONS = {
     "table1": [at_guessing_only_to_a_network_that_it_fooled, bertran_misses_its_budget],
     "age": [years_are_read_from_a_code_that_hides_bins],
-    "fig3": [dp_is_no_rival_at_this_epsilon],
+    "fig3": [dp_is_no_rival_at_this_epsilon, the_printed_game_learns_its_rows_by_heart],
     "table1_faces": [faces_are_all_known],
-    "table2": [other_families_read_about_as_printed],
+    "table2": [other_families_read_more_than_printed],
     "table3": [titanic_in_print_and_here, titanic_under_attack],
-    "synthetic": [axes_collapse_to_the_papers_network],
+    "synthetic": [axes_collapse_in_part],
     "fig4": [looked_at_little_and_told_all_the_same],
     "fig5": [overlap_against_bertran],
     "fig6": [more_allies_hide_a_little_better],

@@ -187,19 +187,19 @@ def personal_filters_fall_as_in_print(read: Reading) -> str:
     read.holds(found[1].value < found[0].value - 0.1)
     return (
         f"From our common filter activity rises from {kept[0]} to {kept[1]} (print .936 to .946) and telling a "
-        f"person from the others falls from {found[0]} to {found[1]} (print .674 to .538), over three trials."
+        f"person from the others falls from {found[0]} to {found[1]} (print .674 to .538), over ten trials."
     )
 
 
 def from_the_filter_as_printed(read: Reading) -> str:
     ends = ("before (0 rounds)", "after (20 rounds)")
-    kept = [read.figure(read.ours(f"as printed, {w}", "activity").value, 2) for w in ends]
-    found = [read.figure(read.ours(f"as printed, {w}", "this person").value, 2) for w in ends]
-    read.holds(found[1].value < found[0].value - 0.1)
-    read.holds(kept[1].value > kept[0].value)
+    kept = [read.ours(f"as printed, {w}", "activity") for w in ends]
+    found = [read.ours(f"as printed, {w}", "this person") for w in ends]
+    read.holds(max(abs(k.value - p) for k, p in zip(kept, (0.936, 0.946), strict=True)) < 0.02)
+    read.holds(max(abs(f.value - p) for f, p in zip(found, (0.674, 0.538), strict=True)) < 0.02)
     return (
-        f"From a common filter as printed it is {kept[0]} to {kept[1]} and {found[0]} to {found[1]} (two seeds; print "
-        f"has ten trials)."
+        f"From a common filter as printed it is {kept[0]} to {kept[1]} and {found[0]} to {found[1]} over ten trials: "
+        f"the printed figures, each within .02."
     )
 
 

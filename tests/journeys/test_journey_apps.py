@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,8 +12,10 @@ from PIL import Image
 
 import tacit
 from commands import tacit_command
+from tacit.audit.trial import transformed
 from tacit.cli import fit_images, fit_sensors, shaped_fit
 from tacit.records.recordings import read_recordings
+from tacit.report.report import Report
 
 pytestmark = pytest.mark.usefixtures("one_attacker")
 FILES = {"report.html", "filter.tacit", "audit.json"}
@@ -19,8 +24,9 @@ FILES = {"report.html", "filter.tacit", "audit.json"}
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
     """Little is learned: the way is what is walked here."""
-    monkeypatch.setattr(fit_sensors, "SMALL", {"epochs": 2, "n_maps": 4, "codes": 4})
-    monkeypatch.setattr(fit_images, "EPOCHS", 1)
+    sensors, images = fit_sensors.PRESET, fit_images.PRESET
+    monkeypatch.setattr(fit_sensors, "PRESET", replace(sensors, small={"epochs": 2, "n_maps": 4, "codes": 4}))
+    monkeypatch.setattr(fit_images, "PRESET", replace(images, small={"epochs": 1}))
     monkeypatch.setattr(fit_images, "SMALLEST", 16)
     monkeypatch.setattr(shaped_fit, "TRIED", 40)
 
@@ -52,7 +58,7 @@ def test_a_folder_of_phone_recordings(tmp_path):
     assert "3 people" in done.stdout
     assert "'person' is told by the file's name" in done.stdout
     assert "50 samples a second by 'timestamp' (in ms)" in done.stdout
-    assert "epochs at most: about" in done.stdout
+    assert "epochs at most, then the attacks: about" in done.stdout
     assert done.stdout.index("about") < done.stdout.index("guessing")  # the time is told first
     assert "--small:" in done.stdout
     assert {p.name for p in (tmp_path / "o").iterdir()} == FILES | {"release.npz"}
@@ -60,6 +66,57 @@ def test_a_folder_of_phone_recordings(tmp_path):
     assert released.shape[1:] == (2, 128)
     opened = tacit.load(tmp_path / "o" / "filter.tacit")
     assert opened.transform(np.zeros((2, 2, 128))).shape == (2, 2, 128)
+
+
+@pytest.fixture
+def leaving(monkeypatch):
+    """Of all that leaves: whether its filter was fitted on it."""
+    found = []
+
+    def spy(release, part):
+        found.append(release.seen(part.X, part.units_of("person") if "person" in part.sensitive else None))
+        return transformed(release, part)
+
+    monkeypatch.setattr(shaped_fit, "transformed", spy)
+    return found
+
+
+def test_all_recordings_leave_each_through_a_filter_that_has_not_seen_it(tmp_path, leaving):
+    (tmp_path / "r").mkdir()
+    for i, name in enumerate(("anna", "ben", "cem")):
+        walks(i, seconds=16).to_csv(tmp_path / "r" / f"{name}.csv", index=False)
+    asked = (
+        "fit", tmp_path / "r", "--sensors", "--target", "activity", "--sensitive", "person", "--small", "--quick",
+    )  # fmt: skip
+    half = tacit_command(*asked, "--out", tmp_path / "half", COLUMNS="300")
+    assert half.returncode == 0, half.stderr
+    told = re.search(r"Released (\d+) of (\d+) windows.*\nLeft out: (\d+) windows.*--all", half.stdout)
+    released, every, left = map(int, told.groups())
+    assert released + left == every
+    assert np.load(tmp_path / "half" / "release.npz")["release"].shape[0] == released
+    done = tacit_command(*asked, "--all", "--out", tmp_path / "all", COLUMNS="300")
+    assert done.returncode == 0, done.stderr
+    assert f"Released all {every} windows" in done.stdout
+    whole = np.load(tmp_path / "all" / "release.npz")
+    assert np.bincount(whole["part"]).tolist() == [0, released, left]
+    assert len(whole["release"]) == every
+    assert sum(map(len, leaving)) == released + every
+    assert not np.concatenate(leaving).any()
+    # what is claimed of the whole is the worse part's; the bundle carries the audit of its own filter
+    report = Report.from_json((tmp_path / "all" / "audit.json").read_text())
+    assert report.name == "waveforms, worse part"
+    assert "98 %" in report.notes[0]
+    assert "96 %" in report.notes[0]
+    page = (tmp_path / "all" / "report.html").read_text()
+    assert all(f"waveforms, {which}" in page for which in ("part 1", "part 2", "worse part"))
+    assert tacit.load(tmp_path / "all" / "filter.tacit").report.name == "waveforms, part 1"
+
+
+def test_all_is_for_recordings_and_images(tmp_path):
+    pd.DataFrame({"a": [1, 2], "b": [1, 2]}).to_csv(tmp_path / "t.csv", index=False)
+    done = tacit_command("fit", tmp_path / "t.csv", "--target", "a", "--sensitive", "b", "--all", COLUMNS="200")
+    assert done.returncode != 0
+    assert "--all goes with --sensors or --images" in done.stderr
 
 
 def test_motionsenses_own_layout_and_one_table_are_read_alike(tmp_path):
@@ -90,7 +147,9 @@ def test_uneven_times_and_other_rates_are_put_on_one_grid(tmp_path):
     assert lengths["a"] == pytest.approx(lengths["b"], rel=0.05)  # the same seconds, now the same number of samples
 
 
-def test_a_folder_of_photos(tmp_path):
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of photos of different sizes, in colour; the command that fits them, its last word where it writes."""
     rng = np.random.default_rng(0)
     (tmp_path / "photos").mkdir()
     rows = []
@@ -101,17 +160,64 @@ def test_a_folder_of_photos(tmp_path):
         Image.fromarray(image).save(tmp_path / "photos" / f"IMG {i}.jpg")
         rows.append({"photo": f"IMG {i}.jpg", "smile": ["no", "yes"][i % 2], "who": f"p{i % 3}"})
     pd.DataFrame(rows).to_csv(tmp_path / "labels.csv", index=False, sep=";")
-    Image.new("RGB", (30, 30)).save(tmp_path / "photos" / "unlabelled.png")
-    done = tacit_command(
+    return (
         "fit", tmp_path / "photos", "--images", "--labels", tmp_path / "labels.csv", "--target", "smile",
-        "--sensitive", "who", "--small", "--quick", "--out", tmp_path / "o", COLUMNS="200",
+        "--sensitive", "who", "--small", "--quick", "--out", tmp_path / "o",
     )  # fmt: skip
+
+
+def test_a_folder_of_photos(tmp_path, photos):
+    Image.new("RGB", (30, 30)).save(tmp_path / "photos" / "unlabelled.png")
+    done = tacit_command(*photos, COLUMNS="200")
     assert done.returncode == 0, done.stderr
+    assert "Left out: 24 images" in done.stdout
     assert "scaled to" in done.stdout
-    assert "1 images have no row" in done.stdout
+    assert "images that have no row: 1" in " ".join(done.stdout.split())
     assert {p.name for p in (tmp_path / "o").iterdir()} == FILES | {"released"}
     shown = sorted((tmp_path / "o" / "released").iterdir())
     assert len(shown) == 24
     assert not any("IMG" in p.name for p in shown)  # names of files may be names of people
     with Image.open(shown[0]) as image:
         assert image.mode == "RGB"
+
+
+def test_without_a_sensitive_column_it_is_said_that_no_leak_was_measured(photos):
+    without = [word for word in photos if word not in ("--sensitive", "who")]
+    done = tacit_command(*without, COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    assert "Kept, as accuracy: smile" in done.stdout
+    assert "what leaks of anybody was not measured" in done.stdout
+
+
+def test_damaged_photos_are_named_and_left_out(photos):
+    """The first has no header, the second no end, the third is grey and whole."""
+    folder = photos[1]
+    (folder / "IMG 3.jpg").write_bytes(b"no image")
+    whole = (folder / "IMG 4.jpg").read_bytes()
+    (folder / "IMG 4.jpg").write_bytes(whole[: len(whole) // 2])
+    with Image.open(folder / "IMG 5.jpg") as image:
+        grey = image.convert("L")
+    grey.save(folder / "IMG 5.jpg")
+    done = tacit_command(*photos, COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    assert "2 of 48 images cannot be read and are left out: IMG 3.jpg, IMG 4.jpg" in done.stdout
+    assert "of 46 images" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["Time (s)", "timestamp [ms]", "time_ms", "Elapsed time (s)", "t"])
+def test_a_time_is_no_signal(tmp_path, name):
+    """A time that is taken for a signal names whose recording it is."""
+    (tmp_path / "r").mkdir()
+    table = walks(0).rename(columns={"timestamp": name})
+    table.to_csv(tmp_path / "r" / "a.csv", index=False)
+    found = read_recordings(tmp_path / "r", "person", ["activity"])
+    assert found.channels == ["ax", "ay"]
+    assert found.rate == pytest.approx(50, rel=0.01)
+
+
+def test_all_photos_leave_in_two_parts(photos, leaving):
+    done = tacit_command(*photos[:-2], "--all", *photos[-2:], COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    assert [len(list((photos[-1] / "released" / f"part-{part}").iterdir())) for part in (1, 2)] == [24, 24]
+    assert [len(seen) for seen in leaving] == [24, 24]
+    assert not np.concatenate(leaving).any()

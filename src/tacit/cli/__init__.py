@@ -26,6 +26,7 @@ from tacit.cli.federated import federated_app
 from tacit.cli.front_door import FIRST, Verbs, furnish
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, ledger_app, open_book
 from tacit.cli.options import (
+    AllRecords,
     Alongside,
     Analyzer,
     Attackers,
@@ -161,6 +162,7 @@ def fit(
     labels: Labels = None,
     rate: Rate = None,
     small: Small = False,
+    all_records: AllRecords = False,
     analyzer: Analyzer = False,
     shuffle: Shuffle = None,
     expires: Expires = "365d",
@@ -175,7 +177,7 @@ def fit(
 
     A table comes back with the same columns and few values changed; the sensitive ones are dropped. With --filter
     codebook (and others) codes or numbers are released instead. Rows of the fit are released by parts that never saw
-    them.
+    them. Of recordings and images half are released, those that the filter has not seen; with --all the others too.
     """
     options = dict(locals())
     from tacit.cli.what_to_fit import run  # every command starts quickly

@@ -8,20 +8,22 @@ from typing import Any
 import numpy as np
 
 import tacit
-from tacit.cli.shaped_fit import fit_shaped
-from tacit.errors import InputError, NotInstalled, installed
+from tacit.cli.shaped_fit import Preset, fit_shaped
+from tacit.errors import InputError
 from tacit.records.recordings import BLOCK, RECORDING, read_recordings
 from tacit.report.screen import Console
 
 SECONDS = 2.56  # of a window
 SAMPLES = 128  # where no rate is known
 LEAST = 16
-FILTERS: dict[str, dict[str, Any]] = {
-    "waveforms": {"codes": 16},
-    "autoencoding": {},
-}
-SMALL: dict[str, Any] = {"epochs": 8, "n_maps": 16}
-COST = "--small: 8 epochs and 16 maps, not 24 and 100: it keeps less of the target and hides no better; see the report"
+PRESET = Preset(
+    "recordings",
+    "AnonymizingAutoencoder",
+    {"waveforms": {"codes": 16}, "autoencoding": {}},
+    {"epochs": 8, "n_maps": 16},
+    "--small: 8 epochs, not 24 (and with --filter autoencoding 16 maps, not 100). It keeps less of the target; figures "
+    "are in docs/how-to/sensors.md",
+)
 
 
 def run(
@@ -40,11 +42,7 @@ def run(
     if not target or not (sensitive or unit):
         raise InputError("say what must keep working and who must stay hidden, such as --target activity --sensitive "
                          "person; both are columns of the recordings, or the names of folders and files")  # fmt: skip
-    name = filter_name or "waveforms"
-    if name not in FILTERS:
-        raise InputError(f"--filter {name} is not for recordings; the names are {', '.join(FILTERS)}")
-    if not installed("torch"):
-        raise NotInstalled("a filter of recordings", "torch")
+    name = PRESET.checked_name(filter_name)
     person = unit or sensitive[0]
     found = read_recordings(source, person, [c for c in (*target, *sensitive) if c != person], rate, SECONDS)
     for line in found.said:
@@ -59,21 +57,19 @@ def run(
         found.samples.drop(columns=[RECORDING]), user=person, trial=BLOCK, channels=found.channels,
         length=length, stride=max(1, length // 2), target=target, sensitive=sensitive or [person],
     )  # fmt: skip
-    settings = FILTERS[name] | (SMALL if small else {})
-    chosen = tacit.AnonymizingAutoencoder(**settings, random_state=seed)
-    if weight is not None:
-        chosen.set_params(beta_identity=weight)
-    if small:
-        console.print(COST, highlight=False, markup=False)
+    chosen = PRESET.chosen(console, name, small, weight, seed)
     by = person if person in data.sensitive.columns else None
     fit_shaped(console, data, chosen, name, source, by, "windows", _write, seed=seed, **options)
 
 
-def _write(released: np.ndarray, rows: np.ndarray, out: Path) -> Path:
-    """Windows as an npz, in the form of `tacit release apply`: the array ``release``."""
+def _write(released: np.ndarray, rows: np.ndarray, parts: np.ndarray | None, out: Path) -> Path:
+    """Windows as an npz, in the form of `tacit release apply`: the array ``release``; and ``part``, where two left."""
     from tacit.files import replacing  # only here
 
     place = out / "release.npz"
     with replacing(place) as partial, open(partial, "wb") as file:
-        np.savez(file, release=released)
+        if parts is None:
+            np.savez(file, release=released)
+        else:
+            np.savez(file, release=released, part=parts)
     return place

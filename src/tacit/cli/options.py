@@ -127,6 +127,12 @@ Small = Annotated[
     bool,
     typer.Option("--small", help="Settings for two cores; what they cost is said.", rich_help_panel=OTHERS),
 ]
+AllRecords = Annotated[
+    bool,
+    typer.Option(
+        "--all", help="Release those of the fit too, by a second filter; twice the time.", rich_help_panel=OTHERS
+    ),
+]
 Analyzer = Annotated[
     bool,
     typer.Option(

@@ -31,6 +31,7 @@ def run(
     labels: Path | None,
     rate: float | None,
     small: bool,
+    all_records: bool,
     filter_name: str | None,
     target: list[str] | None,
     sensitive: list[str] | None,
@@ -40,7 +41,8 @@ def run(
         raise InputError("--sensors and --images do not go together; name one")
     roles: dict[str, Any] = {"target": target or [], "sensitive": sensitive or []}
     if not (sensors or images):
-        if wrong := [n for n, given in (("labels", labels), ("rate", rate), ("small", small)) if given]:
+        said = {"labels": labels, "rate": rate, "small": small, "all": all_records}
+        if wrong := [n for n, given in said.items() if given]:
             raise InputError(f"--{wrong[0]} goes with --sensors or --images; {table.name} is read as a table")
         from tacit.cli.fit import run as fit_table  # every command starts quickly
 
@@ -49,11 +51,12 @@ def run(
     asked = "--sensors" if sensors else "--images"
     if wrong := [n for n in FOR_TABLES if options.get(n) not in (None, False, [])]:
         raise InputError(f"--{wrong[0].replace('_', '-')} is for tables, and {asked} was said; leave one of them out")
+    options |= {"small": small, "all_records": all_records}
     if sensors:
         from tacit.cli.fit_sensors import run as fit_sensors  # every command starts quickly
 
-        fit_sensors(console, source=table, filter_name=filter_name, rate=rate, small=small, **roles, **options)
+        fit_sensors(console, source=table, filter_name=filter_name, rate=rate, **roles, **options)
         return
     from tacit.cli.fit_images import run as fit_images  # every command starts quickly
 
-    fit_images(console, source=table, filter_name=filter_name, labels=labels, small=small, **roles, **options)
+    fit_images(console, source=table, filter_name=filter_name, labels=labels, **roles, **options)

@@ -36,8 +36,11 @@ from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker
 from tacit.federated.secure_rounds import ALL
 from tacit.federated.states import State, joined, parted
 from tacit.filters.base import Problem, check_units
-from tacit.filters.eigan import Game, PrivateGame, networks, new_game
+from tacit.filters.eigan import new_game
+from tacit.filters.eigan_game import Game
+from tacit.filters.eigan_players import networks
 from tacit.filters.notes import note_copies, note_dependence
+from tacit.filters.private_eigan_game import PrivateGame
 from tacit.labels import Labels, encode_labels
 from tacit.training.device import choose_batch_size
 from tacit.training.loop import epoch_seed, load_tensors, tensors_of

@@ -14,7 +14,8 @@ from tacit.errors import InputError, no_column
 from tacit.records.table_files import ARROW, PARQUET, TEXT, open_table
 
 TIME = re.compile(
-    r"(?i)^(t|ts|time|times?tamps?|time[ _.-]?stamp.*|seconds?(_elapsed)?|sec|ms|date ?time|date|loggingtime.*)$"
+    r"(?i)^(elapsed[ _.-]?)?(t|ts|time|times?tamps?|time[ _.-]?stamp.*|seconds?(_elapsed)?|sec|ms|date ?time|date"
+    r"|loggingtime.*)([ _.-]?[(\[]?(s|secs?|seconds?|ms|millis(econds)?|us|µs|ns)[)\]]?)?$"
 )
 PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 GAP = 5  # steps without a sample, after which a recording is cut
@@ -178,7 +179,7 @@ def _blocks(samples: pd.DataFrame, person: str, window: int, said: list[str]) ->
     size = int(np.clip(samples.groupby(person).size().min() // 8, 2 * window, 12 * window))
     at = samples.groupby(RECORDING).cumcount() // size
     said.append(
-        f"somebody has {fewest} recordings only, so blocks of {size} samples count as recordings of their own: "
-        f"attackers meet other blocks of the same recordings, and find people more easily than in new ones"
+        f"somebody has only {fewest} recording{'s' * (fewest > 1)}, so blocks of {size} samples count as recordings "
+        f"of their own: attackers meet other blocks of the same recordings, and find people more easily than in others"
     )
     return samples.assign(**{BLOCK: number + "." + at.astype(str)})
