@@ -132,7 +132,8 @@ class Array:
         return array(self.values, kind) if self.type != kind else self
 
 
-ChunkedArray = Array
+class ChunkedArray(Array):
+    """Arrow's column of several pieces; none is made here."""
 
 
 class Dictionary(NamedTuple):

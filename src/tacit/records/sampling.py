@@ -54,8 +54,9 @@ def may_exceed(path: Path, most: int) -> bool:
     if kind_of(path) not in ("text", "parquet"):
         return False  # held whole
     if kind_of(path) == "parquet":
-        from tacit.records.arrow import pa, pq  # pyarrow is not loaded by `import tacit`
+        from tacit.records.arrow import need_arrow, pa, pq  # pyarrow is not loaded by `import tacit`
 
+        need_arrow(f"a Parquet file ({path.name})")
         try:
             return int(pq.read_metadata(path).num_rows) > most
         except (pa.ArrowInvalid, OSError):
