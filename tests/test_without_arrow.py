@@ -1,4 +1,4 @@
-"""`pip install tacit` has no Arrow: CSV files are fitted, audited and released without it, to the same bytes."""
+"""`pip install tacit` has no Arrow and no cryptography: CSV files are fitted, audited and released to the same bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ABSENT = """
 import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "pyarrow":
+        if name.split(".")[0] in ("pyarrow", "cryptography"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Absent())
 """
@@ -60,6 +60,27 @@ def test_the_blocker_blocks(folder):
     assert "No module named 'pyarrow'" in found.stderr
 
 
+def test_only_what_signs_or_federates_needs_more(folder):
+    """Every module of Tacit is imported without the extras; those that cannot be are told by name."""
+    code = """
+import importlib, pkgutil, tacit
+for found in pkgutil.walk_packages(tacit.__path__, "tacit."):
+    if found.name.endswith("__main__"):
+        continue
+    try:
+        importlib.import_module(found.name)
+    except ModuleNotFoundError as error:
+        print(found.name, error.name)
+"""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder / "absent"), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lacks = [line.split() for line in done.stdout.splitlines()]
+    assert {library for _, library in lacks} == {"cryptography"}
+    others = [name for name, _ in lacks if not name.startswith(("tacit.ledger", "tacit.federated"))]
+    assert others == ["tacit.release.signing", "tacit.serve.officer"]
+
+
 @pytest.mark.parametrize("name", ["coupling", "codebook"])
 def test_a_csv_is_fitted_audited_and_released(name, folder):
     fitted = run(folder, "fit", "t.csv", *ROLES, "--quick", "--filter", name, "--out", name)
@@ -89,6 +110,10 @@ def test_what_needs_arrow_says_so_in_one_line(folder):
     fit = run(folder, "fit", "t.parquet", *ROLES)
     assert fit.returncode == 2
     assert fit.stderr.strip() == f"error: a Parquet file (t.parquet) {get}"
+    sign = run(folder, "release", "keys", "k")
+    assert sign.returncode == 2
+    assert "needs cryptography" in sign.stderr
+    assert "pip install 'tacit[sign]'" in sign.stderr
     doctor = run(folder, "doctor")
     assert doctor.returncode == 0, doctor.stderr
     assert "no pyarrow" in doctor.stdout

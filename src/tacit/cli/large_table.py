@@ -16,7 +16,6 @@ from tacit.cli.ledger_command import Book
 from tacit.cli.tables import progress
 from tacit.errors import InputError
 from tacit.files import write_whole
-from tacit.ledger.recording import record_file
 from tacit.records.arrow import need_arrow
 from tacit.records.dataset import as_dataset
 from tacit.records.sampling import Sample, may_exceed, read_sample
@@ -87,6 +86,8 @@ class LargeTable:
     def write_down(self, book: Book | None, bundle: Path, chosen: Any) -> None:
         """Write the release down in the ledger, or refuse it."""
         if book is not None:
+            from tacit.ledger.recording import record_file  # needs cryptography, which only a ledger does
+
             whose: dict[str, Any] = {"unit": self.unit, "noise_key": chosen.noise_key, "by": "fit", "way": "fit"}
             book.tell(record_file(book.ledger, book.to, bundle, self.path, self.path.stem.split(".")[0], **whose))
 
