@@ -14,11 +14,8 @@ from tacit.cli.fit import chosen_filter
 from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError, RequirementNotMet
 from tacit.files import write_whole
-from tacit.ledger.account import what_if
-from tacit.ledger.chain import Ledger
 from tacit.ledger.checking import Case, check_report, junit, summary
 from tacit.ledger.policy import Policy, read_policy
-from tacit.ledger.recording import entry
 from tacit.report.report import Report
 from tacit.report.screen import Console
 
@@ -107,6 +104,10 @@ def _receivers(policy: Policy, release: Any) -> list[Case]:
     """For a bundle and a ledger: what each receiver would hold after one release more, of everybody."""
     if release is None or policy.ledger is None or not policy.place(policy.ledger.file).exists():
         return []
+    from tacit.ledger.account import what_if  # needs cryptography, which only a ledger does
+    from tacit.ledger.chain import Ledger
+    from tacit.ledger.recording import entry
+
     ledger = Ledger(policy.place(policy.ledger.file))
     lines, cases = ledger.verify(), []
     for name in policy.receivers:

@@ -29,7 +29,6 @@ from tacit.cli.preview import preview as show_rows
 from tacit.cli.tables import print_comparison, print_table_release, progress, rows_as_people, said_numbers
 from tacit.errors import InputError
 from tacit.filters.registry import make_filter
-from tacit.ledger.recording import record_rows
 from tacit.records.dataset import as_dataset
 from tacit.records.table_files import open_table
 from tacit.release.expiry import expiry_date
@@ -175,6 +174,8 @@ def _write_down(book: Book | None, bundle: Path, chosen: Any, data: tacit.Datase
     """Write the release down in the ledger, or refuse it."""
     if book is None:
         return
+    from tacit.ledger.recording import record_rows  # needs cryptography, which only a ledger does
+
     release = tacit.load(bundle, noise_key=chosen.noise_key)
     units = None if unit is None else data.units_of()
     book.tell(record_rows(book.ledger, release, data, "fit", data.name or "table", book.to, "fit", units))

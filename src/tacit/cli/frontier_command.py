@@ -15,7 +15,6 @@ from tacit.cli.handover import tell_keys
 from tacit.cli.ledger_command import Book
 from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError
-from tacit.ledger.recording import record_bundle
 from tacit.release.key_folder import key_folder
 from tacit.report.screen import Console
 
@@ -135,6 +134,8 @@ def _choose(
     if book is not None:
         try:
             release = tacit.load(save, noise_key=best.noise_key)
+            from tacit.ledger.recording import record_bundle  # needs cryptography, which only a ledger does
+
             book.tell(record_bundle(book.ledger, release, "frontier", save.name, book.to))
         except tacit.TacitError:
             save.unlink()  # what may not leave is not left there to be taken

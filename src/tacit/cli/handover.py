@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from rich.markup import escape
 
 from tacit.errors import InputError
 from tacit.files import replacing, write_whole
+from tacit.records.arrow import HERE, pa
 from tacit.records.csv_files import CsvFile
 from tacit.records.table_files import kind_of
 from tacit.release.bundle import read_bundle
@@ -99,21 +99,25 @@ def tell_files(
 
 
 def write_release(released: Any, out: Path, table: Path, names: list[str], shuffle: bool) -> Path:
-    """The release in the form of the file that came in, where it is a table of the same columns; else as Parquet."""
+    """The release in the form of the file that came in, where it is a table of the same columns; else as Parquet.
+
+    Without Arrow it is CSV either way.
+    """
     released = shuffled(released) if shuffle else released
     as_it_came = kind_of(table) == "text" and set(released.columns) <= set(names)
     if set(released.columns) <= set(names):
         released = released[[c for c in names if c in released]]
-    if not as_it_came:
+    if HERE and not as_it_came:
         place = out / "release.parquet"
         write_parts(place, iter(pa.Table.from_pandas(released, preserve_index=False).to_batches()))
         return place
-    place, form = out / "release.csv", CsvFile(table)
+    place, form = out / "release.csv", CsvFile(table) if kind_of(table) == "text" else None
     floats = released.select_dtypes("float")
     whole = [c for c in floats if (floats[c].dropna() % 1 == 0).all()]  # counts that had gaps, not 40.0
     with replacing(place) as partial:
         plain = released.astype(dict.fromkeys(whole, "Int64"))
-        plain.to_csv(partial, index=False, sep=form.delimiter, decimal=form.decimal)
+        signs = {"sep": form.delimiter, "decimal": form.decimal} if form else {}
+        plain.to_csv(partial, index=False, **signs)
     return place
 
 

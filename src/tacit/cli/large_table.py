@@ -16,7 +16,7 @@ from tacit.cli.ledger_command import Book
 from tacit.cli.tables import progress
 from tacit.errors import InputError
 from tacit.files import write_whole
-from tacit.ledger.recording import record_file
+from tacit.records.arrow import need_arrow
 from tacit.records.dataset import as_dataset
 from tacit.records.sampling import Sample, may_exceed, read_sample
 from tacit.release.arrow_columns import as_columns
@@ -86,6 +86,8 @@ class LargeTable:
     def write_down(self, book: Book | None, bundle: Path, chosen: Any) -> None:
         """Write the release down in the ledger, or refuse it."""
         if book is not None:
+            from tacit.ledger.recording import record_file  # needs cryptography, which only a ledger does
+
             whose: dict[str, Any] = {"unit": self.unit, "noise_key": chosen.noise_key, "by": "fit", "way": "fit"}
             book.tell(record_file(book.ledger, book.to, bundle, self.path, self.path.stem.split(".")[0], **whose))
 
@@ -100,6 +102,7 @@ def large_table(
         bar.add_task(f"sampling {escape(path.name)}", total=None)
         found = LargeTable(path, unit, read_sample(path, unit, most, seed))
     if not found.sample.whole:
+        need_arrow(f"a table of more than {most:,} rows ({path.name})")
         if bins is not None and chosen.mechanism_type.sees_sensitive:
             raise InputError(
                 "--bins cuts columns that this filter looks at in every row, and a large table is released from its "

@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from tacit.errors import InputError
+from tacit.records.arrow import HERE, arrow_csv, pa, pc
 from tacit.records.cells import GAPS, TRUTH, header_names, text_number
 from tacit.records.spelling import (
     LINES,
@@ -85,7 +83,7 @@ class CsvFile:
         """Text cells of some columns, in the file's order of rows."""
         at = [self.names.index(n) for n in (self.names if names is None else names)]
         with self._problems():
-            for i, batch in enumerate(self._parsed_slowly(at) if self._has_late_quotes() else self._parsed(at)):
+            for i, batch in enumerate(self._parsed_slowly(at) if self._slow() else self._parsed(at)):
                 batch = batch if i else batch.slice(1)  # the header
                 if batch.num_rows:
                     yield batch.rename_columns([self.names[k] for k in at])
@@ -97,11 +95,11 @@ class CsvFile:
     def _parsed(self, at: list[int]) -> Iterator[pa.RecordBatch]:
         places = [str(k) for k in range(len(self.names))]
         wanted = [places[k] for k in at]
-        yield from pyarrow.csv.open_csv(
+        yield from arrow_csv.open_csv(
             self._bytes(),
-            pyarrow.csv.ReadOptions(block_size=BLOCK, column_names=places),
-            pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted),
+            arrow_csv.ReadOptions(block_size=BLOCK, column_names=places),
+            arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            arrow_csv.ConvertOptions(column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted),
         )
 
     def _parsed_slowly(self, at: list[int]) -> Iterator[pa.RecordBatch]:
@@ -117,6 +115,10 @@ class CsvFile:
                     rows = []
         if rows:
             yield _as_batch(rows, at)
+
+    def _slow(self) -> bool:
+        """Whether Python's parser is needed."""
+        return not HERE or self._has_late_quotes()
 
     def _has_late_quotes(self) -> bool:
         """Whether a quote may follow spaces, which Arrow's parser takes for a part of the cell.
@@ -163,7 +165,9 @@ class CsvFile:
         return file if self.encoding == "utf-8" else pa.transcoding_input_stream(file, self.encoding, "utf-8")
 
     def _text(self) -> Any:
-        return io.TextIOWrapper(self._bytes(), encoding="utf-8-sig", newline="")
+        if HERE or self.encoding == "utf-8":
+            return io.TextIOWrapper(self._bytes(), encoding="utf-8-sig", newline="")
+        return io.TextIOWrapper(pa.input_stream(str(self.path)), encoding=self.encoding, newline="")
 
     @contextmanager
     def _problems(self) -> Iterator[None]:

@@ -11,8 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from tacit.records.arrow import pa, pc
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 LOOK = 2**16  # bytes by which a file is judged

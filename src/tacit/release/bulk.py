@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from tacit.callback import Callback, silent
 from tacit.errors import InputError, check_number
 from tacit.files import parquet_files
 from tacit.noise.keyed import Numbers, Occurrences
+from tacit.records.arrow import PART, batch_bytes
 from tacit.release.parts import PICTURES, Instead, Journal, describe, release_part
 from tacit.release.pictures import Pictures, check_pictures_out, pictures_in
 from tacit.release.record_files import FOLDER, FORMATS, Reader, open_reader, open_writer
@@ -117,7 +117,7 @@ def apply(
     key = None if given is None else hashlib.sha256(b"which key" + given).hexdigest()
     settings = {"target": target.name, "on_error": on_error, "rows": rows, "key": key, "unit": unit, "called": called}
     settings |= _known(instead)
-    journal = Journal(target, describe(bundle, source, **settings), ".parquet" if finish == FOLDER else ".arrow")
+    journal = Journal(target, describe(bundle, source, **settings), ".parquet" if finish == FOLDER else PART)
     journal.start()
     try:
         if release.manifest["noise"] is not None and given is None:
@@ -295,10 +295,7 @@ def _known(instead: Instead | None) -> dict[str, Any]:
             f"{columns.num_rows:,} releases"
         )
     digest = hashlib.sha256(np.ascontiguousarray(rows).tobytes())
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, columns.schema) as file:
-        file.write_batch(columns)
-    digest.update(sink.getvalue())
+    digest.update(batch_bytes(columns))
     return {"instead": digest.hexdigest()}
 
 

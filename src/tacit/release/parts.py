@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tacit.errors import InputError, TacitWarning
 from tacit.files import replacing, write_whole
 from tacit.noise.keyed import Numbers, new_key
+from tacit.records.arrow import PART, pa, pq, read_batch, write_batch
 from tacit.release.arrow_columns import as_columns
 from tacit.release.pictures import Pictures, write_pictures
 from tacit.release.record_files import FILE, parquet_options
@@ -33,7 +32,7 @@ Instead = tuple[np.ndarray, pa.RecordBatch]  # rows of a part whose release is k
 class Journal:
     """The folder of finished parts. One run at a time may write to it."""
 
-    def __init__(self, target: Path, about: dict[str, Any], suffix: str = ".arrow") -> None:
+    def __init__(self, target: Path, about: dict[str, Any], suffix: str = PART) -> None:
         self.target, self.about, self.suffix = target, about, suffix
         self.folder = target.with_name(f".{target.name}.parts")
         self._lock: int | None = None
@@ -103,8 +102,7 @@ class Journal:
 
     def parts(self, which: Iterable[int]) -> Iterator[pa.RecordBatch]:
         for i in which:
-            with pa.memory_map(str(self.path(i))) as file:
-                yield pa.ipc.open_file(file).get_batch(0)
+            yield read_batch(self.path(i))
 
     def join_quarantine(self, n: int) -> Path:
         path = self.target.with_name(f"{self.target.name}.quarantine.jsonl")
@@ -180,8 +178,7 @@ def _write_part(path: Path, columns: pa.RecordBatch) -> None:
         if path.suffix == ".parquet":
             pq.write_table(pa.table(columns), partial, **parquet_options(columns.schema))
             return
-        with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, columns.schema) as file:
-            file.write_batch(columns)
+        write_batch(partial, columns)
 
 
 def _replaced(columns: pa.RecordBatch, kept: np.ndarray, rows: np.ndarray, others: pa.RecordBatch) -> pa.RecordBatch:

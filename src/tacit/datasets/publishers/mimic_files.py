@@ -15,7 +15,7 @@ from tacit.datasets.publishers.hospital_events import LABORATORY, VITALS, Measur
 from tacit.datasets.publishers.pack import Pack, counted, csv_gz
 from tacit.datasets.publishers.source import Source
 from tacit.datasets.where import WHERE
-from tacit.errors import InputError
+from tacit.errors import InputError, NotInstalled, installed
 
 PACKED = "mimic3/admissions_table.csv.gz"
 AGAIN = "fetch the file again, or mend that line"
@@ -84,6 +84,8 @@ def pack_mimic(source: Source) -> Pack:
 
 def chunks(source: Source, name: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
     """These columns, some million rows at a time; names in capitals whatever the file has."""
+    if not installed("pyarrow"):
+        raise NotInstalled("the hospital's tables", "pyarrow")
     import pyarrow as pa  # only those who hold these tables need it
     from pyarrow import csv as arrow
 
