@@ -25,6 +25,7 @@ import pytest
 import typer
 
 import tacit
+from browser import driven, until
 from shell import Shell
 from tacit.audit import attackers
 from tacit.cli import app, fit_images, fit_sensors
@@ -252,19 +253,70 @@ def test_the_gallery_is_of_todays_template(path: Path) -> None:
     assert again(page) == page, "the template has changed: python tools/gallery.py writes the gallery again"
 
 
-@pytest.mark.slow  # guards the links of the site, and that it needs no network
-def test_site_builds_without_broken_links_and_works_offline(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; a broken link is an error."""
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("material")
+    made = tmp_path_factory.mktemp("site")
     ran = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(made)],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    pages = list(tmp_path.rglob("*.html"))
+    return made
+
+
+@pytest.mark.slow  # guards the links of the site, and that it needs no network
+def test_site_builds_without_broken_links_and_works_offline(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
     assert len(pages) >= len(PAGES)
-    for path in pages:  # what a browser would fetch by itself
+    for path in [*pages, *site.rglob("*.css"), *site.rglob("*.svg")]:  # what a browser would fetch by itself
         fetched = re.findall(
-            r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(https?://[^\s\">]+)", path.read_text()
+            r"<(?:script|link|img|image|iframe|source|object|embed|use)\b[^>]*?\b(?:src|srcset|href|data)=[\"']?((?:https?:)?//[^\s\"'>]+)"
+            r"|(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\s\"')]+)",
+            path.read_text(encoding="utf-8"),
         )
         assert not fetched, f"{path.name} needs the network: {fetched[:3]}"
+
+
+def test_reference_lists_no_sentence_as_a_parameter() -> None:
+    """A sentence after a list of parameters is set before the list; entries stay, and so does the rest."""
+    pytest.importorskip("griffe")
+    prose_first = runpy.run_path(str(DOCS / "style" / "parameters.py"))["prose_first"]
+    listed = "Parameters\n----------\na : one\n    more\n\nb, c : two\n\n"
+    prose, rest = "What a is\nnot: three.\n\n", "Examples\n--------\n>>> 1"
+    assert prose_first(f"Do it.\n\n{listed}{prose}{rest}") == f"Do it.\n\n{prose}{listed}{rest}"
+
+
+SEARCH = """(() => {
+  document.querySelector("label.md-header__button[for=__search]").click();
+  const field = document.querySelector(".md-search__input");
+  field.focus();
+  field.value = "WORD";
+  field.dispatchEvent(new KeyboardEvent("keyup", { bubbles: true }));
+})()"""
+
+
+@pytest.mark.slow  # guards the site on a phone, and its search from a folder without a network
+def test_site_fits_a_phone_and_searches_from_a_folder(site: Path, tmp_path: Path) -> None:
+    with driven(tmp_path) as page:
+        size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+        page.call("Emulation.setDeviceMetricsOverride", **size)
+        for path in sorted(site.rglob("*.html")):
+            page.open(path.as_uri())
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width <= 390, f"{path.relative_to(site)} is {width} pixels wide"
+        for start, word, found in (
+            ("index.html", "ledger", "how-to/policy.html"),
+            ("how-to/table.html", "--require-odds", "cli.html"),  # a leading dash means "without" to the search
+        ):
+            page.open((site / start).as_uri())
+            page.evaluate(SEARCH.replace("WORD", word))
+            page.evaluate(until("/matching/.test(document.querySelector('.md-search-result__meta').textContent)"))
+            links = page.evaluate("[...document.querySelectorAll('.md-search-result__link')].map(a => a.href)")
+            assert any(found in link for link in links), (word, links)
+        outside = [r["url"] for r in page.requests if not r["url"].startswith(("file:", "data:", "blob:", "about:"))]
+        assert not outside

@@ -24,3 +24,12 @@ if (location.protocol === "file:") {
     }
   };
 }
+
+// Whoever searches for --drop means the option; to the search's language a leading - says: pages without that word.
+window.Worker = class extends window.Worker {
+  constructor(url) {
+    super(url);
+    const post = this.postMessage.bind(this);
+    this.postMessage = message => post(typeof message.data === "string" ? { ...message, data: message.data.replace(/(^|\s)--+(?=\w)/g, "$1") } : message);
+  }
+};

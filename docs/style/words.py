@@ -1,9 +1,11 @@
-"""Hook of mkdocs: in a line of text no line ends within an option such as ``--drop``; after the / of a path one may."""
+"""Hook of mkdocs: where a line may end in the code of a sentence. Not in an option; after a / and in long names."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
+
+LONG = 22  # letters: about half the width of a phone
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -11,5 +13,7 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def _marked(code: str) -> str:
-    """Options are of a class that style/tacit.css keeps whole."""
-    return re.sub(r"(?<![\w-])--?[a-z][\w-]*", r'<span class="option">\g<0></span>', re.sub(r"/(?=\w)", "/<wbr>", code))
+    """Options are of a class that style/tacit.css keeps whole; ``wbr`` is a place where a line may end."""
+    code = re.sub(r"/(?=\w)", "/<wbr>", code)
+    code = re.sub(rf"[\w.:]{{{LONG},}}", lambda name: re.sub(r"(?<=\w)(?:::|[_.])(?=\w)", r"\g<0><wbr>", name[0]), code)
+    return re.sub(r"(?<![\w-])--?[a-z][\w-]*", r'<span class="option">\g<0></span>', code)
