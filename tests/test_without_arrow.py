@@ -1,4 +1,4 @@
-"""`pip install tacit` has no Arrow and no cryptography: CSV files are fitted, audited and released to the same bytes."""
+"""As `pip install tacit` is, without Arrow and cryptography: CSV files are released to the same bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The reports of docs/gallery, written again by today's template: python tools/gallery.py [--measure]
 
 A report holds the audits that it shows, so it can be written again from itself, and no figure changes. With --measure
-the releases are made and attacked anew first (two minutes): the figures are then today's as well.
+the releases are made and attacked anew first (half a minute): the figures are then today's as well.
 """
 
 from __future__ import annotations

@@ -186,9 +186,9 @@ def names_turn_the_printed_order(read: Reading) -> str:
         f"adversaries more. With names among the columns that holds of the class alone, in every seed. As printed "
         f"the ally loses {printed['Survived']} (PCA {pca['Survived']}, guessing .676) although it is right in {right}: "
         f"it is sure where it errs. The adversary on sex loses {printed['Sex']}, less than PCA's ({pca['Sex']}, "
-        f"guessing .649), that on the class {printed['Pclass']} ({pca['Pclass']}, guessing 1.05). From ours sex is harder "
-        f"to read ({mine['Sex']}), the class as hard ({mine['Pclass']}); its ally, too, loses more than guessing "
-        f"({mine['Survived']})."
+        f"guessing .649), that on the class {printed['Pclass']} ({pca['Pclass']}, guessing 1.05). From ours sex is "
+        f"harder to read ({mine['Sex']}), the class as hard ({mine['Pclass']}); its ally, too, loses more than "
+        f"guessing ({mine['Survived']})."
     )
 
 

@@ -41,15 +41,17 @@ def smiles_are_kept_as_printed(read: Reading) -> str:
     )
 
 
-def as_printed_gender_is_not_hidden_in_wide_codes(read: Reading) -> str:
+def gender_is_hidden_in_narrow_codes(read: Reading) -> str:
     printed, ours = _of(read, PRINTED, "gender"), _of(read, OURS, "gender")
-    read.holds(printed[0].value < 0.65)
-    read.holds(min(f.value for f in printed[2:]) > 0.75)
-    read.holds(all(o.value < p.value - 0.05 for o, p in zip(ours, printed, strict=True)))
+    read.holds(printed[0].value < 0.56)
+    read.holds([f.value for f in printed] == sorted(f.value for f in printed))
+    read.holds(printed[3].value > 0.7)
+    read.holds(max(f.value for f in ours) < 0.62)
     return (
-        f"As printed, where our solver stops early, the filter leaves its own reader {printed[0]} of gender at d=50 and "
-        f"{_range(printed[2:])} at d=150 and 200: not chance. Ours, from the closed-form start, leaves "
-        f"{_range(ours)}, near chance up to d=100. Print has almost chance at every d."
+        f"As printed, the filter leaves its own reader {printed[0]} of gender at d=50, which is almost chance, as in "
+        f"print, and more with every d: {printed[1]}, {printed[2]} and {printed[3]} at d=200, after 200 steps, the "
+        f"most that the paper takes. Ours, from the closed-form start, leaves {_range(ours)}. Print has almost chance "
+        f"at every d."
     )
 
 
@@ -68,17 +70,18 @@ def ppls_is_not_very_successful(read: Reading) -> str:
 def mask_and_network(read: Reading) -> str:
     second, mask = (read.ours(m, "gender") for m in ("minimax 2, as printed", "DDD"))
     keeps = [read.ours(m, "smile") for m in ("minimax 2, as printed", "DDD")]
-    attack = read.leak("minimax 2, as printed", "gender")
-    seen = read.leak("DDD", "gender")
+    linear = [f for m in (PRINTED, OURS) for f in _of(read, m, "smile")]
+    attack, seen = (read.leak(m, "gender") for m in ("minimax 2, as printed", "DDD"))
     read.holds(second.value < 0.56)
-    read.holds(keeps[0].value < min(f.value for f in _of(read, OURS, "smile")))
+    read.holds(min(f.value for f in linear) < keeps[0].value < max(f.value for f in linear))
     read.holds(0.55 < mask.value < 0.65)
     read.holds(not attack.above_guessing)
     read.holds(seen.above_guessing)
     return (
-        f"Minimax 2 keeps {keeps[0]} of the smile and leaves {second} of gender (print has it at chance as "
-        f"well, and the smile above the linear filter's, which is not so here), and fresh attackers get no more ({attack:interval}). The mask keeps {keeps[1]} and leaves {mask} (print: almost chance); "
-        f"fresh attackers get {seen:interval}."
+        f"Minimax 2 keeps {keeps[0]} of the smile and leaves {second} of gender, at chance as in print, and fresh "
+        f"attackers get no more ({attack:interval}). Print has its smile slightly above the linear filter's; here the "
+        f"linear rows have {_range(linear)}. The mask keeps {keeps[1]} and leaves {mask} (print: almost chance); fresh "
+        f"attackers get {seen:interval}."
     )
 
 
@@ -99,23 +102,27 @@ def speaker_near_chance_for_its_own_reader(read: Reading) -> str:
     ours, printed = _of(read, OURS, "speaker"), _of(read, PRINTED, "speaker")
     rest = [*_of(read, "random", "speaker"), *_of(read, "PCA", "speaker")]
     read.holds(max(f.value for f in ours) < 0.16)
-    read.holds(printed[3].value > 0.4)
-    read.holds(max(f.value for f in printed[:2]) < 0.2)
+    read.holds(max(f.value for f in printed[:3]) < 0.16)
+    read.holds(printed[3].value > 0.3)
     read.holds(min(f.value for f in rest) > 0.35)
     return (
         f"Ours leaves its own reader {_range(ours)} of the speaker (the commonest speaker's share is .130), as in "
-        f"print; Rand and PCA leave {_range(rest)} (print .4 to .6, of 43 speakers). As printed, from a random "
-        f"start, the filter does so at d=10 and 20 ({_range(printed[:2])}), not at d=40 ({printed[3]})."
+        f"print; Rand and PCA leave {_range(rest)} (print .4 to .6, of 43 speakers). As printed the filter does so up "
+        f"to d=30 ({_range(printed[:3])}), not at d=40 ({printed[3]} after 200 steps, the most that the paper takes)."
     )
 
 
-def fresh_attackers_name_the_speaker_at_every_d(read: Reading) -> str:
+def fresh_attackers_name_the_speaker(read: Reading) -> str:
     ours, printed = _leaks(read, OURS, "speaker"), _leaks(read, PRINTED, "speaker")
-    read.holds(all(f.above_guessing for f in [*ours, *printed]))
+    wide = [*ours[1:], *printed[1:]]
+    read.holds(all(f.above_guessing for f in wide))
+    read.holds(not any(f.above_guessing for f in (ours[0], printed[0])))
+    read.holds([f.value for f in printed] == sorted(f.value for f in printed))
     return (
         f"Fresh attackers (five seeds) name the speaker in {_range(ours)} of cases from ours and {_range(printed)} "
-        f"as printed, where guessing gets .100, and every interval is above it: the filter does not hold on EMO-DB "
-        f"at any d against attackers who may learn from the release."
+        f"as printed, the more the wider the code, where guessing gets .100. From d=20 on every interval is above it: "
+        f"the filter does not hold on EMO-DB against attackers who may learn from the release. At d=10 the test rows "
+        f"are too few to tell ({ours[0]:interval} and {printed[0]:interval})."
     )
 
 
@@ -136,13 +143,11 @@ def happiness_says_little(read: Reading) -> str:
 def subject_near_chance_for_its_own_reader(read: Reading) -> str:
     ours, printed = _of(read, OURS, "subject"), _of(read, PRINTED, "subject")
     read.holds(max(f.value for f in ours) < 0.09)
-    read.holds(printed[0].value < 0.12)
-    read.holds(printed[3].value > 0.2)
-    read.holds(all(a.value < b.value for a, b in pairwise(printed)))
+    read.holds(max(f.value for f in printed[:3]) < 0.09)
+    read.holds(max(f.value for f in printed) < 0.11)
     return (
-        f"Ours leaves its own reader {_range(ours)} of who it is (chance .067, the commonest person .077), as in "
-        f"print. As printed, where our solver stops early, the filter leaves {printed[0]} at d=10 and more with every d, up "
-        f"to {printed[3]} at d=100."
+        f"As printed the filter leaves its own reader {_range(printed)} of who it is (chance .067, the commonest person "
+        f".077) and ours {_range(ours)}: near chance at every d, as in print."
     )
 
 
@@ -210,9 +215,10 @@ def personal_filters_sign_their_samples(read: Reading) -> str:
     printed = [read.leak(f"minimax d=20 {k}, as printed", "subject") for k in ("of other people", "personal")]
     read.holds(abs(printed[1].value - printed[0].value) < 0.05)
     return (
-        f"But our personal filters make people easier to name (as printed they do not: {printed[0]} to {printed[1]}): fresh attackers who read everybody's releases name one of "
-        f"15 in {after:interval} of windows where the common filter left {before:interval}. Each person's releases "
-        f"carry the mark of that person's filter, which the paper's weighted binary reader cannot see."
+        f"But our personal filters make people easier to name (as printed they do not: {printed[0]} to {printed[1]}): "
+        f"fresh attackers who read everybody's releases name one of 15 in {after:interval} of windows where "
+        f"the common filter left {before:interval}. Each person's releases carry "
+        f"the mark of that person's filter, which the paper's weighted binary reader cannot see."
     )
 
 
@@ -313,14 +319,14 @@ def the_bound_is_weak(read: Reading) -> str:
 CONCLUSIONS = {
     "fig2": [
         smiles_are_kept_as_printed,
-        as_printed_gender_is_not_hidden_in_wide_codes,
+        gender_is_hidden_in_narrow_codes,
         ppls_is_not_very_successful,
         mask_and_network,
         fresh_attackers_read_the_linear_filter,
     ],
     "fig3": [
         speaker_near_chance_for_its_own_reader,
-        fresh_attackers_name_the_speaker_at_every_d,
+        fresh_attackers_name_the_speaker,
         happiness_says_little,
     ],
     "fig4": [

@@ -113,7 +113,7 @@ class Array:
     def to_numpy(self, zero_copy_only: bool = True) -> np.ndarray:
         if self.type.name in ("double", "int64") and (self.type.name == "double" or self.null_count):
             return np.array([np.nan if v is None else v for v in self.values], dtype=np.float64)
-        plain = {"int64": np.int64, "bool": object if self.null_count else bool, "date32[day]": "M8[D]",
+        plain: dict[str, Any] = {"int64": np.int64, "bool": object if self.null_count else bool, "date32[day]": "M8[D]",
                  "timestamp[us]": "M8[us]", "duration[us]": "m8[us]"}  # fmt: skip
         return np.array(self.values, dtype=plain.get(self.type.name, object))
 
@@ -222,8 +222,8 @@ def input_stream(path: str, compression: str = "detect") -> Any:
     """The bytes of a file, unpacked by what its name says."""
     if path.endswith((".zst", ".lz4", ".br")):
         raise NotInstalled(f"a file compressed as {path.rpartition('.')[2]}", "pyarrow")
-    packed = {"gz": gzip.open, "bz2": bz2.open}.get(path.rpartition(".")[2])
-    return packed(path, "rb") if packed else open(path, "rb")
+    packed: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open}
+    return packed.get(path.rpartition(".")[2], open)(path, "rb")
 
 
 def to_plain(batch: RecordBatch) -> dict[str, Any]:
