@@ -146,8 +146,8 @@ def subject_near_chance_for_its_own_reader(read: Reading) -> str:
     read.holds(max(f.value for f in printed[:3]) < 0.09)
     read.holds(max(f.value for f in printed) < 0.11)
     return (
-        f"As printed the filter leaves its own reader {_range(printed)} of who it is (chance .067, the commonest person "
-        f".077) and ours {_range(ours)}: near chance at every d, as in print."
+        f"As printed the filter leaves its own reader {_range(printed)} of who it is (chance .067, the commonest "
+        f"person .077) and ours {_range(ours)}: near chance at every d, as in print."
     )
 
 
