@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import NotInstalled, installed
@@ -23,16 +24,22 @@ if TYPE_CHECKING or HERE:
     import pyarrow.csv as arrow_csv
     import pyarrow.parquet as pq
 else:
-    from tacit.records import plain_columns as pa
+    from tacit.records import plain_columns
     from tacit.records import plain_compute as pc
 
     class _Absent:
-        """Every name of a part of Arrow that has no stand-in."""
+        """A part of Arrow: the names that have a stand-in, and a refusal for all others."""
+
+        def __init__(self, what: str, stand_in: ModuleType | None = None) -> None:
+            self.what, self.stand_in = what, stand_in
 
         def __getattr__(self, name: str) -> Any:
-            raise NotInstalled("a Parquet file", "pyarrow")
+            if hasattr(self.stand_in, name):
+                return getattr(self.stand_in, name)
+            raise NotInstalled(self.what, "pyarrow")
 
-    pq = arrow_csv = _Absent()
+    pa = _Absent("an Arrow file or table", plain_columns)
+    pq = arrow_csv = _Absent("a Parquet file")
 
 PART = ".arrow" if HERE else ".json"  # of a batch that is kept while a file is released
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.errors import NotInstalled
 from tacit.records.cells import is_gap
 
 _EPOCH, _TICK = datetime.datetime(1970, 1, 1), datetime.timedelta(microseconds=1)
@@ -309,9 +308,3 @@ _FITS = {
     "string": _only(str), "double": lambda v: float(_only(int, float)(v)), "int64": _whole, "bool": _only(bool),
     "date32[day]": lambda v: _time(v).date(), "timestamp[us]": _time, "duration[us]": _span,
 }  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise NotInstalled("an Arrow file or table", "pyarrow")
