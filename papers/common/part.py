@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import platform
+import subprocess
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -38,14 +39,23 @@ class Work:
 
 
 def finished(work: Work) -> dict[str, Any]:
-    """The work's result as plain data, the seconds it took and the machine it took them on, and its stamp."""
+    """The work's result as plain data, the seconds it took, the machine and the code it took them on, and its stamp."""
     began = time.perf_counter()
     with warnings.catch_warnings(), new_project():
         warnings.simplefilter("ignore")  # an experiment that is about a warning records it itself
         value = work.function(*work.arguments)
     seconds = round(time.perf_counter() - began, 2)
     plain = json.loads(json.dumps(value, default=_plain))
-    return {"value": plain, "seconds": seconds, "stamp": work.stamp, "machine": machine()}
+    return {"value": plain, "seconds": seconds, "stamp": work.stamp, "machine": machine(), "code": commit()}
+
+
+def commit() -> str | None:
+    """The commit that is checked out, with a + where files differ from it: a stamp knows the part's own text alone."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
+        cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return told.stdout.strip() or None
 
 
 def machine() -> str:

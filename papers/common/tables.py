@@ -67,7 +67,8 @@ def block(entry: Mapping[str, Any] | None, said: Sequence[str] = ()) -> str:
         out.append(f"`{entry['command']}` reads them from {read}.")
     else:
         size = "".join(f", {k} {entry['settings'][k]}" for k in ("rows", "epochs") if k in entry["settings"])
-        took = f"{effort(entry)} on {entry['machine']}"
+        code = sorted({p["code"] for p in entry.get("raw", {}).values() if p.get("code")})
+        took = f"{effort(entry)} on {entry['machine']}" + (f"; commit {', '.join(code)}" if code else "")
         out.append(f"`{entry['command']}`: {seeds} seed{'s' if seeds > 1 else ''}{size}; {took}.")
     return "\n".join(out) + "\n"
 

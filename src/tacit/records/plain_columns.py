@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.errors import NotInstalled
 from tacit.records.cells import is_gap
 
 _EPOCH, _TICK = datetime.datetime(1970, 1, 1), datetime.timedelta(microseconds=1)
