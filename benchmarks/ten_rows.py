@@ -44,7 +44,7 @@ def people(n: int = 6000, seed: int = 3) -> tuple[pd.DataFrame, pd.Series]:
     """Made-up people, whose job, hours and family tell their sex."""
     rng = np.random.default_rng(seed)
     sex = np.where(rng.random(n) < 0.5, "f", "m")
-    age = rng.integers(19, 70, n)
+    age = np.clip(np.rint(rng.normal(42, 13, n)), 19, 75).astype(int)
     married = rng.random(n) < np.clip((age - 18) / 30, 0.1, 0.75)
     alone = np.where((age < 26) & (rng.random(n) < 0.7), "child at home", "lives alone")
     family = np.where(married, np.where(sex == "m", "husband", "wife"), alone)
