@@ -163,6 +163,11 @@ BAD = {
         ("check", "tacit.toml"),
         "tacit.toml",
     ),
+    "45 a gap in what is hidden": (
+        frame(lambda t: t.assign(s=[*t["s"][:40], *[None] * 20])),
+        FIT,
+        "column 's' is missing in 20 of 60 rows, first in row 40 (from 0)",
+    ),
 }
 
 

@@ -76,6 +76,7 @@ def run(
     data, names, large = _read(console, table, sql, large, chosen, roles, said_numbers(numeric))
     _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
     _set(chosen, filter_name, dp=_private(dp, large is not None))
+    _need_sensitive(chosen, data)
     if preview is not None:
         return show_rows(console, chosen, filter_name, data, preview, seed)
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
@@ -168,6 +169,19 @@ def _need_roles(table: Path, target: Sequence[str], sensitive: Sequence[str], sq
                          f"columns of {table.name} are {names}")  # fmt: skip
     if both := [c for c in target if c in sensitive]:
         raise InputError(f"{both[0]!r} is named as --target and as --sensitive; a column cannot be kept and hidden")
+
+
+def _need_sensitive(chosen: Any, data: tacit.Dataset) -> None:
+    """Refuse gaps where the release looks at the sensitive column, by the rows of the file; the fit sees a part."""
+    if not chosen.mechanism_type.sees_sensitive or getattr(chosen, "unknown", None) == "draw":
+        return
+    for name, column in data.sensitive.items():
+        if rows := np.flatnonzero(column.isna()).tolist():
+            raise InputError(
+                f"column {name!r} is missing in {len(rows):,} of {len(data):,} rows, first in row {rows[0]} (from 0), "
+                f"and this release looks at it; --unknown draw releases such rows too (they are protected less), or "
+                f"leave them out"
+            )
 
 
 def _write_down(book: Book | None, bundle: Path, chosen: Any, data: tacit.Dataset, unit: str | None) -> None:

@@ -88,7 +88,8 @@ class Column:
         """The same where nothing is wrong; else an error that names the first wrong cell."""
         read, problems = self.read(values)
         if problems:
-            raise InputError(f"column {problems[0]}")
+            more = f"; {len(problems) - 1:,} more rows of it are refused" if len(problems) > 1 else ""
+            raise InputError(f"column {problems[0]}{more}")
         return read
 
     def _refused(self, read: np.ndarray) -> list[Problem]:
@@ -100,7 +101,8 @@ class Column:
                              "how to hide it; leave the row out, or fit on rows that have it")  # fmt: skip
         if not self.has_missing:
             said |= dict.fromkeys(np.flatnonzero(gaps).tolist(), "missing, and this release looks at it; leave the row "
-                                  "out, or fit with unknown='draw' (such rows are protected less)")  # fmt: skip
+                                  "out, or fit with unknown='draw' (--unknown draw): such rows are protected "
+                                  "less")  # fmt: skip
         return [Problem(row, repr(self.name), what) for row, what in said.items()]
 
     def made_up(self, n: int, rng: np.random.Generator, odd: bool = True) -> np.ndarray:
