@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import typer
 
 from commands import tacit_command
+from tacit import cli
 from tacit.cli import app
 from tacit.cli.front_door import EXAMPLES, GROUPS, furnish
+from tacit.cores import threads
 
 
 def every_command():
@@ -93,6 +99,31 @@ def test_the_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch):
     assert "'tacit[excel]'" in told
     assert "'tacit[sql]'" not in told
     assert "Cores: 2" in told
+
+
+def test_work_takes_half_of_the_free_cores_unless_it_is_told(monkeypatch):
+    monkeypatch.setattr("tacit.cores.cores", lambda: 16)
+    for load, told, wanted in (
+        (0.2, "", 7),
+        (13.0, "", 1),
+        (40.0, "", 1),
+        (40.0, "6", 6),
+        (0.0, "3,2", 3),
+        (15, "no", 1),
+    ):
+        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
+        monkeypatch.setenv("OMP_NUM_THREADS", told)
+        assert threads() == wanted, (load, told)
+
+
+def test_the_command_line_says_how_many_threads_before_anything_is_loaded():
+    code = (
+        "import sys, os; os.environ.pop('OMP_NUM_THREADS', 0); import tacit.cli; print(os.environ['OMP_NUM_THREADS'])"
+    )
+    assert int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) >= 1
+    tree = ast.parse(Path(cli.__file__).read_text(encoding="utf-8"))
+    loads = [type(node).__name__ for node in tree.body]
+    assert loads.index("Expr", 1) < loads.index("Try")  # numpy and LightGBM read it once, when they are loaded
 
 
 def test_the_doctor_knows_the_folder_of_data(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ import tacit
 ROOT = Path(__file__).parent.parent / "src" / "tacit"
 LAYERS = (
     ("errors",),
-    ("lazy", "callable_module", "callback", "renamed"),
+    ("lazy", "callable_module", "callback", "renamed", "cores"),
     ("files", "labels"),
     ("report",),
     ("records",),

@@ -6,7 +6,6 @@ with ``fit`` and ``predict_proba``. Adding one is a function and a line in `ATTA
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -28,6 +27,7 @@ from tacit.audit.perceptrons import Perceptron
 from tacit.audit.probes import QUICK, STRONG, Probing
 from tacit.audit.shaped_attackers import SHAPED
 from tacit.audit.weighing import softmax_link
+from tacit.cores import threads
 from tacit.errors import InputError, TacitWarning, installed
 from tacit.renamed import warn_renamed
 from tacit.training.trees import boosted_trees
@@ -46,10 +46,9 @@ def _neighbors(shape: Shape, n_classes: int, seed: int) -> Any:
 
 
 def _forest(shape: Shape, n_classes: int, seed: int) -> Any:
-    threads = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
     # leaves of one row know more of many classes, and only noise of few
     leaf = 3 if n_classes <= 4 else 1
-    return ExtraTreesClassifier(200, min_samples_leaf=leaf, random_state=seed, n_jobs=threads)
+    return ExtraTreesClassifier(200, min_samples_leaf=leaf, random_state=seed, n_jobs=threads())
 
 
 def _rbf(shape: Shape, n_classes: int, seed: int) -> Any:

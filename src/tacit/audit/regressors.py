@@ -6,7 +6,6 @@ a function and a line in `REGRESSORS`. What it is given was standardized, the nu
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 
+from tacit.cores import threads
 from tacit.errors import InputError
 from tacit.training.trees import number_trees
 
@@ -59,8 +59,7 @@ def _network(shape: Shape, seed: int) -> Any:
 
 
 def _forest(shape: Shape, seed: int) -> Any:
-    threads = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
-    return ExtraTreesRegressor(200, min_samples_leaf=3, random_state=seed, n_jobs=threads)
+    return ExtraTreesRegressor(200, min_samples_leaf=3, random_state=seed, n_jobs=threads())
 
 
 REGRESSORS: dict[str, Regressor] = {

@@ -6,7 +6,6 @@ Schmidt and Webb, 2023), written afresh and smaller.
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +13,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import RidgeCV
 
 from tacit.audit.weighing import softmax_link
+from tacit.cores import threads
 
 DEPTHS = 5  # intervals: the whole, halves, quarters, eighths, sixteenths
 SHARE = 4  # one quantile for this many samples
@@ -31,9 +31,8 @@ class IntervalQuantiles:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> IntervalQuantiles:
         features = self._features(X)
-        threads = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
         self.model = ExtraTreesClassifier(
-            150, max_features=0.05, criterion="entropy", random_state=self.seed, n_jobs=threads
+            150, max_features=0.05, criterion="entropy", random_state=self.seed, n_jobs=threads()
         ).fit(features, y)
         return self
 

@@ -8,6 +8,10 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
+from tacit.cores import threads
+
+os.environ.setdefault("OMP_NUM_THREADS", str(threads()))  # before numpy and the others read it
+
 try:
     import typer
     from rich.markup import escape

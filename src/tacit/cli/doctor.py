@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.table import Table
 
 import tacit
+from tacit.cores import cores, threads
 from tacit.errors import installed
 from tacit.report.screen import Console
 
@@ -59,10 +60,7 @@ def run(console: Console) -> None:
 
 def _machine() -> list[str]:
     """Cores, memory of GPUs, threads and folders, each with what to do."""
-    lines = [f"Cores: {_cores()}"]
-    threads = os.environ.get("OMP_NUM_THREADS")
-    if threads is None:
-        lines.append("OMP_NUM_THREADS is not set: on a busy machine OMP_NUM_THREADS=1 can be far faster")
+    lines = [f"Cores: {cores()}; work takes {threads()} (half of the free ones; OMP_NUM_THREADS sets another)"]
     if "torch" in sys.modules or installed("torch"):
         import torch  # only where it is there
 
@@ -77,7 +75,3 @@ def _machine() -> list[str]:
     else:
         lines.append(f"TACIT_DATA: {folder}, {len(list(Path(folder).iterdir()))} entries (tacit data list)")
     return lines
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -74,9 +74,8 @@ def run(
     large = None if sql else large_table(console, table, unit, sample_rows, seed, chosen, bins)
     roles = (target, sensitive, unit, drop or [], bins)
     data, names, large = _read(console, table, sql, large, chosen, roles, said_numbers(numeric))
-    _set(chosen, filter_name, pass_through=pass_through, keep=_weights(keep), unknown=unknown, max_odds=max_odds)
-    _set(chosen, filter_name, dp=_private(dp, large is not None))
-    _need_sensitive(chosen, data)
+    asked = {"pass_through": pass_through, "keep": _weights(keep), "unknown": unknown, "max_odds": max_odds}
+    _set(chosen, filter_name, data, **asked, dp=_private(dp, large is not None))
     if preview is not None:
         return show_rows(console, chosen, filter_name, data, preview, seed)
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
@@ -208,14 +207,15 @@ def _print_notes(console: Console, caught: Sequence[warnings.WarningMessage]) ->
         console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)
 
 
-def _set(chosen: Any, name: str, **asked: Any) -> None:
-    """Set what was asked for; a filter that does not know it is an error."""
+def _set(chosen: Any, name: str, data: tacit.Dataset, **asked: Any) -> None:
+    """Set what was asked for; a filter that does not know it is an error, and so are gaps that it cannot take."""
     for parameter, value in asked.items():
         if value:
             if parameter not in chosen.get_params():
                 whose = {"max_odds": "codebook", "dp": "codebook, eigan or a closed form"}.get(parameter, "coupling")
                 raise InputError(f"--{parameter.replace('_', '-')} is for the {whose}; {name} has no such parameter")
             chosen.set_params(**{parameter: value})
+    _need_sensitive(chosen, data)
 
 
 def _weights(keep: list[str] | None) -> dict[str, float]:

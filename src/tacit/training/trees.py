@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
+
+from tacit.cores import threads
 
 SMALL = 500_000  # numbers: threads that share less than this wait for each other more than they work
 
@@ -34,7 +35,7 @@ def boosted_trees(shape: tuple[int, int], n_classes: int, seed: int, rounds: int
         colsample_bytree=max(0.1, min(0.7, 60 / n_columns)),
         max_bin=127,
         random_state=seed,
-        n_jobs=_threads() if n_rows * n_columns > SMALL else 1,
+        n_jobs=threads() if n_rows * n_columns > SMALL else 1,
         deterministic=True,  # same seed, same bits
         force_col_wise=True,
         verbosity=-1,
@@ -62,7 +63,7 @@ def number_trees(shape: tuple[int, int], seed: int, rounds: int = 150, median: b
         colsample_bytree=max(0.1, min(0.7, 60 / n_columns)),
         max_bin=127,
         random_state=seed,
-        n_jobs=_threads() if n_rows * n_columns > SMALL else 1,
+        n_jobs=threads() if n_rows * n_columns > SMALL else 1,
         deterministic=True,
         force_col_wise=True,
         verbosity=-1,
@@ -98,12 +99,8 @@ def boosted_regressor(*, rounds: int, rate: float, leaves: int, smallest_leaf: i
         min_data_in_bin=1,
         max_bin=255,
         random_state=seed,
-        n_jobs=_threads(),
+        n_jobs=threads(),
         deterministic=True,
         force_col_wise=True,
         verbosity=-1,
     )
-
-
-def _threads() -> int:
-    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
