@@ -178,3 +178,27 @@ def test_every_form_of_table_is_read(name, tmp_path):
     assert found["Beruf"].tolist() == table["Beruf"].tolist()
     assert pd.to_numeric(found["Lohn"]).to_numpy() == pytest.approx(table["Lohn"].to_numpy())
     assert pd.to_datetime(found["geboren"]).tolist() == table["geboren"].tolist()
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_next_months_file_comes_in_any_form_too(name, office, tmp_path):
+    folder, _ = office
+    FORMS[name](people(150, seed=2), tmp_path / name)
+    asked = ["--sql", "select * from people"] if name.endswith("duckdb") else []
+    bundle = folder / "handover" / "filter.tacit"
+    done = tacit_command("release", "apply", bundle, tmp_path / name, tmp_path / "out.csv", *asked, COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    back = pd.read_csv(tmp_path / "out.csv")
+    assert list(back.columns) == ["Beruf", "geboren", "Lohn", "reich"]
+    assert (back["Beruf"] == people(150, seed=2)["Beruf"]).mean() > 0.5
+    assert pd.to_datetime(back["geboren"]).dt.year.between(1955, 2010).all()
+
+
+def test_an_excel_file_comes_back_as_csv(tmp_path):
+    _excel(people(), tmp_path / "leute.xlsx")
+    done = tacit_command(
+        "fit", tmp_path / "leute.xlsx", "--target", "reich", "--sensitive", "Geschlecht", "--quick",
+        "--out", tmp_path / "o",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(pd.read_csv(tmp_path / "o" / "release.csv")) == len(people())

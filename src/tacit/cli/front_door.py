@@ -65,6 +65,7 @@ class Verbs(TyperGroup):
     """Commands in the order a person needs them, in groups; one may have two words: `audit diff` beside `audit`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        self.suggest_commands = False  # click says what may have been meant; typer would say it once more
         two = " ".join(args[:2])
         return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from tacit.errors import InputError
 from tacit.files import replacing, write_whole
 from tacit.records.arrow import HERE, pa
 from tacit.records.csv_files import CsvFile
-from tacit.records.table_files import kind_of
+from tacit.records.table_files import DATABASE, EXCEL, kind_of, open_table
 from tacit.release.bundle import read_bundle
 from tacit.release.key_folder import key_folder, key_path
 from tacit.release.record_files import write_parts
@@ -101,10 +104,10 @@ def tell_files(
 def write_release(released: Any, out: Path, table: Path, names: list[str], shuffle: bool) -> Path:
     """The release in the form of the file that came in, where it is a table of the same columns; else as Parquet.
 
-    Without Arrow it is CSV either way.
+    Without Arrow it is CSV either way, and so it is of an Excel file, where text that begins with = would be run.
     """
     released = shuffled(released) if shuffle else released
-    as_it_came = kind_of(table) == "text" and set(released.columns) <= set(names)
+    as_it_came = kind_of(table) in ("text", "excel") and set(released.columns) <= set(names)
     if set(released.columns) <= set(names):
         released = released[[c for c in names if c in released]]
     if HERE and not as_it_came:
@@ -119,6 +122,19 @@ def write_release(released: Any, out: Path, table: Path, names: list[str], shuff
         signs = {"sep": form.delimiter, "decimal": form.decimal} if form else {}
         plain.to_csv(partial, index=False, **signs)
     return place
+
+
+@contextmanager
+def as_file(source: Path, sql: str | None) -> Iterator[Path]:
+    """A file that is released in a stream; what an Excel file or a query holds is written as one, for so long."""
+    known = sql is not None or source.suffix.lower() in (*EXCEL, *DATABASE)
+    if not known or not source.is_file():
+        yield source
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / f"{source.name}.csv"
+        open_table(source, sql).table.to_csv(place, index=False)
+        yield place
 
 
 def shuffled(released: pd.DataFrame) -> pd.DataFrame:

@@ -7,13 +7,16 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, open_book
 from tacit.report.screen import Console
+
+if TYPE_CHECKING:
+    from tacit.release.bulk import Applied
 
 release_app = typer.Typer(help="Bundles: release files and streams, sign and verify.", no_args_is_help=True)
 
@@ -37,7 +40,7 @@ RefuseExpired = Annotated[
 def apply(
     bundle: Bundle,
     source: Annotated[
-        Path, typer.Argument(help="CSV, Parquet, Arrow or npz file of raw records, or a folder of images.")
+        Path, typer.Argument(help="CSV, Parquet, Arrow, npz, Excel or database file of records; or a folder of images.")
     ],
     target: Annotated[
         Path, typer.Argument(help="File to write; its suffix says the format. Or a new folder for images.")
@@ -59,36 +62,47 @@ def apply(
     quote_formulas: Annotated[
         bool, typer.Option("--quote-formulas", help="CSV: a quote before text that a spreadsheet would run.")
     ] = False,
+    sql: Annotated[str | None, typer.Option(help="Of an SQLite or DuckDB file: what to select.")] = None,
 ) -> None:
     """Release a file or a folder of images in constant memory. A run that was killed resumes where it stopped."""
     from rich.progress import Progress
 
+    from tacit.cli.handover import as_file  # every command starts quickly
     from tacit.release.bulk import apply as run  # every command starts quickly
 
     book = open_book({"ledger": ledger, "to": to, "ledger_key": ledger_key})
     console = Console(stderr=True)
     key = key or _own_noise_key(console, bundle)
-    with Progress(console=console, transient=True) as bar, warnings.catch_warnings():
+    with (
+        Progress(console=console, transient=True) as bar,
+        warnings.catch_warnings(),
+        as_file(source, sql) as file,
+    ):
         warnings.filterwarnings("ignore", "records hold numbers far outside the fit")  # counted below
         task = bar.add_task(f"releasing {escape(source.name)}", total=None)
         if book is not None:
             from tacit.ledger.recording import record_file  # only where it is asked for
 
             opened: dict[str, Any] = {"trusted_key": trusted_key, "noise_key": key, "refuse_expired": refuse_expired}
-            book.tell(record_file(book.ledger, book.to, bundle, source, target, unit, sensitive or (), **opened))
+            book.tell(record_file(book.ledger, book.to, bundle, file, target, unit, sensitive or (), **opened))
         done = run(
-            bundle, source, target, trusted_key=trusted_key, noise_key=key, unit=unit, sensitive=sensitive or (),
+            bundle, file, target, trusted_key=trusted_key, noise_key=key, unit=unit, sensitive=sensitive or (),
             on_error=on_error, rows=rows, n_jobs=jobs, refuse_expired=refuse_expired,
             quote_formulas=quote_formulas,
             callback=lambda what, now, total: bar.update(task, completed=now, total=total),
         )  # fmt: skip
+        _tell_news(console, bundle, file, sensitive or [], source.name)
+    _tell_done(done, target)
+
+
+def _tell_done(done: Applied, target: Path) -> None:
+    """How many rows were released, and where those are that do not fit."""
     Console().print(
         f"Released {done.released:,} of {done.rows:,} rows to {target}"
         + (f" ({done.resumed_parts} parts were there from an earlier run)" if done.resumed_parts else ""),
         highlight=False,
         markup=False,
     )
-    _tell_news(console, bundle, source, sensitive or [])
     if done.quarantine is not None:
         Console().print(
             f"{done.quarantined:,} rows do not fit the schema and were set aside: {done.quarantine}",
@@ -110,7 +124,7 @@ def _own_noise_key(console: Console, bundle: Path) -> Path | None:
     return place
 
 
-def _tell_news(console: Console, bundle: Path, source: Path, sensitive: list[str]) -> None:
+def _tell_news(console: Console, bundle: Path, source: Path, sensitive: list[str], name: str) -> None:
     """Count what the file has that the fit did not know."""
     if source.suffix == ".npz" or (source.is_dir() and not any(source.rglob("*.parquet"))):
         return
@@ -119,7 +133,7 @@ def _tell_news(console: Console, bundle: Path, source: Path, sensitive: list[str
     from tacit.release.runtime import load  # the same
 
     for line in what_is_new(bundle, source, sensitive_names(load(bundle), sensitive)):
-        console.print(f"[yellow]note:[/yellow] new in {escape(source.name)}: {escape(line)}", highlight=False)
+        console.print(f"[yellow]note:[/yellow] new in {escape(name)}: {escape(line)}", highlight=False)
 
 
 @release_app.command()
