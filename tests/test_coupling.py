@@ -544,3 +544,10 @@ def test_a_coupling_is_broad(fitted):
     raw = tuple(X for X, _ in parts)
     Z = tuple(fitted.transform(X, sensitive_features=s) for X, s in parts)
     assert breadth(Z, raw).mean > breadth(tuple(d[["smokes"]] for d in raw), raw).mean + 0.4
+
+
+def test_a_number_of_the_rows_is_told_of():
+    rng, n = np.random.default_rng(0), 200
+    X = pd.DataFrame({"number": rng.permutation(n) + 5000, "age": rng.integers(20, 60, n)})
+    with pytest.warns(tacit.TacitWarning, match=r"column 'number' numbers the rows; leave it out \(drop, --drop\)"):
+        tacit.CouplingFilter(random_state=0).fit(X, X["age"] > 40, sensitive_features=rng.integers(0, 2, n))

@@ -203,6 +203,19 @@ class CouplingMechanism(Mechanism):
         raise InputError("a coupling has no noise that can be made larger or smaller; fit with another strength")
 
 
+def counts_rows(column: pd.Series) -> bool:
+    """Whether every row has a whole number of its own, nearly without a gap between them: a number of people or rows.
+
+    Examples
+    --------
+    >>> counts_rows(pd.Series(range(70_000, 70_100))), counts_rows(pd.Series([31, 45] * 50))
+    (True, False)
+    """
+    if len(column) < 50 or column.dtype.kind not in "iu" or not column.is_unique:
+        return False
+    return int(column.max()) - int(column.min()) < 3 * len(column)
+
+
 def table_problem(f: Any, X: Any, y: Any, sensitive: Any, units: Any) -> Problem:
     """Check what a filter is to learn from, and learn the values of its columns."""
     X = in_pandas(X)
@@ -223,6 +236,8 @@ def table_problem(f: Any, X: Any, y: Any, sensitive: Any, units: Any) -> Problem
             told.append(f"column {name!r} is left out: {found}; pass_through=[{name!r}] (--pass-through) carries it")
         else:
             values.append(found)
+            if counts_rows(table[name]):
+                told.append(f"column {name!r} numbers the rows; leave it out (drop, --drop) if it says who somebody is")
     if not values:
         raise InputError("no column is left to release; every one is sensitive, passed through or has too many words")
     names = [v.name for v in values]
