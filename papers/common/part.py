@@ -58,14 +58,19 @@ def commit() -> str | None:
     return told.stdout.strip() or None
 
 
+# what makes a processor add up as another, older one does: a second machine where there is only one
+ARITHMETIC = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
+
+
 def machine() -> str:
-    """The processor, its number of cores and, where there is one, the GPU."""
+    """The processor, its number of cores, the arithmetic asked of it and, where there is one, the GPU."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
         lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         model = lines[0].partition(":")[2].strip() if lines else model
     told = f"{model}, {os.cpu_count()} cores, {os.environ.get('OMP_NUM_THREADS', 'all')} thread"
+    told += "".join(f", {name}={os.environ[name]}" for name in ARITHMETIC if name in os.environ)
     return f"{told}, beside {torch.cuda.get_device_name()}" if torch.cuda.is_available() else told
 
 
