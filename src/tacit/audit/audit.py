@@ -196,8 +196,8 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     found["breadth"] = budget.run("breadth", lambda: measure_breadth(trial), None)
     found["singling_out"] = budget.run("singling out", lambda: measure_singling_out(trial), None)
     found["linkability"] = budget.run("linkability", lambda: measure_linkability(trial), None)
-    changed = found["breadth"] is not None
-    found["change"] = budget.run("the changed table", lambda: measure_change(trial), None) if changed else None
+    whole_table = found["breadth"] is not None
+    found["change"] = budget.run("the changed table", lambda: measure_change(trial, whole_table), None)
     alike = budget.run("likeness to the records", lambda: resemblance(trial), Resemblance())
     notes += [*_stopped(outcomes), *_numbers(found["leakage"]), *certified.notes]
     if ground.note and asked.limit is not False and targets == 1:

@@ -21,13 +21,14 @@ MAXIMUM_QUESTIONS = 12
 SHOWN = 12  # values of a column in the report
 
 
-def measure_change(trial: Trial) -> TableChange | None:
-    """What became of the table, where the release is one of a fitted filter."""
+def measure_change(trial: Trial, every_column: bool = True) -> TableChange | None:
+    """What became of the table, where the release is one of a fitted filter; models learn targets, or every column."""
     columns = getattr(mechanism_of(trial.release), "columns", None)
     if columns is None or trial.asked.alongside:
         return None
     raw = [pd.concat(tables, axis=1) for tables in zip(*raw_tables(trial), strict=True)]
-    return changed_table(columns, raw, trial.Z, [str(c) for c in trial.test.y.columns], trial.asked.seed)
+    targets = [str(c) for c in trial.test.y.columns]
+    return changed_table(columns, raw, trial.Z, targets, trial.asked.seed, every_column)
 
 
 def changed_table(
@@ -36,6 +37,7 @@ def changed_table(
     released: Sequence[pd.DataFrame],
     targets: Sequence[str] = (),
     random_state: int = 0,
+    every_column: bool = True,
 ) -> TableChange:
     """What became of a table, of two parts: models learn from the first; everything is measured on the second.
 
@@ -44,12 +46,14 @@ def changed_table(
     columns : the released columns
     raw, released : the raw tables, with the targets among their columns, and their releases
     targets : columns that are targets
+    every_column : models learn other columns too, not the targets alone
     """
     after = [c.codes(released[1][c.name]) for c in columns]
     before = [c.codes(raw[1][c.name]) for c in columns]
     changes = {c.name: _change(c, b, a) for c, b, a in zip(columns, before, after, strict=True)}
     names = [c.name for c in columns]
-    asked = [*(n for n in names if n in targets), *(n for n in names if n not in targets)][:MAXIMUM_QUESTIONS]
+    others = [n for n in names if n not in targets] if every_column else []
+    asked = [*(n for n in names if n in targets), *others][:MAXIMUM_QUESTIONS]
     rows = [some_rows(len(d), random_state) for d in raw]
     learn, unseen = take_rows([d[names] for d in raw], rows)
     [out] = take_rows([released[0][names]], rows)

@@ -97,7 +97,8 @@ def print_table_release(console: Console, reports: Sequence[Report]) -> None:
         table.add_row("breadth: what is told of every column", shown(1.0), shown(released.breadth.mean), shown(0.0))
     console.print(table)
     if change is not None:
-        console.print(f"{shown(change.kept)} of all values are as they were; by column:", highlight=False)
+        kept_part = f"{shown(change.kept)} of all values are as they were (numbers: but for rounding); by column:"
+        console.print(kept_part, highlight=False)
         kept = Table(box=None, pad_edge=False, show_header=False)
         for name, c in sorted(change.columns.items(), key=lambda pair: -pair[1].kept):
             kept.add_row(escape(name), f"[green]{'█' * round(30 * c.kept)}[/green]", shown(c.kept))

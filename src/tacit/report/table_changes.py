@@ -61,7 +61,7 @@ class TableChange:
 
     @property
     def kept(self) -> float:
-        """The share of all values that are as they were."""
+        """The share of all values that are as they were, at the resolution of the release."""
         return sum(c.kept for c in self.columns.values()) / max(1, len(self.columns))
 
     @property
@@ -75,4 +75,5 @@ class TableChange:
             for name, q in self.questions.items()
             if q.declared
         ]
-        return [f"kept: {shown(self.kept)} of all values are as they were (least: {told})", *asked]
+        kept = f"kept: {shown(self.kept)} of all values are as they were, numbers but for rounding (least: {told})"
+        return [kept, *asked]
