@@ -41,7 +41,7 @@ def test_what_the_front_page_says_of_its_people_is_what_their_report_says():
             leak = Report.from_json(json.dumps(plain)).leakage["sex"].value
             assert f"{100 * leak:.1f} %" in (ROOT / name).read_text()
     income, kept = released["change"]["questions"]["income"], released["change"]["columns"]["income"]["kept"]
-    for share in (1 - kept, income["released"], income["raw"]):
+    for share in (1 - kept, income["released"], income["raw"], income["guessing"]):
         assert f"{100 * share:.1f} %" in (ROOT / "README.md").read_text()
 
 
