@@ -164,7 +164,8 @@ class Report:
         if isinstance(r, NumberResult):
             return self._number_sentence(r)
         if bound is not None:
-            text = f"{attribute}: leakage between {shown(max(r.low, r.guessing))} and {at_most(bound)} ({level})"
+            text = f"{attribute}: leakage between {shown(max(r.low, r.guessing))} (our attackers) and "
+            text += f"{at_most(bound)} (any attacker; {level})"  # readers took the two ends for one interval
         else:
             text = f"{attribute}: leakage {shown(r.value)} [{shown(r.low)}, {shown(r.high)}] by {r.attacker} ({level})"
         text += f", guessing {shown(r.guessing)}"
