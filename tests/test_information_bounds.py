@@ -126,6 +126,16 @@ def test_between_which_two_values_u2_lies_whatever_the_features(apart):
     assert distance_bound(normal, who, 1.0) <= 10 * (1 + 1e-9)
 
 
+def test_of_unequal_people_the_largest_share_decides_how_low_u2_can_be():
+    """All the spread within the person with most records: the end is reached, and 1 - sum of p² would be wrong."""
+    who = np.repeat([0, 1], [900, 100])
+    features = np.random.default_rng(0).normal(size=(1000, 3)) * (who == 0)[:, None]
+    features[who == 1] = features[who == 0].mean(axis=0)
+    normal = (features - features.mean(axis=0)) / features.std(axis=0)
+    assert distance_bound(normal, who, 1.0) == pytest.approx((1 - 0.9) * 3)
+    assert distance_bound(normal, who, 1.0) < (1 - 0.9**2 - 0.1**2) * 3
+
+
 def test_the_lower_bound_lies_under_the_upper():
     """Lemma 1 and theorem 2 (`bits_leaked`) against theorem 7, on the same noisy features."""
     features, who = people(n=200, apart=2.0)

@@ -42,8 +42,8 @@ def distance_bound(features: np.ndarray, who: np.ndarray, sigma: float) -> float
     """U2 (eq. 5): squared distances between features of different people, over sigma N².
 
     It bounds I(f + noise; y) for noise of covariance sigma·I. For features of k columns of variance 1 it lies between
-    (1 - sum of p(y)²) k / sigma and k / sigma, whatever they are: it can tell much noise from little, and hardly one
-    feature extractor from another.
+    (1 - the largest p(y)) k / sigma and k / sigma, whatever they are: with many people it can tell much noise from
+    little, and hardly one feature extractor from another.
 
     Parameters
     ----------

@@ -126,8 +126,9 @@ class DPFE(TrainedFilter):
 
     @classmethod
     def as_printed(cls, *args: Any, **settings: Any) -> Self:
-        """The authors' settings: weight .01, margin 10, pairs alike, 50 of them a batch, Adam at 1e-4; others as given.
+        """The authors' settings: weight .01, margin 10, Adam at 1e-4, batches of 100; others as given.
 
+        Every pair in a batch counts alike, as in eq. 7; their networks take 50 pairs a batch.
         They fine-tune Simple in 3,000 steps (at 1e-6) and then DPFE in 15,000; here the number of epochs is yours, its
         first quarter is Simple's. `contrast="difference"` is eq. 7 to the letter where the networks have a hinge.
 
