@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 
 import httpx
 import numpy as np
@@ -274,6 +275,19 @@ def draw(page):
 
 
 # -- what it says -----------------------------------------------------------------------------------
+
+
+def test_it_tells_what_a_release_costs_on_this_device(page, service):
+    opened(page, service[0])
+    loaded, release = len(page.requests), shown_release(page)
+    page.evaluate("document.getElementById('time').click()")
+    page.evaluate(until("!document.getElementById('time').disabled"))
+    told = page.evaluate("document.getElementById('took').textContent")
+    milliseconds, releases = re.match(r"([\d.e-]+) ms a record here \(median; (\d+) releases", told).groups()
+    assert 0 < float(milliseconds) * int(releases) < 60_000  # all of them took about a second
+    assert int(releases) >= 15
+    assert len(page.requests) == loaded
+    assert shown_release(page) == release
 
 
 def test_problems_are_told(page, service):
