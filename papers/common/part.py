@@ -59,7 +59,7 @@ def commit() -> str | None:
 
 
 # what makes a processor add up as another, older one does: a second machine where there is only one
-ARITHMETIC = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
+ARITHMETIC = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR")
 
 
 def machine() -> str:
