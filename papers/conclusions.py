@@ -33,16 +33,21 @@ def transfer_is_not_privacy(read: Reading) -> str:
 
 
 def emodb_does_not_hold(read: Reading) -> str:
-    names = [f"minimax, {how} d={d}" for how in ("as printed", "ours") for d in (10, 20, 30, 40)]
-    found = [read.leak(n, "speaker", "minimax-filter/fig3") for n in names]
-    above = sum(f.above_guessing for f in found)
-    least, most = min(found, key=lambda f: f.value), max(found, key=lambda f: f.value)
-    read.holds(above >= 4)
-    read.holds(least.value > 1.5 * least.guessing)
+    found = {
+        (how, d): read.leak(f"minimax, {how} d={d}", "speaker", "minimax-filter/fig3")
+        for how in ("as printed", "ours")
+        for d in (10, 20, 30, 40)
+    }
+    wide = [f for (_, d), f in found.items() if d > 10]
+    least, most = min(wide, key=lambda f: f.value), max(wide, key=lambda f: f.value)
+    narrow = [f for (_, d), f in found.items() if d == 10]
+    read.holds(all(f.above_guessing for f in wide))
+    read.holds(not any(f.above_guessing for f in narrow))
     return (
-        f"**One audit seed misleads.** On EMO-DB no width of the minimax filter is at chance: over seeds and rows "
-        f"together the speaker is named with {least:interval} to {most:interval} (guessing {shown(least.guessing)}); "
-        f"{above} of {len(found)} intervals lie above guessing. One seed had said that it holds."
+        "**One audit seed misleads.** On EMO-DB the minimax filter is not at chance from d=20 on: over seeds and "
+        f"rows together the speaker is named with {least:interval} to {most:interval} (guessing "
+        f"{shown(least.guessing)}). At d=10 ({narrow[0]:interval} as printed, {narrow[1]:interval} ours) these rows "
+        "are too few to tell. One seed had said that it holds at 30 and 40."
     )
 
 

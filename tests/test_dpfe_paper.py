@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 
 import tacit
@@ -54,9 +56,30 @@ def test_an_owner_of_celeba_runs_figure_6_on_it(celebrities, tmp_path):
     run_experiment(run)
     whats = {row["what"] for row in run.rows}
     assert {"CelebA, Simple, no noise", "CelebA, DPFE as printed, no noise", "CelebA, DPFE, ours, no noise"} <= whats
+    assert "CelebA, the network uncut, fine-tuned as long" in whats
     sizes = [int(n) for n in re.search(r"attackers / test: (\d+) / (\d+) / (\d+)", run.notes[-1]).groups()]
     assert (sizes[0], sizes[1] + sizes[2]) == (24, 18)  # three of the test part's four people
     assert run.figures == ["fig6.svg", "fig9.svg"]
+
+
+def test_the_control_is_the_uncut_network_on_the_same_attributes(celebrities, monkeypatch):
+    study, learned = importlib.import_module("papers.dpfe.study"), []
+
+    def watched(network, X, classes, epochs, batch, seed):
+        learned.append((len(X), [c.tolist() for c in classes], epochs, batch))
+
+    def told(network, X):
+        """Two outputs an attribute, of a network that sees who is dark."""
+        assert [m for m in network.modules() if isinstance(m, torch.nn.Linear)][-1].out_features == 2
+        dark = X.mean(axis=(1, 2, 3)) < 0.38
+        return np.column_stack([~dark, dark]).astype(float)
+
+    monkeypatch.setattr(study, "learn", watched)  # that of the control, not the original's
+    monkeypatch.setattr(study, "forward", told)
+    settings = {"size": 32, "limit": None, "many": 4, "pretraining": 0, "network_epochs": 1, "device": "cpu"}
+    assert study.whole("celeba", ["Male"], 0, {**settings, "epochs": 7})["value"] == 1.0
+    ((rows, (male,), epochs, batch),) = learned
+    assert (rows, sorted(set(male)), epochs, batch) == (24, [0, 1], 7, study.ALIKE["batch_size"])
 
 
 def test_celebas_parts_are_the_papers(celebrities):

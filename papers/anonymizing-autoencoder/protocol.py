@@ -19,6 +19,9 @@ GUESSED_F1 = {"activity": 1 / 4, "identity": 1 / 24}  # one over the classes: se
 FAMILIES = {"wide CNN": wide_classifier, "deep CNN": deep_classifier}
 
 
+SEEN = ", attackers learn from rows the filter saw"  # of the summary's lines
+
+
 def some_windows(
     s: dict[str, Any], split: str, signals: str = "magnitude", sensitive: Any = "identity"
 ) -> tuple[Dataset, Dataset]:

@@ -12,7 +12,7 @@ import tacit
 from papers.common.run import Run, over_seeds
 from tacit.audit.stats import binomial_interval
 
-from .protocol import GUESSED_F1, RATE, measured, network, some_windows
+from .protocol import GUESSED_F1, RATE, SEEN, measured, network, some_windows
 
 MACHINE = "NVIDIA H200"
 ROWS = {
@@ -68,7 +68,7 @@ def table2(run: Run) -> None:
         if "at most" in trial[0]["certificate"]:
             loosest = max(t["certificate"] for t in trial)  # they differ in the bound alone
             run.note(f"{told}: certificate for {loosest} (the loosest run); for continuous releases none exists.")
-        seen = ", attackers learn from rows the filter saw" if row in LEARNED else ""
+        seen = SEEN if row in LEARNED else ""
         run.audited(told + seen, "motionsense", [summary([t], parts["worth"], floor) for t in trial])
         if unseen:
             fewer = f"{name}, fitted on three fifths ({len(unseen)} runs)"

@@ -18,7 +18,7 @@ from papers.common.run import Run, over_seeds
 from tacit.report.profile_figure import profile_figure
 
 from .models import LITERAL, MODELS, OURS, PRINTED, SIMPLE
-from .study import costs, rebuilt, study, tuning
+from .study import costs, rebuilt, study, tuning, whole
 from .telling import (
     NOISE,
     adaptive,
@@ -50,6 +50,7 @@ def fig6(run: Run) -> None:
         found = [of[" + ".join(s["kept"])] for of in seeds]
         more = f"-{cut}" if len(s["cuts"]) > 1 else ""
         tell_models(run, s["data"], NAMES[s["data"]] + more.replace("-", ", "), found, more)
+    tell_whole(run, NAMES[s["data"]], s["kept"], [of[SIMPLE] for of in found])
     trained_on(run, seeds)
 
 
@@ -101,7 +102,25 @@ def fig7(run: Run) -> None:
             found = gain([of[name][PRINTED] for of in seeds], [of[name][SIMPLE] for of in seeds], "log_rank")
             run.row(f"{cut}, keeps {name}: {PRINTED} over Simple at equal accuracy", "log-rank, mean gain",
                     "above 0: superior everywhere", None, *adaptive(found))  # fmt: skip
+    for name in sets:
+        of = over_seeds([found[name]["original"] for found in by_cut[high]])
+        tell_original(run, f"keeps {name}, original network", of, kept[name])
+    tell_whole(run, f"keeps {at}", s["sets"][s["compared"]], kept[at])
     trained_on(run, by_cut[high])
+
+
+def tell_original(run: Run, what: str, of: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> None:
+    """A network that was never cut, beside the models whose curves these are."""
+    run.row(what, "attributes, accuracy", None, of["value"], interval=(of["low"], of["high"]),
+            guessing=float(together(curves).iloc[0]["accuracy_guessing"]))  # fmt: skip
+
+
+def tell_whole(run: Run, at: str, kept: Sequence[str], curves: Sequence[Mapping[str, Any]]) -> None:
+    """What a model without noise is to be within .005 of: the network that was never cut, fine-tuned as long."""
+    s = run.settings
+    name = f"{s['data']}, whole, {' + '.join(kept)}"
+    of = over_seeds([run.part(f"{name}, seed {i}", whole, s["data"], kept, i, chosen(s)) for i in run.seeds])
+    tell_original(run, f"{at}, {WHOLE}", of, curves)
 
 
 def beta(run: Run) -> None:
@@ -201,6 +220,7 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
 
 # -- what the figures share ------------------------------------------------------------------------------
 
+WHOLE = "the network uncut, fine-tuned as long"
 NAMED = "images rebuilt that are named, accuracy"
 SHOWN = 3  # people in Fig. 10: more would make a large file
 
@@ -238,9 +258,7 @@ def chosen(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def against_simple(run: Run, data: str, at: str, found: Sequence[Mapping[str, Any]], models: Sequence[str]) -> None:
     original = over_seeds([of["original"] for of in found])
-    first = together([of[SIMPLE] for of in found]).iloc[0]
-    run.row(f"{at}, original network", "attributes, accuracy", None, original["value"],
-            interval=(original["low"], original["high"]), guessing=float(first["accuracy_guessing"]))  # fmt: skip
+    tell_original(run, f"{at}, original network", original, [of[SIMPLE] for of in found])
     for model in models:
         curve = together([of[model] for of in found])
         tell_point(run, f"{at}, {model}, no noise", curve.iloc[0], {"accuracy": WITHIN, "identified": None})

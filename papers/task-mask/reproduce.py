@@ -190,7 +190,10 @@ def tell(
             bare = one([of["kept by the bare mask"] for of in seeds])
             run.row(f"{name}: its bare mask", f"{label}, accuracy", None, None, bare["value"], ends(bare), "CNN",
                     bare["guessing"])  # fmt: skip
-        for key, what in (("identity", name), ("identity by the bare mask", f"{name}: its bare mask")):
+        for key, kept_by, what in (
+            ("identity", "kept", name),
+            ("identity by the bare mask", "kept by the bare mask", f"{name}: its bare mask"),
+        ):
             if key not in seeds[0]:
                 continue
             named = one([of[key]["accuracy"] for of in seeds])
@@ -199,7 +202,7 @@ def tell(
             run.audited(
                 what,
                 known,
-                [audit(of[key]["balanced"], floor, {label: of["kept"]} if same else {}) for of in seeds],
+                [audit(of[key]["balanced"], floor, {label: of[kept_by]} if same else {}) for of in seeds],
             )
 
 
