@@ -376,6 +376,7 @@ CONCLUSIONS: dict[str, list[Callable[[Reading], str]]] = {
     "fig12": [kinds_of_data],
     "fig15": [coarse_and_retrained],
     "gender": [gender_by_who_reads],
+    "together": [both_at_once],
     "weight": [weight_by_who_reads],
     "undeclared": [nobody_declared_it],
     "undeclared-rows": [rows_and_waveforms_undeclared],
