@@ -4,8 +4,9 @@
 cross-entropy on logits). `audit`: attackers of several families, trained afresh on released rows that the filter
 never saw, the best chosen on validation rows (balanced accuracy with interval).
 
-70 of 100 rows are the filter's, as in print (of Adult the official training rows, 67 of 100). The paper's measure is
-taken on all the others; the audit's attackers learn from one half of these and are measured on the other.
+70 of 100 rows are the filter's, as in print (of Adult the official training rows, or half of the rows that are used).
+The paper's measure is taken on all the others; the audit's attackers learn from one half of these and are measured on
+the other.
 What is tuned (alpha, epsilon, epochs) is tuned on rows that are cut from the filter's own: `validation`.
 """
 
