@@ -103,8 +103,8 @@ def fig17(run: Run) -> None:
             (secret,) = runs[0]["audit"]["leakage"]
             leak = together([r["audit"] for r in runs])["leakage"][secret]
             what = f"{data}, {game}, l={size}"
-            run.row(what, "encoder loss on test rows", words, mean["loss"][size])
-            run.row(what, "share of training until within 1 % of the last loss", words, mean["within"][size])
+            run.row(what, "encoder loss on test rows, heads trained afresh", words, mean["loss"][size])
+            run.row(what, "share of training until within 1 % of the way to the last loss", words, mean["within"][size])
             run.row(what, "share of training to nine tenths of the way", None, mean["settled"][size])
             run.row(what, f"{secret}, balanced accuracy", guessing=leak["guessing"], **by_attacker(leak))
         spread = {key: [float(np.std([r[key] for r in runs])) for runs in found.values()] for key in mean}
