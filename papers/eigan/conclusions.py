@@ -468,7 +468,7 @@ def the_printed_game_hides_less(read: Reading) -> str:
     mine = attacked(read, "K=10 all, 60 epochs (3 seeds)", "sex")
     read.holds(leak.low is not None and mine.high is not None and leak.low > mine.high)
     return (
-        f"With the printed game at every node (without its dropout), and zero-filling, ten nodes keep {kept} of "
+        f"With the printed game at every node, and zero-filling, ten nodes keep {kept} of "
         f"income and leave {leak:interval} of sex to fresh attackers, where ours leave {mine:interval} (guessing .500)."
     )
 

@@ -122,10 +122,10 @@ def longer(seed: int, rows: int, epochs: int) -> dict[str, float]:
 
 
 def as_printed(seed: int, rows: int, epochs: int) -> dict[str, float]:
-    """Those ten nodes with the paper's game at each, what was not sent counted as 0; without dropout."""
+    """Those ten nodes with the paper's game at each, what was not sent counted as 0."""
     train, attack, test = deigan.adult(rows)
     nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in deigan.silos(train, 10, False, seed)]
-    f = DistributedEIGAN.as_printed(8, dropout=0.0, batch_size=64, epochs=epochs, sync_every=2, share=0.8,
+    f = DistributedEIGAN.as_printed(8, batch_size=64, epochs=epochs, sync_every=2, share=0.8,
                                     aggregation="paper", random_state=seed, device="cpu").fit(nodes)  # fmt: skip
     return deigan.view(f, attack, test, seed)
 
