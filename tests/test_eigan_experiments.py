@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import tacit
-from papers.eigan import synthetic, tables
 from papers.eigan.age import read_years
 from papers.eigan.face_networks import redrawn, xception
 from papers.eigan.importance import ENCODERS
@@ -17,7 +16,8 @@ from papers.eigan.protocol import in_print, titanic_parts, validation
 from papers.eigan.titanic_wide import joined, wide_parts
 from tacit.datasets import declarations
 
-uploads = importlib.import_module("papers.eigan.uploads")  # the experiment in it has the same name
+# an experiment in it has the same name
+synthetic, tables, uploads = (importlib.import_module(f"papers.eigan.{m}") for m in ("synthetic", "tables", "uploads"))
 
 
 @pytest.fixture

@@ -75,10 +75,11 @@ def bertran_leaves_more_than_printed(read: Reading) -> str:
     read.holds(nats.value > tuned["budget"])
     read.holds(leak.low is not None and leak.low > 0.6)
     return (
-        f"Bertran's budget and penalty are tuned on validation rows as EIGAN's alpha is, here to {tuned['budget']:g} "
-        f"nats and {tuned['penalty']:,.0f}. No pair brings a network that is trained afresh to guessing: it reads "
-        f"{plain} of sex (print .670) where {kept} of income are kept (print .820), although Bertran's own adversary "
-        f"has learned no more than {nats} nats. Fresh attackers read {leak:interval}{read.few}."
+        f"Bertran's budget and penalty are tuned on validation rows as EIGAN's alpha is, here to "
+        f"{shown(tuned['budget'])} nats and {tuned['penalty']:,.0f}. The pair that comes nearest to guessing lets a "
+        f"network that is trained afresh read {plain} of sex (print .670), and keeps {kept} of income (print .820); "
+        f"Bertran's own adversary has learned no more than {nats} nats. Fresh attackers read {leak:interval}"
+        f"{read.few}."
     )
 
 
