@@ -41,7 +41,8 @@ from tacit.training.loop import Training, descend
 from tacit.training.stack import Batches, Stack
 
 
-@register_filter("obfuscator", examples=[{"epochs": 2}, {"epochs": 2, "noise": None}])
+# a budget that two epochs can keep
+@register_filter("obfuscator", examples=[{"budget": 1.0, "epochs": 2, **more} for more in ({}, {"noise": None})])
 @renamed(head_speed="head_lr_factor")
 @dataclass(eq=False, repr=False)
 class VariationalObfuscator(TrainedFilter):
