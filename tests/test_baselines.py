@@ -586,6 +586,22 @@ def test_the_obfuscator_keeps_to_its_budget_and_a_large_budget_does_not_bind():
     assert found[0.01][2] < 0.05 < 0.3 < found[5.0][2]
 
 
+def test_a_missed_budget_is_told():
+    """The penalty is a price: where none is asked, the game learns far more of the shape than it may."""
+    data = tacit.load_dataset("quadrants", n=400, random_state=3)
+    both = data.y["colour"] + data.sensitive["shape"]
+    told = {}
+    for budget in (0.01, 5.0):
+        f = baselines.VariationalObfuscator(budget, penalty=0, epochs=8, random_state=0)
+        with pytest.warns(TacitWarning) as caught:  # of the dependence in both cases
+            f.fit(data.X, both, sensitive_features=data.sensitive)
+        told[budget] = [str(w.message) for w in caught if "the budget is missed" in str(w.message)]
+        assert all(text in f.notes_ for text in told[budget])
+    assert len(told[0.01]) == 1
+    assert "nats of 'shape', budget 0.01; raise penalty (now 0)" in told[0.01][0]
+    assert not told[5.0]
+
+
 def test_divergences_are_between_log_probabilities():
     logits = torch.randn(2, 50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     p, q = torch.softmax(logits, -1)

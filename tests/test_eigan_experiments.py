@@ -11,11 +11,13 @@ import torch
 import tacit
 from papers.eigan.age import read_years
 from papers.eigan.face_networks import redrawn, xception
+from papers.eigan.importance import ENCODERS
 from papers.eigan.protocol import in_print, titanic_parts, validation
 from papers.eigan.titanic_wide import joined, wide_parts
 from tacit.datasets import declarations
 
-uploads = importlib.import_module("papers.eigan.uploads")  # the experiment in it has the same name
+# an experiment in it has the same name
+synthetic, tables, uploads = (importlib.import_module(f"papers.eigan.{m}") for m in ("synthetic", "tables", "uploads"))
 
 
 @pytest.fixture
@@ -73,6 +75,38 @@ def test_a_linear_evaluator_sees_no_circle():
     curved, straight = (in_print(None, train, [test], 0, 40, ["colour"], h)["colour"]["accuracy"] for h in ((64,), ()))
     assert curved > 0.9
     assert straight < 0.75
+
+
+def test_a_setting_is_taken_when_its_adversary_guesses_or_is_nearest_to_it(points, monkeypatch):
+    read = {"mild": 0.9, "near": 0.6, "there": 0.509, "harsh": 0.5}
+    monkeypatch.setattr(tables, "fitted", lambda release, train, seed: release)
+    monkeypatch.setattr(tables, "in_print", lambda release, *rest: {"shape": {"accuracy": read[release],
+                                                                              "guessing": 0.5}})  # fmt: skip
+
+    def chosen(*choices):
+        return tables.at_guessing(str, choices, points, 0, {"evaluation": 1})
+
+    assert chosen(*read) == "there"
+    assert chosen("near", "mild") == "near"
+    assert chosen("mild") == "mild"
+
+
+def test_the_printed_game_has_the_heads_of_appendix_c(points):
+    """Logistic regression where boundaries are straight, one hidden layer on circles."""
+    layers = {}
+    for figure, (_, _, heads) in synthetic.SHAPES.items():
+        game = synthetic.printed(points, 0, {"epochs": 1, "heads": heads})
+        nets = [make(2, 2) for make in (game.target_head, game.sensitive_head)]
+        layers[figure] = [sum(isinstance(m, torch.nn.Linear) for m in net.modules()) for net in nets]
+    assert layers == {"Fig. 2": [1, 1], "Fig. 10": [1, 1], "Fig. 11": [2, 2], "Fig. 12": [1, 1]}
+
+
+@pytest.mark.filterwarnings("ignore::tacit.errors.CollapseWarning")  # one epoch will do
+def test_fig4_looks_at_the_encoder_whose_heads_are_fast(points):
+    s = {"printed_epochs": 1, "alphas": [0.5], "evaluation": 1, "epochs": 1}
+    printed, ours = (make(points, 0, s) for make in ENCODERS.values())
+    assert (printed.head_lr_factor, printed.n_components, printed.bounded) == (100, 10, False)
+    assert (ours.n_components, ours.noise) == (4, 0.3)
 
 
 # -- what a node uploads -------------------------------------------------------------------------------

@@ -168,6 +168,7 @@ def test_equation_4_is_equation_3_up_to_its_scale(problem):
 
 def test_encoders_know_whether_they_are_bounded():
     net = nn.Linear(2, 1).double()
+    nn.init.constant_(net.weight, 0.1)
     x = np.full((1, 2), 100.0)
     assert abs(Encoder(net)(x)[0, 0]) <= 1
     assert abs(Encoder(net, bounded=False)(x)[0, 0]) > 1

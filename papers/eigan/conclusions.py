@@ -66,13 +66,20 @@ def at_guessing_only_to_a_network_that_it_fooled(read: Reading) -> str:
     )
 
 
-def bertran_misses_its_budget(read: Reading) -> str:
+def bertran_leaves_more_than_printed(read: Reading) -> str:
     nats, leak = value(read, "Bertran", "sex, nats"), attacked(read, "Bertran", "sex, accuracy")
-    read.holds(nats.value > 0.01)
+    kept, plain = (value(read, "Bertran", k) for k in ("income", "sex, accuracy"))
+    tuned = read.raw("Bertran seed 0")
+    read.holds(plain.value > 0.67 + 0.02)
+    read.holds(kept.value > 0.82)
+    read.holds(nats.value > tuned["budget"])
+    read.holds(leak.low is not None and leak.low > 0.6)
     return (
-        f"Bertran's own adversary has learned {nats} nats in the end, where the budget is .010: it is not "
-        f"reached in as many "
-        f"epochs as our EIGAN has, and fresh attackers read {leak:interval} of sex{read.few}."
+        f"Bertran's budget and penalty are tuned on validation rows as EIGAN's alpha is, here to "
+        f"{shown(tuned['budget'])} nats and {tuned['penalty']:,.0f}. The pair that comes nearest to guessing lets a "
+        f"network that is trained afresh read {plain} of sex (print .670), and keeps {kept} of income (print .820); "
+        f"Bertran's own adversary has learned no more than {nats} nats. Fresh attackers read {leak:interval}"
+        f"{read.few}."
     )
 
 
@@ -111,17 +118,21 @@ def dp_is_no_rival_at_this_epsilon(read: Reading) -> str:
     )
 
 
-def the_printed_game_learns_its_rows_by_heart(read: Reading) -> str:
+def the_printed_game_overfits(read: Reading) -> str:
     ally, leak = value(read, "adult: EIGAN as printed", "income"), attacked(read, "adult: EIGAN as printed", "sex")
     dp, rival = value(read, "adult: DP", "sex"), attacked(read, "adult: DP", "sex")
     lost = value(read, "adult: EIGAN as printed", "sex")
+    games = [read.raw(f"adult EIGAN as printed seed {seed}")["game"] for seed in range(3)]
+    ends = [game["target income"][-1] for game in games]
     read.holds(ally.value > 0.55)
+    read.holds(max(ends) < ally.value / 3)
     read.holds(leak.low is not None and leak.low > 0.7)
     read.holds(abs(dp.value - lost.value) < 0.1)
     return (
-        f"The game as printed, over its 1,001 epochs, learns 8,000 rows by heart: on test rows its ally loses {ally}, "
-        f"more than guessing (.550). DP, tuned to its first adversary, loses {dp} where that loses {lost}; fresh "
-        f"attackers read sex at {leak:interval} and {rival:interval}."
+        f"The game as printed, over its 1,001 epochs, overfits: its ally ends at {shown(min(ends))} to "
+        f"{shown(max(ends))} in training, and loses {ally} on test rows, more than guessing (.550). DP, tuned to its "
+        f"first adversary, loses {dp} where that loses {lost}; fresh attackers read sex at {leak:interval} and "
+        f"{rival:interval}."
     )
 
 
@@ -217,17 +228,25 @@ def with_names_sex_is_told(read: Reading) -> str:
 
 
 def looked_at_little_and_told_all_the_same(read: Reading) -> str:
-    name = "EIGAN as printed: linear, l=10"
-    moved, steep = (value(read, f"{name}: sex", f"share of importance by {k}") for k in ("permutation", "gradient"))
-    leak, mine = (attacked(read, f"{n}: the code", "sex") for n in (name, "EIGAN, ours: l=4, noise .3"))
-    read.holds(max(moved.value, steep.value) < 1 / 14)
-    read.holds(leak.low is not None and leak.low > 0.8)
-    read.holds(mine.value < 0.6)
+    even = 1 / 14
+    kinds = ("permutation", "gradient")
+    moved, steep = (value(read, f"{FASTER}: sex", f"share of importance by {k}") for k in kinds)
+    correlated = {
+        column: [value(read, f"{FASTER}: {column}", f"share of importance by {k}").value for k in kinds]
+        for column in ("relationship", "marital-status", "occupation")
+    }
+    leak, mine = (attacked(read, f"{n}: the code", "sex") for n in (FASTER, "EIGAN, ours: l=4, noise .3"))
+    read.holds(max(moved.value, steep.value) < even / 2)
+    read.holds(min(min(shares) for shares in correlated.values()) > even)
+    read.holds(leak.low is not None and leak.low > 0.7)
+    read.holds(mine.high is not None and mine.high < 0.6)
+    told = ", ".join(f"{column} {shown(a)} and {shown(b)}" for column, (a, b) in correlated.items())
     return (
-        f"As printed, the linear encoder gives sex little importance ({moved} by permutation, {steep} by "
-        f"gradient; an even "
-        f"share is .071). That says nothing of what the code tells: a fresh logistic attacker reads sex from it at "
-        f"{leak:interval} (guessing .500), from ours at {mine:interval}{read.few}."
+        f"As in print, the encoder that is where print is in Table 1 gives sex little importance: {moved} by "
+        f"permutation and {steep} by gradient, where an even share is {shown(even)}. That its correlates have very "
+        f"little too is not found; each has more than an even share: {told}. Nor does little importance say what the "
+        f"code tells: fresh attackers read sex from it at {leak:interval} (guessing .500), from ours at "
+        f"{mine:interval}{read.few}."
     )
 
 
@@ -274,21 +293,26 @@ def span(rows: list[Mapping[str, Any]], column: str) -> str:
     return f"{shown(min(values))} to {shown(max(values))}"
 
 
-def axes_collapse_in_part(read: Reading) -> str:
+def axes_collapse_to_the_papers_network(read: Reading) -> str:
     rows = [r for r in read.rows(3) if r["adaptive"] is not None]
     kept = min(r["ours"] for r in rows_kept(read))
     of = {game: [r for r in rows if r["what"].endswith(game)] for game in ("EIGAN as printed", "EIGAN, ours")}
     told = {game: (min(r["ours"] for r in rs), max(r["ours"] for r in rs)) for game, rs in of.items()}
     most = {game: max(r["adaptive"] for r in rs) for game, rs in of.items()}
     printed, ours = told.values()
+    seen = [r for r in of["EIGAN as printed"] if r["interval"][0] > 0.5]
     read.holds(kept > 0.95)
-    read.holds(printed[1] > 0.7)
+    read.holds(printed[1] < 0.55)
     read.holds(ours[1] < 0.65)
+    read.holds(most["EIGAN as printed"] > 0.7)
+    read.holds(0 < len(seen) < len(of["EIGAN as printed"]))
     return (
-        f"Allies keep at least {shown(kept)} of their axes. That the adversaries' axes collapse is found in part: "
-        f"played as printed their own networks read {shown(printed[0])} to {shown(printed[1])} (guessing .503 to "
-        f".509), fresh attackers up to {shown(most['EIGAN as printed'])}; ours leaves {shown(ours[0])} to "
-        f"{shown(ours[1])} and up to {shown(most['EIGAN, ours'])}. Seeds differ much: intervals are wide."
+        f"Allies keep at least {shown(kept)} of their axes. With appendix C's heads the adversaries' axes collapse as "
+        f"in print to the network that the paper measures with: it reads {shown(printed[0])} to {shown(printed[1])} "
+        f"(guessing .503 to .509). To others they do not: fresh attackers, most of them nearest neighbours, read up "
+        f"to {shown(most['EIGAN as printed'])}, and {len(seen)} of {len(of['EIGAN as printed'])} intervals lie above "
+        f"guessing. Ours leaves {shown(ours[0])} to {shown(ours[1])} and up to {shown(most['EIGAN, ours'])}. Seeds "
+        f"differ much: intervals are wide."
     )
 
 
@@ -333,16 +357,17 @@ def parity_cannot_be_withheld(read: Reading) -> str:
 def neither_trend_with_the_size_of_the_code(read: Reading) -> str:
     rows = [r for r in read.rows(3) if r["what"].startswith("adult, EIGAN as printed")]
     loss = [r["ours"] for r in rows if r["measure"].startswith("encoder loss")]
-    until = [r["ours"] for r in rows if r["measure"].startswith("share of training until")]
+    until = [r["ours"] for r in rows if r["measure"].startswith("share of training until within 1 %")]
     leak = [r["adaptive"] for r in rows if r["measure"].startswith("sex")]
     read.holds(loss[-1] > loss[0])
     read.holds(until[-1] > until[0])
     read.holds(leak == sorted(leak))
     return (
         f"Played as printed, the loss on test rows does not fall with l on Adult ({shown(loss[0])} with one column, "
-        f"{shown(loss[-1])} with 128), nor does the time until it is within 1 % of its end ({shown(until[0])} and "
-        f"{shown(until[-1])} of the training); print says that both do. What does rise is the leak: fresh attackers "
-        f"read sex at {shown(leak[0])} from one column and at {shown(leak[-1])} from 128 (guessing .500)."
+        f"{shown(loss[-1])} with 128), nor does the time until the training loss stays within 1 % of its way "
+        f"({shown(until[0])} and {shown(until[-1])} of the training); print says that both do. What does rise is the "
+        f"leak: fresh attackers read sex at {shown(leak[0])} from one column and at {shown(leak[-1])} from 128 "
+        f"(guessing .500)."
     )
 
 
@@ -394,17 +419,15 @@ def ten_nodes_need_longer(read: Reading) -> str:
 
 
 def one_each_lets_more_through(read: Reading) -> str:
-    more = {
-        k: attacked(read, f"K={k} one each (3 seeds)", "sex").value
-        - attacked(read, f"K={k} all (3 seeds)", "sex").value
-        for k in (2, 10)
-    }
+    both = {k: [attacked(read, f"K={k} {who} (3 seeds)", "sex") for who in ("one each", "all")] for k in (2, 10)}
+    more = {k: one.value - together.value for k, (one, together) in both.items()}
     read.holds(min(more.values()) > 0.01)
+    read.holds(all(one.low < together.high for one, together in both.values()))
     return (
-        f"A node that hides one of the two secrets only lets more of sex through: {shown(more[2])} more with "
-        f"two nodes, "
-        f"{shown(more[10])} with ten. In print, too, (a) has a slight improvement over (b), which the paper "
-        f"calls robust."
+        f"A node that hides one of the two secrets only lets more of sex through: {shown(more[2])} more with two "
+        f"nodes ({both[2][0]:interval} and {both[2][1]:interval}), {shown(more[10])} with ten "
+        f"({both[10][0]:interval} and {both[10][1]:interval}). The intervals overlap: it is a tendency. In print, too, "
+        f"(a) has a slight improvement over (b), which the paper calls robust."
     )
 
 
@@ -433,8 +456,8 @@ def no_gain_of_sending_less(read: Reading) -> str:
     deltas = [value(read, f"delta={d} phi=0.8 unbiased (3 seeds)", "income") for d in (1, 2, 3, 6)]
     read.holds(all(a.value > b.value for a, b in pairwise(deltas)))
     return (
-        f"Print has the ally lose once phi reaches 1; here it keeps most at phi = 1, in both ways of averaging. "
-        f"It is not "
+        f"In print the performance noticeably decreases once phi reaches 1; here the ally keeps most at phi = 1, in "
+        f"both ways of averaging. It is not "
         f"quite robust to delta either: {deltas[0]} with an exchange after every epoch, {deltas[-1]} after "
         f"every sixth."
     )
@@ -446,9 +469,8 @@ def the_printed_game_hides_less(read: Reading) -> str:
     mine = attacked(read, "K=10 all, 60 epochs (3 seeds)", "sex")
     read.holds(leak.low is not None and mine.high is not None and leak.low > mine.high)
     return (
-        f"With the printed game at every node, and zero-filling, ten nodes keep {kept} of income and leave "
-        f"{leak:interval} "
-        f"of sex to fresh attackers, where ours leave {mine:interval} (guessing .500)."
+        f"With the printed game at every node, and zero-filling, ten nodes keep {kept} of "
+        f"income and leave {leak:interval} of sex to fresh attackers, where ours leave {mine:interval} (guessing .500)."
     )
 
 
@@ -493,14 +515,14 @@ def a_part_of_the_weights_protects_little(read: Reading) -> str:
 
 
 CONCLUSIONS = {
-    "table1": [at_guessing_only_to_a_network_that_it_fooled, bertran_misses_its_budget],
+    "table1": [at_guessing_only_to_a_network_that_it_fooled, bertran_leaves_more_than_printed],
     "age": [years_are_read_from_a_code_that_hides_bins],
-    "fig3": [dp_is_no_rival_at_this_epsilon, the_printed_game_learns_its_rows_by_heart],
+    "fig3": [dp_is_no_rival_at_this_epsilon, the_printed_game_overfits],
     "table1_faces": [faces_are_all_known],
     "table2": [other_families_read_more_than_printed],
     "table3": [titanic_in_print_and_here, titanic_under_attack],
     "titanic_wide": [names_turn_the_printed_order, with_names_sex_is_told],
-    "synthetic": [axes_collapse_in_part],
+    "synthetic": [axes_collapse_to_the_papers_network],
     "fig4": [looked_at_little_and_told_all_the_same],
     "fig5": [overlap_against_bertran],
     "fig6": [the_loss_is_constant_in_the_number_of_objectives],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,22 +83,14 @@ def unencoded(k: int, part: str) -> dict[str, float]:
 
 def fig8(run: Run) -> None:
     """All nodes hide sex and race, or each node hides one of them: 2 alike nodes (Fig. 20) and 10 unlike (Fig. 8)."""
-    counts = adult_counts(run)
-    floor = run.part("label-only", label_only, run.settings["rows"])
+    counts, s = counts_of(run), run.settings
     rows = federated(run, "objectives")
     for name, row in rows.items():
         what = name.removeprefix("objectives ")
         printed = {"EIGAN": None, "K=10 all": "on gender slightly better than one each"}.get(what, "as EIGAN's")
         told(run, what, row, "as with all" if what == "K=10 one each" else printed, counts)
-        if what in ("EIGAN", "K=10 all"):
-            bars = {k: around(row[f"leaks {k}"], counts[k]) for k in ("sex", "race")}
-            leaks = {k: {"value": row[f"leaks {k}"], "low": b[0], "high": b[1], "guessing": 0.5, "by": "best of 3"}
-                     for k, b in bars.items()}  # fmt: skip
-            use = {"value": row["keeps income"], "guessing": max(counts["income"]) / sum(counts["income"])}
-            line = {"utility": {"income": use}, "leakage": leaks, "certificate": {}}
-            method = "EIGAN, l=8, noise .3" if what == "EIGAN" else "D-EIGAN, 10 nodes"
-            run.audited(method, "adult", line, floor=floor)
-    s = run.settings
+    if not run.data:
+        summarised(run, rows, counts)
     if s["longer"]:
         found = [run.part(f"longer seed {seed}", longer, seed, s["rows"], s["longer"]) for seed in run.seeds]
         mean = {k: float(np.mean([f[k] for f in found])) for k in found[0]} | {"seeds": len(found)}
@@ -105,9 +98,19 @@ def fig8(run: Run) -> None:
         found = [run.part(f"as printed seed {seed}", as_printed, seed, s["rows"], s["longer"]) for seed in run.seeds]
         mean = {k: float(np.mean([f[k] for f in found])) for k in found[0]} | {"seeds": len(found)}
         told(run, f"K=10 all as printed (Algorithm A1, zero-fill), {s['longer']} epochs", mean, None, counts)
-    commonest = max(counts["income"]) / sum(counts["income"])
-    guessing = {"keeps income": commonest, "leaks sex": 0.5, "leaks race": 0.5}
-    run.figure("fig8", draw_objectives(rows, guessing))
+    run.figure("fig8", draw_objectives(rows, guessed(counts)))
+
+
+def summarised(run: Run, rows: Mapping[str, Mapping[str, float]], counts: Mapping[str, Sequence[int]]) -> None:
+    """The lines of the summary of all papers, with the label-only release of the same rows."""
+    floor = run.part("label-only", label_only, run.settings["rows"])
+    for what, method in (("EIGAN", "EIGAN, l=8, noise .3"), ("K=10 all", "D-EIGAN, 10 nodes")):
+        row = rows[f"objectives {what}"]
+        bars = {k: around(row[f"leaks {k}"], counts[k]) for k in ("sex", "race")}
+        leaks = {k: {"value": row[f"leaks {k}"], "low": b[0], "high": b[1], "guessing": 0.5, "by": "best of 3"}
+                 for k, b in bars.items()}  # fmt: skip
+        use = {"value": row["keeps income"], "guessing": guessed(counts)["keeps income"]}
+        run.audited(method, "adult", {"utility": {"income": use}, "leakage": leaks, "certificate": {}}, floor=floor)
 
 
 def longer(seed: int, rows: int, epochs: int) -> dict[str, float]:
@@ -119,10 +122,10 @@ def longer(seed: int, rows: int, epochs: int) -> dict[str, float]:
 
 
 def as_printed(seed: int, rows: int, epochs: int) -> dict[str, float]:
-    """Those ten nodes with the paper's game at each, what was not sent counted as 0; without dropout."""
+    """Those ten nodes with the paper's game at each, what was not sent counted as 0."""
     train, attack, test = deigan.adult(rows)
     nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in deigan.silos(train, 10, False, seed)]
-    f = DistributedEIGAN.as_printed(8, dropout=0.0, batch_size=64, epochs=epochs, sync_every=2, share=0.8,
+    f = DistributedEIGAN.as_printed(8, batch_size=64, epochs=epochs, sync_every=2, share=0.8,
                                     aggregation="paper", random_state=seed, device="cpu").fit(nodes)  # fmt: skip
     return deigan.view(f, attack, test, seed)
 
@@ -131,13 +134,14 @@ def draw_objectives(rows: Mapping[str, Mapping[str, float]], guessing: Mapping[s
     """Bars as in print: the ally's and both adversaries' accuracies by who hides what; dashed: EIGAN."""
     drawn = Figure(figsize=(9, 2.8), layout="constrained")
     central = rows["objectives EIGAN"]
-    titles = {"keeps income": "income, accuracy", "leaks sex": "sex, balanced", "leaks race": "race, balanced"}
-    for axis, (key, title) in zip(drawn.subplots(1, 3), titles.items(), strict=True):
+    for axis, key in zip(drawn.subplots(1, len(guessing)), guessing, strict=True):
+        verb, label = key.split()
         spread = {n.removeprefix("objectives "): r[key] for n, r in rows.items() if "K=" in n}
         heights = [v - guessing[key] for v in spread.values()]
         axis.bar(list(spread), heights, bottom=guessing[key], color=["tab:blue", "tab:cyan"] * 2)
         axis.axhline(central[key], color="tab:red", ls="--", lw=1, label="EIGAN")
-        axis.set(title=f"{title} (bars from guessing)", ylim=(guessing[key], guessing[key] + 0.12))
+        measure = "accuracy" if verb == "keeps" else "balanced"
+        axis.set(title=f"{label}, {measure} (bars from guessing)", ylim=(guessing[key], guessing[key] + 0.12))
         axis.title.set_fontsize(9)
         axis.set_xticks(range(len(spread)), [n.replace(" ", "\n", 1) for n in spread], fontsize=7)
     drawn.axes[0].legend(frameon=False, fontsize=7)
@@ -154,24 +158,26 @@ def fig9(run: Run) -> None:
     """Ten unlike nodes: epochs between exchanges (delta), share of weights exchanged (phi), two ways to average."""
     runs = federated(run, "sync")
     central = federated(run, "objectives")["objectives EIGAN"]
+    counts = counts_of(run)
+    guessing = guessed(counts)
     drawn = Figure(figsize=(10, 4.2), layout="constrained")
     for axis, knob, fixed in zip(drawn.subplots(1, 2), ("delta", "phi"), ("phi=0.8", "delta=2"), strict=True):
         for way, colour in (("unbiased", "tab:blue"), ("paper", "tab:red")):
-            for label, style in (("keeps income", "o-"), ("leaks sex", "s--"), ("leaks race", "^:")):
+            for label, style in zip(guessing, ("o-", "s--", "^:"), strict=True):
                 points_ = sorted(
                     (float(n.partition(f"{knob}=")[2].split()[0]), r[label])
                     for n, r in runs.items()
                     if fixed in n.split() and n.endswith(way)
                 )
                 axis.plot(*zip(*points_, strict=True), style, color=colour, label=f"{way}: {label}")
-        for label, style in (("keeps income", "-"), ("leaks sex", "--"), ("leaks race", ":")):
+        for label, style in zip(guessing, ("-", "--", ":"), strict=True):
             axis.axhline(central[label], ls=style, color="0.5", lw=1, label=f"EIGAN: {label}")
-        axis.set(xlabel=f"{knob} ({fixed})", ylabel="income: accuracy; sex and race: balanced", ylim=(0.45, 0.9))
+        ends = min(guessing.values()) - 0.05, max(0.9, *(v + 0.05 for v in guessing.values()))
+        axis.set(xlabel=f"{knob} ({fixed})", ylabel="kept: accuracy; leaked: balanced", ylim=ends)
     drawn.legend(
         *drawn.axes[0].get_legend_handles_labels(), frameon=False, fontsize=7, ncols=3, loc="outside lower center"
     )
     run.figure("fig9", drawn)
-    counts = adult_counts(run)
     for name, row in runs.items():
         at = name.removeprefix("sync ")
         told(run, at, row, "worse than less" if "phi=1.0" in at else "robust", counts)
@@ -254,10 +260,10 @@ def f1_in_print(Z: np.ndarray, y: np.ndarray, Zt: np.ndarray, yt: Any, seed: int
 
 
 def federated(run: Run, part: str) -> dict[str, dict[str, float]]:
-    """Means over seeds by run; full runs are those of `federated.py`, which take an hour."""
-    s = run.settings
-    if run.quick:
-        runs = run.part(part, small_federation, part, s["nodes"], s["rows"])
+    """Means over seeds by run; full runs are those of `federated.py`, which take an hour, save on an owner's data."""
+    if run.quick or run.data:
+        parts = [run.part(f"{part} seed {seed}", federation, part, seed, run.settings, run.quick) for seed in run.seeds]
+        runs = {name: row for found in parts for name, row in found.items()}
     else:
         runs = run.recorded(f"python -m papers.eigan.federated --only {part}", "2 CPU cores")["runs"]
     groups: dict[str, list[dict[str, float]]] = {}
@@ -270,15 +276,17 @@ def federated(run: Run, part: str) -> dict[str, dict[str, float]]:
     }
 
 
-def small_federation(part: str, nodes: Sequence[int], rows: int) -> dict[str, Any]:
-    small = deigan.Size(
-        tuple(nodes), deigan.GAME | {"epochs": 1}, deigan.ADULT | {"epochs": 2}, ["logistic"], deigan.SYNC[1:2], rows
-    )
+def federation(part: str, seed: int, s: Mapping[str, Any], quick: bool) -> dict[str, Any]:
+    """One seed of what `federated.py` runs."""
+    size = deigan.Size(nodes=tuple(s["nodes"]), rows=s["rows"], data=s.get("data", "adult"))
+    if quick:
+        size = replace(size, game=deigan.GAME | {"epochs": 1}, adult=deigan.ADULT | {"epochs": 2},
+                       attackers=["logistic"], sync=deigan.SYNC[1:2])  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        book = deigan.Book(Path(folder) / "runs.json", float("inf"), small)
+        book = deigan.Book(Path(folder) / "runs.json", float("inf"), size)
         {"nodes": deigan.gaussians, "iid": deigan.gaussians, "objectives": deigan.objectives, "sync": deigan.sync}[
             part
-        ](book, part, 0, "cpu")
+        ](book, part, seed, "cpu")
         return book.runs
 
 
@@ -302,7 +310,15 @@ def around(value: float, counts: Sequence[int]) -> tuple[float, float]:
     return max(0.0, value - slack), min(1.0, value + slack)
 
 
-def adult_counts(run: Run) -> dict[str, list[int]]:
-    test = deigan.adult(run.settings["rows"])[2]
+def counts_of(run: Run) -> dict[str, list[int]]:
+    """Test rows of each class: of the target first, then of what is hidden."""
+    test = deigan.people(run.settings.get("data", "adult"), run.settings["rows"])[2]
     labels = pd.concat([test.y, test.sensitive], axis=1)
-    return {label: labels[label].value_counts().tolist() for label in ("income", "sex", "race")}
+    return {label: labels[label].value_counts().tolist() for label in labels}
+
+
+def guessed(counts: Mapping[str, Sequence[int]]) -> dict[str, float]:
+    """What somebody gets who sees no release: plain accuracy of the target, balanced of the others."""
+    target, *secrets = counts
+    kept = {f"keeps {target}": max(counts[target]) / sum(counts[target])}
+    return kept | {f"leaks {k}": 1 / len(counts[k]) for k in secrets}

@@ -7,6 +7,7 @@ nodes, iid : Gaussians, K = 2 to 10 nodes of 400 records (Fig. 7: node k has k t
 objectives : Adult in 2 and 10 nodes: all nodes hide sex and race, or each hides one of them (Fig. 8, 20)
 sync : Adult in 10 nodes of different shares of income: delta and phi, with bytes, both aggregations (Fig. 9, 21)
 
+Who has MIMIC-III plays the last two on its admissions: `tacit reproduce eigan/fig8 --data mimic3`, and fig9.
 Every figure is of attackers trained afresh on released rows that no training saw (`tacit.audit`). Runs that are already
 in papers/eigan/federated.json are not run again, and a run stops after --minutes: call it again to go on.
 """
@@ -55,6 +56,7 @@ class Size:
     attackers: Sequence[str] = tuple(ATTACKERS)
     sync: Sequence[Mapping[str, Any]] = tuple(SYNC)
     rows: int = ROWS
+    data: str = "adult"
 
 
 class OutOfTime(Exception):
@@ -130,7 +132,8 @@ def gaussians(book: Book, part: str, seed: int, device: str) -> None:
 
 
 def objectives(book: Book, part: str, seed: int, device: str) -> None:
-    train, attack, test = adult(book.size.rows)
+    train, attack, test = people(book.size.data, book.size.rows)
+    secrets = list(train.sensitive)
 
     def central():
         f = tacit.EIGAN(**book.size.adult, random_state=seed, device=device)
@@ -145,7 +148,7 @@ def objectives(book: Book, part: str, seed: int, device: str) -> None:
             def spread(shares=shares, case=case):
                 nodes = []
                 for i, d in enumerate(shares):
-                    hide = ["sex", "race"] if case == "all" else [("sex", "race")[i % 2]]
+                    hide = secrets if case == "all" else [secrets[i % 2]]
                     nodes.append(Node(d.X, d.y, sensitive_features=d.sensitive[hide]))
                 # of the paper: delta 2, phi .8 for ten nodes
                 settings = {"sync_every": 2, "share": 0.8} if len(shares) > 2 else {}
@@ -159,7 +162,7 @@ def objectives(book: Book, part: str, seed: int, device: str) -> None:
 
 
 def sync(book: Book, part: str, seed: int, device: str) -> None:
-    train, attack, test = adult(book.size.rows)
+    train, attack, test = people(book.size.data, book.size.rows)
     shares = silos(train, 10, False, seed)
     nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in shares]
     for settings in book.size.sync:
@@ -178,25 +181,45 @@ def sync(book: Book, part: str, seed: int, device: str) -> None:
 # -- shared -----------------------------------------------------------------------------------------
 
 
-def adult(rows: int) -> tuple[tacit.Dataset, tacit.Dataset, tacit.Dataset]:
+Parts = tuple[tacit.Dataset, tacit.Dataset, tacit.Dataset]
+
+
+def people(data: str, rows: int) -> Parts:
+    """Rows for the nodes, to learn attacks from and to measure them on."""
+    return {"adult": adult, "mimic3": admissions}[data](rows)
+
+
+def adult(rows: int) -> Parts:
     parts = tacit.load_dataset("adult", sensitive=["sex", "race"]).split("official")
     # the four small groups are too few for ten nodes
     race = [np.where(p.sensitive["race"] == "White", "White", "other") for p in parts]
     train, test = (
         tacit.Dataset(p.X, p.y, p.sensitive.assign(race=r), name="adult") for p, r in zip(parts, race, strict=True)
     )
+    return fewer(train, test, rows)
+
+
+def admissions(rows: int) -> Parts:
+    """The paper's own, for who has them: by patient, three classes of race."""
+    return fewer(*tacit.load_dataset("mimic3").split((0.7, 0.3), random_state=0), rows)
+
+
+def fewer(train: tacit.Dataset, test: tacit.Dataset, rows: int) -> Parts:
+    """So many rows of both, or with 0 all; of the second one half each to attack with and to test on."""
     if rows:
         rng = np.random.default_rng(0)
         train, test = (d.take(np.sort(rng.permutation(len(d))[:rows])) for d in (train, test))
-    return train, *test.split((0.5, 0.5), random_state=0)
+    attack, test = test.split((0.5, 0.5), random_state=0)
+    return train, attack, test
 
 
 def silos(train: tacit.Dataset, k: int, iid: bool, seed: int) -> list[tacit.Dataset]:
-    """k parts; not alike: every node draws its own share of rich and poor, and its own size."""
+    """k parts; not alike: every node draws its own share of the target's two classes, and its own size."""
     rng = np.random.default_rng((seed, k))
-    rich = (train.y["income"] == train.y["income"].unique()[1]).to_numpy()
+    target = train.y.iloc[:, 0]
+    second = (target == target.unique()[1]).to_numpy()
     parts: list[list[np.ndarray]] = [[] for _ in range(k)]
-    for group in (rich, ~rich):
+    for group in (second, ~second):
         rows = rng.permutation(np.flatnonzero(group))
         shares = np.full(k, 1 / k) if iid else rng.dirichlet(np.full(k, 3.0))
         for part, piece in zip(parts, np.split(rows, (np.cumsum(shares)[:-1] * len(rows)).astype(int)), strict=True):

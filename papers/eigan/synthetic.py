@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.stats import mannwhitneyu
 
 import tacit
 from papers.common.run import Run, honest, together
+from tacit.filters.eigan_players import linear_map, one_hidden
 
 from .protocol import audit, fitted, in_print, mean_in_print, measured, validation
 
@@ -21,10 +23,11 @@ from .protocol import audit, fitted, in_print, mean_in_print, measured, validati
 def synthetic(run: Run) -> None:
     """Groups of points before and after: the adversary's axis collapses, the ally's stays."""
     drawn = Figure(figsize=(10.5, 7.6), layout="constrained")
-    for column, (figure, (data, options)) in enumerate(SHAPES.items()):
+    for column, (figure, (data, options, heads)) in enumerate(SHAPES.items()):
+        settings = {PRINTED: run.settings | {"heads": heads}, OURS: run.settings}
         found = {
             game: [
-                run.part(f"{figure} {game} seed {seed}", points, data, options, game, seed, run.settings)
+                run.part(f"{figure} {game} seed {seed}", points, data, options, game, seed, settings[game])
                 for seed in run.seeds
             ]
             for game in GAMES
@@ -53,12 +56,14 @@ def synthetic(run: Run) -> None:
     run.figure("synthetic", drawn)
 
 
-SHAPES: dict[str, tuple[str, dict[str, int]]] = {
-    "Fig. 2": ("octants", {"allies": 2}),
-    "Fig. 10": ("quadrants", {}),
-    "Fig. 11": ("circles", {}),
-    "Fig. 12": ("octants", {"allies": 1}),
+# the data, and the printed game's heads: appendix C names those of Fig. 10 and 11. Octants are as straight as quadrants
+SHAPES: dict[str, tuple[str, dict[str, int], str]] = {
+    "Fig. 2": ("octants", {"allies": 2}, "logistic"),
+    "Fig. 10": ("quadrants", {}, "logistic"),
+    "Fig. 11": ("circles", {}, "one hidden layer"),
+    "Fig. 12": ("octants", {"allies": 1}, "logistic"),
 }
+HEADS = {"logistic": linear_map, "one hidden layer": partial(one_hidden, dropout=0.2)}
 
 
 def ours(train: tacit.Dataset, seed: int, s: Mapping[str, Any]) -> tacit.EIGAN:
@@ -74,9 +79,11 @@ def ours(train: tacit.Dataset, seed: int, s: Mapping[str, Any]) -> tacit.EIGAN:
 
 
 def printed(train: tacit.Dataset, seed: int, s: Mapping[str, Any]) -> tacit.EIGAN:
-    """Algorithm A1 for as many epochs, with batches as large, as in the authors' code."""
+    """Algorithm A1 with appendix C's heads; for as many epochs, with batches as large, as in the authors' code."""
     size = train.X.shape[1]  # the authors' code is as wide as its input
-    game = tacit.EIGAN.as_printed(size, epochs=25 * s["epochs"], batch_size=1024, random_state=seed)
+    head = HEADS[s["heads"]]
+    game = tacit.EIGAN.as_printed(size, target_head=head, sensitive_head=head, epochs=25 * s["epochs"],
+                                  batch_size=1024, random_state=seed)  # fmt: skip
     return fitted(game, train, seed)
 
 

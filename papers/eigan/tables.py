@@ -24,12 +24,18 @@ def table1(run: Run) -> None:
     """Adult as Sadeghi and Boddeti (2020) use it: all its rows, the official split, linear maps where printed."""
     printed = {"raw data": (0.85, 0.85), "Linear-ARL": (0.84, 0.67), "Kernel-ARL": (0.84, 0.67)}
     printed |= {"Bertran": (0.82, 0.67), PRINTED: (0.84, 0.67)}
-    found = each_release(run, ADULT_RELEASES, adult_release)
+    found = each_release(run, ADULT_RELEASES, adult_release) | each_release(run, ["Bertran"], adult_bertran)
+    found = {name: found[name] for name in printed} | found  # in the order of print
     table(run, found, "adult", {"income": 0, "sex": 1}, printed)
     for name in (PRINTED, FASTER):
         alphas = ", ".join(f"{r['alpha']:g}" for r in found[name])
-        run.note(f"{name}: the largest alpha whose adversary guesses on validation rows, or the least tried: {alphas}.")
+        run.note(
+            f"{name}: the largest alpha whose adversary guesses on validation rows, or the nearest to it: {alphas}."
+        )
     tell_budget(run, found["Bertran"])
+    chosen = ", ".join(f"{r['budget']:g} and {r['penalty']:g}" for r in found["Bertran"])
+    run.note(f"Bertran: the first budget and penalty whose adversary guesses on validation rows, or the nearest to it: "
+             f"{chosen}.")  # fmt: skip
 
 
 PRINTED = "EIGAN as printed: linear, l=10"
@@ -45,18 +51,58 @@ def adult_release(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def printed_linear(train: tacit.Dataset, seed: int, s: Mapping[str, Any], speed: float) -> tacit.EIGAN:
-    """The largest alpha whose adversary is at guessing (within .01) on validation rows, as the paper tunes it."""
-    own, held_out = validation(train, seed)
+    """The largest alpha whose adversary is at guessing on validation rows, as the paper tunes it."""
 
     def game(alpha: float) -> tacit.EIGAN:
         return tacit.EIGAN.as_printed(10, alpha, linear=True, head_lr_factor=speed, epochs=s.get("printed_epochs", 200),
                                       batch_size=1024, random_state=seed)  # fmt: skip
 
-    for alpha in s.get("alphas", (0.5, 0.3, 0.1, 0.03)):
-        read = in_print(fitted(game(alpha), own, seed), own, [held_out], seed, s["evaluation"], ["sex"], ())["sex"]
-        if read["accuracy"] <= read["guessing"] + 0.01:
+    tuned = at_guessing(game, s.get("alphas", (0.5, 0.3, 0.1, 0.03)), train, seed, s, ())
+    return fitted(game(tuned.alpha), train, seed)
+
+
+def at_guessing(game: Callable[[Any], Any], choices: Sequence[Any], train: tacit.Dataset, seed: int,
+                s: Mapping[str, Any], hidden: tuple[int, ...] = (64,)) -> Any:  # fmt: skip
+    """The game of the first choice whose adversary is at guessing (within .01) on validation rows, else the nearest."""
+    own, held_out = validation(train, seed)
+    (secret,) = train.sensitive.columns
+    nearest, best = np.inf, None
+    for choice in choices:
+        release = fitted(game(choice), own, seed)
+        read = in_print(release, own, [held_out], seed, s["evaluation"], [secret], hidden)[secret]
+        above = read["accuracy"] - read["guessing"]
+        if above < nearest:
+            nearest, best = above, release
+        if above <= 0.01:
             break
-    return fitted(game(alpha), train, seed)
+    return best
+
+
+def adult_bertran(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
+    parts = adult_parts(s["rows"], seed)
+    release = bertran(parts[0], seed, s)
+    told = {"learned": learned(release), "budget": release.budget, "penalty": release.penalty}
+    return measured(release, parts, seed, s) | told
+
+
+def bertran(train: tacit.Dataset, seed: int, s: Mapping[str, Any]) -> tacit.baselines.VariationalObfuscator:
+    """The mildest budget and penalty whose adversary is at guessing on validation rows, as EIGAN's alpha is tuned.
+
+    The fit that was looked at is the one that is kept: in another of the same setting, on all of the rows, the
+    adversary may go dead, and then nothing is withheld.
+    """
+
+    def game(choice: tuple[float, float]) -> tacit.baselines.VariationalObfuscator:
+        budget, penalty = choice
+        return tacit.baselines.VariationalObfuscator(
+            budget, penalty=penalty, epochs=s["printed_epochs"], random_state=seed
+        )
+
+    return at_guessing(game, BUDGETS, train, seed, s)
+
+
+# nats, and the weight of their squared excess; 50 is the weight in Bertran et al.
+BUDGETS = ((0.01, 50.0), (0.01, 1000.0), (0.001, 5000.0), (0.001, 20000.0), (0.001, 100000.0))
 
 
 def learned(release: Any) -> dict[str, float]:
@@ -68,9 +114,10 @@ def learned(release: Any) -> dict[str, float]:
 
 def tell_budget(run: Run, runs: Sequence[Mapping[str, Any]]) -> None:
     """Whether the budget was kept, and if not by how much it was missed."""
+    budget = runs[0].get("budget", BUDGET)
     for secret in runs[0]["learned"]:
         nats = float(np.mean([r["learned"][secret] for r in runs]))
-        run.row("Bertran", f"{secret}, nats that its own adversary learned (budget {BUDGET:g})", None, nats)
+        run.row("Bertran", f"{secret}, nats that its own adversary learned (budget {budget:g})", None, nats)
 
 
 BUDGET = 0.01
@@ -79,9 +126,6 @@ ADULT_RELEASES: dict[str, Callable[[tacit.Dataset, int, Mapping[str, Any]], Any]
     "Linear-ARL": lambda train, seed, s: fitted(tacit.baselines.LinearARL(), train, seed),
     "Kernel-ARL": lambda train, seed, s: fitted(
         tacit.baselines.KernelARL(n_features=300, random_state=seed), train, seed
-    ),
-    "Bertran": lambda train, seed, s: fitted(
-        tacit.baselines.VariationalObfuscator(BUDGET, epochs=s["epochs"], random_state=seed), train, seed
     ),
     PRINTED: lambda train, seed, s: printed_linear(train, seed, s, 1.0),
     FASTER: lambda train, seed, s: printed_linear(train, seed, s, 100.0),

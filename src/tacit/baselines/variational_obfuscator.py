@@ -14,6 +14,7 @@ log-probabilities. (The comparison printed in the EIGAN paper fed raw logits to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
@@ -22,9 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import check_number
+from tacit.errors import TacitWarning, check_number
 from tacit.filters.base import Knob, Problem, TrainedFilter
 from tacit.filters.mechanism import Learned
+from tacit.filters.notes import note
 from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
@@ -39,7 +41,8 @@ from tacit.training.loop import Training, descend
 from tacit.training.stack import Batches, Stack
 
 
-@register_filter("obfuscator", examples=[{"epochs": 2}, {"epochs": 2, "noise": None}])
+# a budget that two epochs can keep
+@register_filter("obfuscator", examples=[{"budget": 1.0, "epochs": 2, **more} for more in ({}, {"noise": None})])
 @renamed(head_speed="head_lr_factor")
 @dataclass(eq=False, repr=False)
 class VariationalObfuscator(TrainedFilter):
@@ -97,9 +100,23 @@ class VariationalObfuscator(TrainedFilter):
             check_number(name, getattr(self, name), 1, whole=True)
         check_number("head_lr_factor", self.head_lr_factor, 1e-12)
         self.obfuscation_module_, self.history_ = Game(self, problem).train()
+        self._tell_missed_budget(problem.sensitive.names)
         of = mechanism(self.noise or 0.0, *(p.detach().numpy() for p in self.obfuscation_module_.parameters()))
         noise = Noise("normal", float(self.noise), self.n_noise, False, of) if self.noise else None
         return Learned(Obfuscated(self.obfuscation_module_, self.n_noise), int(np.prod(problem.X.shape[1:])), noise)
+
+    def _tell_missed_budget(self, names: Sequence[str]) -> None:
+        """A penalty is a price, not a bound: say so where the game ended at more than twice the budget."""
+        for name in names:
+            learned = self.history_[-1][f"information {name}"]
+            if learned > 2 * self.budget:
+                note(
+                    self,
+                    f"the budget is missed: the trained adversary learned {learned:.3f} nats of {name!r}, budget "
+                    f"{self.budget:g}; raise penalty (now {self.penalty:g}) or epochs (now {self.epochs}), or lower "
+                    f"budget",
+                    TacitWarning,
+                )
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         code = self.mechanism_.learned.code

@@ -124,12 +124,14 @@ class EIGAN(TrainedFilter):
 
     @classmethod
     def as_printed(cls, n_components: int = 8, alpha: float = 0.5, *, linear: bool = False, **settings: Any) -> Self:
-        """The paper's own game: Algorithm A1 to the letter, no balance of classes, no noise, dropout and L2.
+        """The paper's own game: the rounds of Algorithm A1, no balance of classes, no noise, dropout and L2.
 
         One batch a round: the encoder moves on eq. 3, then allies and adversaries take one step each. All three learn
-        at one rate. The paper prints neither its rates nor its networks' widths nor how much dropout and L2 it has
-        (.2 and 1e-4 here). `linear` is what it uses on Adult: encoder and heads are linear maps, without tanh and
-        dropout. Any parameter can be given over these.
+        at one rate. Two things are not A1's. Steps are Adam's, as in the authors' code; A1 has plain gradient steps.
+        Heads weigh as in eq. 3; A1 names eq. 4, which at alpha .5 weighs one ally to one adversary 2:1, not 1:1
+        (`equation=4` plays it). The paper prints neither its rates nor its networks' widths nor how much dropout and
+        L2 it has (.2 and 1e-4 here). `linear` is what it uses on Adult: encoder and heads are linear maps, without
+        tanh and dropout. Any parameter can be given over these.
 
         Examples
         --------
