@@ -1,6 +1,6 @@
 """What a small table costs: CouplingFilter fitted on a few hundred to ten thousand people of Adult, sex hidden.
 
-    python benchmarks/few_people.py [--people 400 800 1600 3000 10000] [--seeds 3] [--strength 1] [--jobs 2]
+    python benchmarks/few_people.py [--people 400 800 1600 3000 10000] [--seeds 3] [--first 0] [--strength 1] [--jobs 2]
 
 The people are drawn from the official training rows (32,561: all of them). Attackers (the "strong" ones) learn from
 one half of the released test rows, 8,140 people, and are measured on the other, so that only the fit is small: who
@@ -28,19 +28,20 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--people", type=int, nargs="+", default=[400, 800, 1600, 3000, 10_000])
     arguments.add_argument("--seeds", type=int, default=3)
+    arguments.add_argument("--first", type=int, default=0, help="the first seed; above 0, earlier runs are kept")
     arguments.add_argument("--strength", type=float, default=1.0)
     arguments.add_argument("--attackers", default="strong")
     arguments.add_argument("--jobs", type=int, default=2)
     chosen = arguments.parse_args()
-    results: dict[str, list[dict[str, float]]] = {}
+    out = Path(__file__).with_suffix(".json")
+    results: dict[str, list[dict[str, float]]] = json.loads(out.read_text())["results"] if chosen.first else {}
     with ProcessPoolExecutor(chosen.jobs) as pool:
-        asked = [(people, seed) for people in chosen.people for seed in range(chosen.seeds)]
+        asked = [(people, seed) for people in chosen.people for seed in range(chosen.first, chosen.seeds)]
         runs = [pool.submit(one_run, people, seed, chosen.strength, chosen.attackers) for people, seed in asked]
         for (people, seed), run in zip(asked, runs, strict=True):
             found = run.result()
             results.setdefault(str(people), []).append(found)
             print(f"{people} people, seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in found.items()), flush=True)
-    out = Path(__file__).with_suffix(".json")
     out.write_text(json.dumps({"settings": vars(chosen), "results": results}, indent=1) + "\n")
 
 

@@ -122,10 +122,17 @@ def test_what_moves_between_machines_is_told_with_the_sentences_that_fail():
 
 
 def test_a_copy_of_the_kept_results_is_no_second_run():
-    entry = {"rows": [], "machine": "a", "settings": {"seeds": 1}, "seeds": [0]}
-    paper = SimpleNamespace(name="x", folder=Path("none"), results={"fig1": entry, "fig2": entry}, conclusions={})
+    row = {"what": "m", "measure": "t (guessing .5)", "ours": 0.5, "adaptive": None}
+    entry = {"rows": [row], "machine": "a", "settings": {"seeds": 1}, "seeds": [0], "measured_by": []}
+    entry["raw"] = {"seed 0": {"stamp": "s"}}
+    paper = SimpleNamespace(name="x", folder=FOLDER / "codebook", results={"fig1": entry})
+    elsewhere = {**entry, "machine": "b"}
+    [line] = compared(paper, {"fig1": elsewhere})
+    assert (line["machines"], line["figures"], line["moved"]) == (["a", "b"], 1, 0)
     assert compared(paper, {"fig1": entry}) == []
-    assert compared(paper, {"fig1": {**entry, "machine": "b", "seeds": [0, 1]}}) == []  # not the same experiment
+    assert compared(paper, {"fig1": {**elsewhere, "seeds": [0, 1]}}) == []  # not the same experiment
+    assert compared(paper, {"fig1": {**elsewhere, "raw": {"seed 0": {"stamp": "other code"}}}}) == []
+    assert compared(paper, {"fig1": {**elsewhere, "measured_by": [{"command": "a script"}]}}) == []
 
 
 # -- the state of every item ---------------------------------------------------------------------------

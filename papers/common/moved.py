@@ -47,12 +47,19 @@ def failing(paper: Paper, results: Mapping[str, Any], experiment: str) -> list[s
     return out
 
 
+def stamps_of(entry: Mapping[str, Any]) -> dict[str, str]:
+    """What was worked out, part by part; nothing where the figures were only read from a script's file."""
+    return {} if entry["measured_by"] else {name: part["stamp"] for name, part in entry["raw"].items()}
+
+
 def compared(paper: Paper, other: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One line for each experiment that ran on two machines; a copy of the kept entry is no second run."""
+    """One line for each experiment that ran on two machines; a copy is no second run, nor is that of other code."""
     lines = []
     for experiment, entry in other.items():
         kept = paper.results.get(experiment, entry)
         if kept["machine"] == entry["machine"] or any(kept[k] != entry[k] for k in ("settings", "seeds")):
+            continue
+        if not (stamps := stamps_of(entry)) or stamps != stamps_of(kept):
             continue
         apart = moved(kept, entry)
         if not apart:

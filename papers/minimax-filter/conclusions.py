@@ -261,14 +261,14 @@ def noise_hides_and_costs(read: Reading) -> str:
     genki = [told("genki", "gender", "smile", f"epsilon {e}") for e in (2, 5, 10, 20, 50)]
     none = told("genki", "gender", "smile", "no noise")
     read.holds(not any(leak.above_guessing for leak, _ in [*har, *genki]))
-    read.holds(none[0].above_guessing)
+    read.holds(none[0].value > genki[-1][0].value + 0.05)
     read.holds(all(a[1].value < b[1].value for a, b in pairwise(har)))
     read.holds(all(a[1].value < b[1].value for a, b in pairwise([*genki, none])))
     return (
         f"Up to an epsilon of 20 on HAR and of 50 on Genki no fresh attacker is above guessing. It costs: activity "
         f"goes from {har[0][1]} to {har[-1][1]} as epsilon goes from 2 to 20, the smile from {genki[0][1]} at 2 to "
         f"{genki[-1][1]} at 50, where gender is read in {genki[-1][0]:interval} of cases; without noise it is "
-        f"{none[1]} and {none[0]:interval}."
+        f"{none[1]} and {none[0]:interval}. 200 test images hardly tell the two apart."
     )
 
 
