@@ -50,7 +50,6 @@ def fig6(run: Run) -> None:
         found = [of[" + ".join(s["kept"])] for of in seeds]
         more = f"-{cut}" if len(s["cuts"]) > 1 else ""
         tell_models(run, s["data"], NAMES[s["data"]] + more.replace("-", ", "), found, more)
-    tell_whole(run, NAMES[s["data"]], s["kept"], [of[SIMPLE] for of in found])
     trained_on(run, seeds)
 
 
