@@ -194,8 +194,8 @@ class AttackSuite:
                 self.attackers = {n: m for n, m in self.attackers.items() if n in tested}
                 self.shaped = tuple(n for n in self.shaped if n in tested)
                 break
-        if len(tested) > 1 and not self.interrupted and not self.budget.spent:
-            judge.hear_again({n: attackers[n] for n in tested})
+        if len(tested) > 1 and not self.interrupted and judge.unsure:
+            self._hear_again(task, {n: attackers[n] for n in tested}, judge)
         held = {n: judge.held[n] for n in tested}
         scores = {n: judge.scores[n] for n in tested}
         chosen = max(scores, key=lambda n: scores[n])  # the surer of two that are equally right
@@ -203,10 +203,24 @@ class AttackSuite:
         validation = (held[chosen], truth) if len(truth) else None
         if self.stacks and len(truth) and len(tested) > 1 and not self.interrupted:
             mixed, tested["stack"] = stack(held, truth, tested, judge.shares, self.seed)
-            if clearly_better(truth, judge.answers(mixed), judge.answers(held[chosen]), judge.balance):
+            if judge.clearly_better(mixed, held[chosen]):
                 chosen, validation = "stack", (mixed, truth)
         stopped = tuple(n for n in judge.scores if n not in {*tested, *judge.silent} and not self.interrupted)
         return Outcome(task, chosen, tested, validation, scores, held, stopped)
+
+    def _hear_again(self, task: Task, attackers: Mapping[str, Attacker], judge: _Judge) -> None:
+        """The folds that have not judged do so too: all attackers by all of them, or none."""
+        rest: dict[str, np.ndarray] = {}
+        try:
+            for name, make in attackers.items():
+                if self.budget.spent:
+                    return
+                self.callback(f"{task.attribute}: {name}, once more", None, None)
+                rest[name] = judge.asked(name, make, judge.others)
+        except KeyboardInterrupt:  # every attacker has been tested: the first fold's choice stands
+            self.interrupted, self.finished = True, list(attackers)
+            return
+        judge.hear_all(rest)
 
     def _suited(self, task: Task) -> dict[str, Attacker]:
         """The attackers that can read this release."""
@@ -302,63 +316,78 @@ class _Judge:
         choice: bool,
     ) -> None:
         self.X, self.y, self.n_classes, self.headline, self.seed = X, y, n_classes, headline, seed
-        n_units = len(X) if units is None else len(np.unique(units))
+        self.units = None if units is None else np.unique(units, return_inverse=True)[1]
+        n_units = len(X) if self.units is None else int(self.units.max()) + 1
         self.fold = allot(y, np.ones(FOLDS), seed, units) if n_units >= FOLDS else np.full(len(y), -1)
         # few rows make a poor judge: then every fold takes its turn, else one is enough
         self.turns = range(FOLDS if len(y) <= FEW_ROWS and choice else 1) if n_units >= FOLDS else range(0)
         self.rows = np.isin(self.fold, list(self.turns))
         self.truth, self.shares = y[self.rows], class_shares(y, n_classes)
         self.balance = headline == "balanced_accuracy"
-        self.answered: dict[str, np.ndarray] = {}  # to every row, shares where not asked
-        self.held: dict[str, np.ndarray] = {}  # to the rows that judge
+        self.held: dict[str, np.ndarray] = {}  # each attacker's answers to the rows that judge
         self.scores: dict[str, tuple[float, float]] = {}
         self.silent: set[str] = set()
         self.known: dict[tuple[str, int | None], Learned] = {}  # learned beforehand, in a stack
 
     def hear(self, name: str, make: Attacker) -> bool:
         """Judge an attacker; False: another one is clearly better, so that this one will not be chosen."""
-        self.answered[name] = np.tile(self.shares, (len(self.y), 1))
         best = self.best
-        self._ask(name, make, self.turns)
+        self._judged(name, self.asked(name, make, self.turns)[self.rows])
         if best is None or name == NAMING[0] or not len(self.truth):
             return True
-        better = self.answers(self.held[best]), self.answers(self.held[name])
-        return not clearly_better(self.truth, *better, self.balance, errors=BEHIND)
-
-    def hear_again(self, attackers: Mapping[str, Attacker]) -> None:
-        """Where nobody is surely above guessing, the other folds judge too: by one of them luck may choose the worst.
-
-        A release of 8,140 people of which five attackers read .53 was told as .50, by a sixth.
-        """
-        rest = [turn for turn in range(FOLDS) if turn not in self.turns]
-        if not len(self.truth) or not rest or self.best is None:
-            return
-        blind = self.answers(np.tile(self.shares, (len(self.truth), 1)))
-        if clearly_better(self.truth, self.answers(self.held[self.best]), blind, self.balance, errors=SURE):
-            return
-        self.rows = np.ones(len(self.y), bool)
-        self.truth = self.y
-        for name, make in attackers.items():
-            self._ask(name, make, rest)
-
-    def _ask(self, name: str, make: Attacker, turns: Iterable[int]) -> None:
-        """Answers to the rows of these folds, by the attacker that learned from the others; and its score so far."""
-        for turn in turns:
-            if name in self.silent:  # who has nothing to say of most rows is not asked again
-                break
-            learned = self.known.pop((name, turn), None) or self.learned(make, turn)
-            if learned.silent:
-                self.silent.add(name)
-                break
-            self.answered[name][self.fold == turn] = learned(self.X[self.fold == turn])
-        own = self.held[name] = self.answered[name][self.rows]
-        score = measure_of(self.headline, self.truth, own, self.shares).value if len(self.truth) else 0.0
-        self.scores[name] = score, -_log_loss(self.truth, own)
+        return not self.clearly_better(self.held[best], self.held[name], BEHIND)
 
     @property
     def best(self) -> str | None:
         """Who is ahead so far."""
         return max(self.scores, key=lambda n: self.scores[n], default=None)
+
+    @property
+    def others(self) -> list[int]:
+        """The folds that have not judged."""
+        return [turn for turn in range(FOLDS) if turn not in self.turns] if len(self.truth) else []
+
+    @property
+    def unsure(self) -> bool:
+        """Whether nobody is surely above guessing on the rows that judged, while others could judge too.
+
+        By luck of one fold the worst may be chosen: a release of 8,140 people of which five attackers read .53 was told
+        as .50, by a sixth.
+        """
+        if not self.others or self.best is None:
+            return False
+        blind = np.tile(self.shares, (len(self.truth), 1))
+        return not self.clearly_better(self.held[self.best], blind, SURE)
+
+    def hear_all(self, rest: Mapping[str, np.ndarray]) -> None:
+        """Judge these attackers by all rows; `rest` are their answers to the folds that had not judged."""
+        judged, self.rows, self.truth = self.rows, np.ones(len(self.y), bool), self.y
+        for name, p in rest.items():
+            p[judged] = self.held[name]
+            self._judged(name, p)
+
+    def asked(self, name: str, make: Attacker, turns: Iterable[int]) -> np.ndarray:
+        """Answers to the rows of these folds by the attacker that learned from the others; elsewhere shares."""
+        p = np.tile(self.shares, (len(self.y), 1))
+        for turn in turns:
+            if name in self.silent:
+                break
+            learned = self.known.pop((name, turn), None) or self.learned(make, turn)
+            if learned.silent:  # who has nothing to say of most rows is not asked again
+                self.silent.add(name)
+                break
+            p[self.fold == turn] = learned(self.X[self.fold == turn])
+        return p
+
+    def _judged(self, name: str, p: np.ndarray) -> None:
+        self.held[name] = p
+        score = measure_of(self.headline, self.truth, p, self.shares).value if len(self.truth) else 0.0
+        self.scores[name] = score, -_log_loss(self.truth, p)
+
+    def clearly_better(self, new: np.ndarray, old: np.ndarray, errors: float = 0.5) -> bool:
+        """Whether one's answers to the rows that judge are better than another's, by more than chance of units."""
+        units = None if self.units is None else self.units[self.rows]
+        return clearly_better(self.truth, self.answers(new), self.answers(old), self.balance, errors, units)
 
     def learn(self, name: str, make: Attacker) -> Learned:
         """The attacker, from all rows."""

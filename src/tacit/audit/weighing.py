@@ -39,26 +39,33 @@ def stack(
     names = list(held)
     base = np.log(prior)
     opinions = np.array([_opinion(held[name], prior) for name in names])
-    half = np.random.default_rng(seed).permutation(len(truth)) % 2 == 0
+    order = np.random.default_rng(seed).permutation(len(truth))
+    half = order % 2 == 0
     out = np.empty_like(held[names[0]])
     for inside in (half, ~half):
-        some = np.flatnonzero(~inside)[:MAX_ROWS]
+        some = order[~inside[order]][:MAX_ROWS]  # in no order of the table: it may be sorted by class
         weights = weigh(opinions[:, some], truth[some], base)
         out[inside] = softmax(base + np.tensordot(weights, opinions[:, inside], 1), axis=1)
-    weights = weigh(opinions[:, :MAX_ROWS], truth[:MAX_ROWS], base)
+    some = order[:MAX_ROWS]
+    weights = weigh(opinions[:, some], truth[some], base)
     total = base + np.tensordot(weights, np.array([_opinion(fresh[name], prior) for name in names]), 1)
     return out, softmax(total, axis=1)
 
 
-def clearly_better(truth: np.ndarray, new: np.ndarray, old: np.ndarray, balance: bool, errors: float = 0.5) -> bool:
+def clearly_better(
+    truth: np.ndarray, new: np.ndarray, old: np.ndarray, balance: bool, errors: float = 0.5,
+    units: np.ndarray | None = None,
+) -> bool:  # fmt: skip
     """Whether new answers beat old ones by more than so many standard errors of the difference, row by row.
 
-    `balance` weighs classes equally. A mixture of many attackers must earn its place: within chance of the best one,
-    the best one is the simpler answer.
+    `balance` weighs classes equally; rows of one of the `units` (numbers from 0) are one observation. A mixture of many
+    attackers must earn its place: within chance of the best one, the best one is the simpler answer.
     """
     share = np.bincount(truth, minlength=int(truth.max()) + 1)
     weight = 1 / share[truth] / (share > 0).sum() if balance else np.full(len(truth), 1 / len(truth))
     gain = weight * ((new == truth).astype(float) - (old == truth))
+    if units is not None:
+        gain = np.bincount(units, gain)
     return bool(gain.sum() > errors * np.sqrt((gain**2).sum()))
 
 
