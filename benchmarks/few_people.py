@@ -28,21 +28,24 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--people", type=int, nargs="+", default=[400, 800, 1600, 3000, 10_000])
     arguments.add_argument("--seeds", type=int, default=3)
-    arguments.add_argument("--first", type=int, default=0, help="the first seed; above 0, earlier runs are kept")
+    arguments.add_argument("--first", type=int, default=0, help="the first seed")
     arguments.add_argument("--strength", type=float, default=1.0)
     arguments.add_argument("--attackers", default="strong")
     arguments.add_argument("--jobs", type=int, default=2)
     chosen = arguments.parse_args()
     out = Path(__file__).with_suffix(".json")
-    results: dict[str, list[dict[str, float]]] = json.loads(out.read_text())["results"] if chosen.first else {}
+    settings = {"strength": chosen.strength, "attackers": chosen.attackers}
+    before = json.loads(out.read_text()) if out.exists() else {}
+    # what was measured before stays, by people and seed
+    results: dict[str, dict[str, dict[str, float]]] = before["results"] if before.get("settings") == settings else {}
     with ProcessPoolExecutor(chosen.jobs) as pool:
         asked = [(people, seed) for people in chosen.people for seed in range(chosen.first, chosen.seeds)]
         runs = [pool.submit(one_run, people, seed, chosen.strength, chosen.attackers) for people, seed in asked]
         for (people, seed), run in zip(asked, runs, strict=True):
             found = run.result()
-            results.setdefault(str(people), []).append(found)
+            results.setdefault(str(people), {})[str(seed)] = found
             print(f"{people} people, seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in found.items()), flush=True)
-    out.write_text(json.dumps({"settings": vars(chosen), "results": results}, indent=1) + "\n")
+    out.write_text(json.dumps({"settings": settings, "results": results}, indent=1) + "\n")
 
 
 def one_run(people: int, seed: int, strength: float, attackers: str) -> dict[str, float]:

@@ -72,7 +72,7 @@ def hide(run: Run, secrets: Sequence[str], printed: dict[str, float]) -> None:
             transfer = float(np.mean([a["transfer"][secret]["value"] for a in audits]))
             run.row(name, f"{secret}, accuracy", None, transfer, guessing=leak["guessing"],
                     **by_attacker(leak))  # fmt: skip
-        run.audited(name if name == "raw" else name + SEEN, "motionsense", audits, floor=floor)
+        run.audited(name if name == "raw" else name + SEEN, sized(s), audits, floor=floor)
     run.note(
         "Here `ours` of a secret is an attacker that learned from raw windows; the column beside it has the better "
         "of two networks that learned from released windows of the same people's other recordings, which the filter "
@@ -91,6 +91,11 @@ def label_only(secrets: list[str], s: dict[str, Any]) -> dict[str, Any]:
     kept, leaked = labels_alone(codes[0], train, codes[1], test)
     plain = {k: {"value": r.value, "low": r.low, "high": r.high, "guessing": r.guessing} for k, r in leaked.items()}
     return {"label_only": plain, "label_only_utility": {k: {"value": r.value} for k, r in kept.items()}}
+
+
+def sized(s: dict[str, Any]) -> str:
+    """The data as the summary calls them: experiments of other sizes are other figures."""
+    return f"motionsense, {s['windows']:,} windows, {s['maps']} maps"
 
 
 def sizes(run: Run) -> dict[str, Any]:
@@ -142,7 +147,7 @@ def undeclared(run: Run) -> None:
         run.row(name, "activity, accuracy", None, kept["value"], interval=(kept["low"], kept["high"]),
                 guessing=kept["guessing"])  # fmt: skip
         run.row(name, "identity, accuracy", None, None, guessing=leak["guessing"], **by_attacker(leak))
-        run.audited(name if name == "raw" else name + SEEN, "motionsense", audits, floor=floor)
+        run.audited(name if name == "raw" else name + SEEN, sized(s), audits, floor=floor)
     if any(name.endswith("nothing declared") for name in found):
         run.note("No filter saw an activity. `nothing declared` keeps windows by their distortion alone (Section 3.4).")
     if any(name.endswith("clusters") for name in found):

@@ -215,7 +215,7 @@ def low_codes_are_recognised(read: Reading) -> str:
         f"From the layers themselves people are recognised, as printed: {layers[0]:interval} of the images rebuilt "
         f"from conv4_2 are named, {layers[1]:interval} from conv7 (guessing .056). That they are not from the code as "
         f"printed can be held at conv7 alone, and barely ({high:interval}; ours {mine:interval}, and at "
-        f"{', '.join(doubt)} its interval reaches guessing, three seeds apart as they are). At conv4_2 "
+        f"{', '.join(doubt)} its interval over three seeds reaches guessing). At conv4_2 "
         f"{low:interval} of the images rebuilt from ten numbers are named: a low cut is no protection."
     )
 

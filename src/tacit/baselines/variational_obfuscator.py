@@ -109,12 +109,12 @@ class VariationalObfuscator(TrainedFilter):
         """A penalty is a price, not a bound: say so where the game ended at more than twice the budget."""
         for name in names:
             learned = self.history_[-1][f"information {name}"]
-            if learned > 2 * self.budget:
+            if learned > max(2 * self.budget, NOTHING):
                 note(
                     self,
                     f"the budget is missed: the trained adversary learned {learned:.3f} nats of {name!r}, budget "
-                    f"{self.budget:g}; raise penalty (now {self.penalty:g}) or epochs (now {self.epochs}), or lower "
-                    f"budget",
+                    f"{self.budget:g}; raise penalty (now {self.penalty:g}) or epochs (now {self.epochs}), and do "
+                    f"not count on the budget",
                     TacitWarning,
                 )
 
@@ -127,6 +127,9 @@ class VariationalObfuscator(TrainedFilter):
             return Obfuscated(Game(self, part).train()[0], self.n_noise).noisy
 
         return release_by_folds(problem, learn, like=code.noisy, noise=noise)
+
+
+NOTHING = 0.01  # nats: no adversary learns less than this from a sample, whatever the budget
 
 
 @dataclass(frozen=True, eq=False)
