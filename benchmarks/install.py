@@ -17,7 +17,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-DEVICE = ["numpy", "onnxruntime", "flatbuffers", "protobuf", "packaging"]  # with --no-deps: all that a bundle runs on
+DEVICE = ["numpy", "onnxruntime"]  # with --no-deps: all that a bundle runs on
 INSTALLS = {
     "release-only": DEVICE,
     "tables": [""],
