@@ -40,6 +40,8 @@ from tacit.training.label_heads import cross_entropy
 from tacit.training.loop import Training, descend
 from tacit.training.stack import Batches, Stack
 
+NOTHING = 0.01  # nats that a trained adversary may believe it learned where there is nothing to learn
+
 
 # a budget that two epochs can keep
 @register_filter("obfuscator", examples=[{"budget": 1.0, "epochs": 2, **more} for more in ({}, {"noise": None})])
@@ -127,9 +129,6 @@ class VariationalObfuscator(TrainedFilter):
             return Obfuscated(Game(self, part).train()[0], self.n_noise).noisy
 
         return release_by_folds(problem, learn, like=code.noisy, noise=noise)
-
-
-NOTHING = 0.01  # nats: no adversary learns less than this from a sample, whatever the budget
 
 
 @dataclass(frozen=True, eq=False)
