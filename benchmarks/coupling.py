@@ -15,8 +15,10 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +27,7 @@ import tacit
 from tacit.audit.breadth import breadth
 from tacit.filters.coupling import CouplingFilter
 from tacit.records.encoding import make_encoder
+from tacit.report import Report
 from tacit.training.trees import boosted_trees
 
 LEFT_OUT = ["fnlwgt", "education-num"]
@@ -60,26 +63,29 @@ def one_run(sensitive: list[str], seed: int, chosen: argparse.Namespace) -> dict
     fitted = time.perf_counter()
     Z = [f.transform(d.X, sensitive_features=sensitive_of(d, sensitive), y=d.y) for d in (attack, test)]
     released = time.perf_counter()
-    options = {
-        "attackers": chosen.attackers,
-        "floor": False,
-        "power": False,
-        "limit": False,
-        "pooled": (),
-        "random_state": seed,
-    }
     raw = [pd.concat([d.X, d.y], axis=1) for d in (attack, test)]
-    report = tacit.audit(tuple(Z), attack, test, few_columns=2, breadth=False, **options)
+    report = attack_alone(Z, attack, test, chosen.attackers, seed, few_columns=2)
     attacked, pairs = report.leakage["sensitive"], report.pairs.get("sensitive")
     found = {"kept": kept(f, test, Z[1], sensitive), "attacker": attacked.value, "attacker_low": attacked.low}
     found["guessing"] = attacked.guessing
     found["pairs"] = 1.0 if pairs is None else pairs.bound
-    found["attacker_raw"] = tacit.audit(tuple(raw), attack, test, breadth=False, **options).leakage["sensitive"].value
+    of_raw = attack_alone(raw, attack, test, chosen.attackers, seed)
+    found["attacker_raw"] = of_raw.leakage["sensitive"].value
     found["income"] = learned_from(f.release_training_rows(), test)
     found["income_raw"] = learned_from(pd.concat([train.X, train.y], axis=1), test)
     found["breadth"] = breadth(tuple(Z), tuple(raw), seed).mean
     n = sum(map(len, Z))
     return found | {"fit_seconds": fitted - began, "rows_a_second": n / (released - fitted)}
+
+
+def attack_alone(
+    release: Sequence[pd.DataFrame], attack: tacit.Dataset, test: tacit.Dataset, attackers: str, seed: int, **more: Any
+) -> Report:
+    """What attackers read of a release, and nothing else that an audit measures unless it is asked for."""
+    return tacit.audit(
+        tuple(release), attack, test, attackers=attackers, floor=False, power=False, limit=False, pooled=(),
+        breadth=False, random_state=seed, **more,
+    )  # fmt: skip
 
 
 def parts(sensitive: list[str], seed: int, rows: int) -> tuple[tacit.Dataset, ...]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from coupling import kept, learned_from, parts, sensitive_of
+from coupling import attack_alone, kept, learned_from, parts, sensitive_of
 
 import tacit
 
@@ -55,19 +55,7 @@ def one_run(people: int, seed: int, strength: float, attackers: str) -> dict[str
     f = tacit.CouplingFilter(strength, random_state=seed)
     f.fit(train.X, train.y, sensitive_features=sensitive_of(train, ["sex"]))
     Z = [f.transform(d.X, sensitive_features=sensitive_of(d, ["sex"]), y=d.y) for d in (attack, test)]
-    report = tacit.audit(
-        tuple(Z),
-        attack,
-        test,
-        attackers=attackers,
-        floor=False,
-        power=False,
-        limit=False,
-        pooled=(),
-        breadth=False,
-        random_state=seed,
-    )
-    leak = report.leakage["sensitive"]
+    leak = attack_alone(Z, attack, test, attackers, seed).leakage["sensitive"]
     return {
         "attacker": leak.value,
         "low": leak.low,

@@ -45,9 +45,9 @@ def main() -> None:
             for seed in range(asked.seeds)]  # fmt: skip
     with ProcessPoolExecutor(asked.jobs) as pool:
         for (what, name, seed, _), found in zip(work, pool.map(one, work), strict=True):
+            print(f"{what}, {name}, seed {seed}: {found.pop('words')}", flush=True)
             told.setdefault(what, {}).setdefault(name, []).append(found)
-            print(f"{what}, {name}, seed {seed}: {found['words']}", flush=True)
-            asked.out.write_text(json.dumps(told, indent=1) + "\n")
+            asked.out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 def one(asked: tuple[str, str, int, int]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from papers.common.conclusions import Figure, Reading
 from papers.common.shown import shown
 
-from .protocol import SEEN
+from .protocol import SEEN, line_of
 
 GUESSED = 0.072  # the person with the most windows
 PRINTED_DTW = {"resample 10 Hz": 7.2, "resample 5 Hz": 9.3, "SSA (1, 2)": 6.8, "SSA (1)": 9.5, "REP": 10.7, "AAE": 6.6}
@@ -268,7 +268,7 @@ def other_secret(read: Reading, secret: str) -> str:
 def both_at_once(read: Reading) -> str:
     told = []
     for name in ("raw", "AAE, as printed", "AAE, ours", "16 waveforms (ours)"):
-        line = name if name == "raw" else name + SEEN
+        line = line_of(name)
         who, gender = read.leak(line, "identity"), read.leak(line, "gender")
         told.append(f"{name} {who:interval} and {gender:interval} (activity {read.kept(line, 'activity')})")
     printed, own = (read.leak(f"AAE, {how}{SEEN}", "identity") for how in ("as printed", "ours"))
@@ -349,6 +349,7 @@ def jogging_masked(read: Reading) -> str:
     jog = [read.ours(f"{w}, in the plane", "jogging or not") for w in ("raw", "released")]
     read.holds(whole.value < 0.15)
     read.holds(jog[1].value < jog[0].value - 0.05)
+    read.holds(jog[1].low is not None and jog[1].low > 0.815)
     return (
         "As printed, the colours of people fall together: of jogging windows the five nearest points of other "
         f"recordings name {near['raw']:interval} before and {near['released']:interval} after (guessing "

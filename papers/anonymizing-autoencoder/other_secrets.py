@@ -19,7 +19,7 @@ from tacit.datasets.motion import PEOPLE, SOURCE
 from tacit.datasets.store import require
 
 from .networks import spectra
-from .protocol import SEEN, measured, network, read_by_cnns, some_windows, told
+from .protocol import line_of, measured, network, read_by_cnns, some_windows, told
 
 PRIVDIFFUSER = {"activity": 0.963, "gender": 0.500}  # as that paper prints them, its attackers trained on raw windows
 METHODS = {
@@ -72,7 +72,7 @@ def hide(run: Run, secrets: Sequence[str], printed: dict[str, float]) -> None:
             transfer = float(np.mean([a["transfer"][secret]["value"] for a in audits]))
             run.row(name, f"{secret}, accuracy", None, transfer, guessing=leak["guessing"],
                     **by_attacker(leak))  # fmt: skip
-        run.audited(name if name == "raw" else name + SEEN, sized(s), audits, floor=floor)
+        run.audited(line_of(name), sized(s), audits, floor=floor)
     run.note(
         "Here `ours` of a secret is an attacker that learned from raw windows; the column beside it has the better "
         "of two networks that learned from released windows of the same people's other recordings, which the filter "
@@ -147,7 +147,7 @@ def undeclared(run: Run) -> None:
         run.row(name, "activity, accuracy", None, kept["value"], interval=(kept["low"], kept["high"]),
                 guessing=kept["guessing"])  # fmt: skip
         run.row(name, "identity, accuracy", None, None, guessing=leak["guessing"], **by_attacker(leak))
-        run.audited(name if name == "raw" else name + SEEN, sized(s), audits, floor=floor)
+        run.audited(line_of(name), sized(s), audits, floor=floor)
     if any(name.endswith("nothing declared") for name in found):
         run.note("No filter saw an activity. `nothing declared` keeps windows by their distortion alone (Section 3.4).")
     if any(name.endswith("clusters") for name in found):

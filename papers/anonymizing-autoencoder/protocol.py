@@ -22,6 +22,11 @@ FAMILIES = {"wide CNN": wide_classifier, "deep CNN": deep_classifier}
 SEEN = ", attackers learn from rows the filter saw"  # of the summary's lines
 
 
+def line_of(name: str) -> str:
+    """What the summary calls a release whose attackers learn from the rows of its fit; raw data has none."""
+    return name if name == "raw" else name + SEEN
+
+
 def some_windows(
     s: dict[str, Any], split: str, signals: str = "magnitude", sensitive: Any = "identity"
 ) -> tuple[Dataset, Dataset]:

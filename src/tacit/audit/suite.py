@@ -376,7 +376,8 @@ class _Judge:
             if learned.silent:  # who has nothing to say of most rows is not asked again
                 self.silent.add(name)
                 break
-            p[self.fold == turn] = learned(self.X[self.fold == turn])
+            inside = self.fold == turn
+            p[inside] = learned(self.X[inside])
         return p
 
     def _judged(self, name: str, p: np.ndarray) -> None:
