@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.base import clone
 
 import tacit
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 
 # name: (filter, grid of the knob, bound on sex, needed income accuracy, needed AUC)
 CLAIMS = {

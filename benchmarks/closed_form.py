@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 import tacit
 from tacit import baselines
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 
 RELEASES = {
     "raw": None,

@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 
 import tacit
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 from tacit.ledger.account import Known, told_by
 
 CODES = {

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 import tacit
-from tacit.audit.breadth import breadth
+from tacit.auditing.breadth import breadth
 from tacit.filters.coupling import CouplingFilter
 from tacit.records.encoding import make_encoder
 from tacit.report import Report

@@ -78,8 +78,8 @@ def adult(rows: int) -> dict[str, float]:
 
 def frontier(rows: int) -> dict[str, float]:
     import tacit
-    from tacit.frontier.fitting import fit_points
-    from tacit.frontier.points import lay_out
+    from tacit.tradeoff.fitting import fit_points
+    from tacit.tradeoff.points import lay_out
 
     train = adult_rows()
     f = tacit.CouplingFilter()

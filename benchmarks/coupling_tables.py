@@ -26,7 +26,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
 
 import tacit
-from tacit.audit.breadth import breadth
+from tacit.auditing.breadth import breadth
 from tacit.datasets import declarations
 from tacit.records.encoding import make_encoder
 from tacit.training.trees import boosted_trees

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 import tacit
-from tacit.audit.drift import few_share, many_share, moved_accuracy, moved_balanced, telling_of, total_variation_end
-from tacit.audit.monitor import Watch
-from tacit.audit.stats import binomial_interval
+from tacit.auditing.drift import few_share, many_share, moved_accuracy, moved_balanced, telling_of, total_variation_end
+from tacit.auditing.monitor import Watch
+from tacit.auditing.stats import binomial_interval
 
 DELTA, DAY, YEAR, WITHIN, MOVE = 0.05, 100, 365, 2000, 0.05
 

@@ -22,7 +22,7 @@ import json, sys, time, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 import tacit
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 
 def strong():
     rng, n = np.random.default_rng(0), 90_000

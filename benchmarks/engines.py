@@ -29,8 +29,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 import tacit
-from tacit.audit.looks import new_project
-from tacit.audit.population import look_delta
+from tacit.auditing.looks import new_project
+from tacit.auditing.population import look_delta
 
 warnings.simplefilter("ignore")
 

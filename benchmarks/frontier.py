@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import tacit
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 
 CURVES = {
     "codebook": tacit.CodebookFilter(16),

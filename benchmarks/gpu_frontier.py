@@ -15,7 +15,7 @@ import time
 import warnings
 
 import tacit
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import tacit
-from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial
+from tacit.auditing.suite import AttackSuite
+from tacit.auditing.trial import Trial
 
 MAX_ROWS = 10_000
 

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 import tacit
-from tacit.audit.certificate import Certificate, certify
+from tacit.auditing.certificate import Certificate, certify
 from tacit.datasets import declarations
 from tacit.filters.base import learn_many, prepare
 from tacit.labels import encode_labels

@@ -28,9 +28,9 @@ import pandas as pd
 from sklearn.preprocessing import FunctionTransformer
 
 import tacit
-from tacit.audit.linkability import measure_linkability
-from tacit.audit.singling_out import measure_singling_out
-from tacit.audit.trial import Asked, Trial
+from tacit.auditing.linkability import measure_linkability
+from tacit.auditing.singling_out import measure_singling_out
+from tacit.auditing.trial import Asked, Trial
 from tacit.records.dataset import Dataset
 from tacit.report.results import Linkability, SinglingOut
 

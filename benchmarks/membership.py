@@ -4,7 +4,7 @@
 
 CodebookFilter (16 cells, weight 1) and LabelOnly on Adult and digits. A white-box attacker reads every step of the
 bundle's graph for a record with its labels, learns from half of the members and of others, and is tested on the rest
-(`tacit.audit.membership`). Beside its AUC: how often the graph names the sensitive class of members and of others, and
+(`tacit.auditing.membership`). Beside its AUC: how often the graph names the sensitive class of members and others, and
 what the release is good for on fresh rows. Writes benchmarks/membership.json.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.audit.membership import whitebox_membership
+from tacit.auditing.membership import whitebox_membership
 
 FILTERS = {
     "codebook": lambda seed: tacit.CodebookFilter(16, leakage_weight=1, random_state=seed),

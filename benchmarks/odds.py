@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.audit.certificate import certify, product_secret
-from tacit.audit.looks import new_project
+from tacit.auditing.certificate import certify, product_secret
+from tacit.auditing.looks import new_project
 
 MOST, NEEDED = 3.0, 0.85  # odds allowed, and income accuracy wanted
 

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 from tacit.records.encoding import make_encoder
 
 LEAST, MOST = 0.83, 0.57

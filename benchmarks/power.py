@@ -22,13 +22,13 @@ from joblib import Parallel, delayed
 
 import tacit
 from planted import WORLDS, parts_of
-from tacit.audit.attacks import AttackKind
-from tacit.audit.attacks.row_order import RowOrder
-from tacit.audit.attacks.units import Joined
-from tacit.audit.certification import Terms, certify_trial
-from tacit.audit.looks import new_project
-from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial
+from tacit.auditing.attacks import AttackKind
+from tacit.auditing.attacks.row_order import RowOrder
+from tacit.auditing.attacks.units import Joined
+from tacit.auditing.certification import Terms, certify_trial
+from tacit.auditing.looks import new_project
+from tacit.auditing.suite import AttackSuite
+from tacit.auditing.trial import Trial
 from tacit.errors import TacitError
 
 NEAR = 0.05

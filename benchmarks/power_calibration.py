@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from tacit import load_dataset
-from tacit.audit.exposure import exposure
-from tacit.audit.planting import KINDS, Ground, plant, plant_rare
-from tacit.audit.power import PLANTINGS, planting_ground, power
-from tacit.audit.stats import binomial_interval
-from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Task, Trial
+from tacit.auditing.exposure import exposure
+from tacit.auditing.planting import KINDS, Ground, plant, plant_rare
+from tacit.auditing.power import PLANTINGS, planting_ground, power
+from tacit.auditing.stats import binomial_interval
+from tacit.auditing.suite import AttackSuite
+from tacit.auditing.trial import Task, Trial
 from tacit.records.dataset import Dataset
 from tacit.report.results import RARE
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import tacit
-from tacit.audit.looks import new_project
-from tacit.audit.number_stats import mean_absolute_error, r_squared, rank_correlation
+from tacit.auditing.looks import new_project
+from tacit.auditing.number_stats import mean_absolute_error, r_squared, rank_correlation
 from tacit.filters.registry import make_filter
 from tacit.report.results import NumberResult
 

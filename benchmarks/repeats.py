@@ -21,7 +21,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import tacit
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 
 COLUMNS = ["age", "education", "occupation", "relationship"]
 FILTERS = {

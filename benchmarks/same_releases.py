@@ -26,8 +26,8 @@ WORK = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
 import numpy as np, tacit
-from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial
+from tacit.auditing.suite import AttackSuite
+from tacit.auditing.trial import Trial
 _, attack, test = tacit.load_dataset("adult").split((0.5, 0.2, 0.3), random_state=0)
 found = []
 for path in sys.argv[1:]:

@@ -89,8 +89,8 @@ def measure(method: str, rows: int, columns: int, codes: int, heads: int, points
     import pandas as pd
 
     import tacit
-    from tacit.audit.attackers import Counting
-    from tacit.audit.certificate import certify
+    from tacit.auditing.attackers import Counting
+    from tacit.auditing.certificate import certify
 
     warnings.simplefilter("ignore")
     if method in WHOLE:

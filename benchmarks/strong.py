@@ -20,9 +20,9 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import tacit
-from tacit.audit.attackers import ATTACKERS, PRESETS
-from tacit.audit.suite import MAX_ROWS, AttackSuite
-from tacit.audit.trial import Trial
+from tacit.auditing.attackers import ATTACKERS, PRESETS
+from tacit.auditing.suite import MAX_ROWS, AttackSuite
+from tacit.auditing.trial import Trial
 from tacit.datasets import declarations
 
 BEFORE = {

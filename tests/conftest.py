@@ -18,7 +18,7 @@ from hypothesis import settings
 
 import tacit
 from browser import driven, find
-from tacit.audit import attackers, breadth, linkability, power, singling_out
+from tacit.auditing import attackers, breadth, linkability, power, singling_out
 from tacit.datasets import declarations
 from tacit.filters import codes
 from tacit.noise import keyed

@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 import tacit
-from tacit.audit.attackers import ATTACKERS
+from tacit.auditing.attackers import ATTACKERS
 from tacit.errors import RequirementNotMet
 from tacit.records.dataset import Dataset
 from tacit.report import dominated, write_page

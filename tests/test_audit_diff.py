@@ -11,8 +11,8 @@ import pytest
 
 import tacit
 from commands import tacit_command
-from tacit.audit.paired_change import paired_change
-from tacit.audit.stats import balanced_accuracy, paired_gain
+from tacit.auditing.paired_change import paired_change
+from tacit.auditing.stats import balanced_accuracy, paired_gain
 from tacit.errors import InputError, RequirementNotMet
 from tacit.report.difference import Change, Difference, difference
 

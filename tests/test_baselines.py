@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import tacit
 from tacit import baselines
-from tacit.audit.certificate import certify_local_privacy, local_dp_bound
+from tacit.auditing.certificate import certify_local_privacy, local_dp_bound
 from tacit.baselines.discriminability_mask import _Fisher
 from tacit.baselines.moments import moments_of
 from tacit.baselines.private_pls import private_pls

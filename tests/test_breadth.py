@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.breadth import breadth
+from tacit.auditing.breadth import breadth
 from tacit.errors import InputError
 from tacit.report.report import Report
 

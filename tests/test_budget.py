@@ -5,10 +5,10 @@ import pytest
 from sklearn.decomposition import PCA
 
 import tacit
-from tacit.audit.budget import Budget
-from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial
-from tacit.frontier.points import by_what_they_tell, lay_out
+from tacit.auditing.budget import Budget
+from tacit.auditing.suite import AttackSuite
+from tacit.auditing.trial import Trial
+from tacit.tradeoff.points import by_what_they_tell, lay_out
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from sklearn.base import clone
 
 import tacit
-from tacit.audit.membership import whitebox_membership
+from tacit.auditing.membership import whitebox_membership
 from tacit.errors import InputError
 from tacit.filters.codebook import class_shares, typical_records
 from tacit.records.encoding import TableEncoder, make_encoder

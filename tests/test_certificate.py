@@ -15,7 +15,7 @@ from scipy import integrate
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from tacit.audit.certificate import (
+from tacit.auditing.certificate import (
     certify,
     certify_channel,
     certify_local_privacy,
@@ -26,8 +26,8 @@ from tacit.audit.certificate import (
     release_cells,
     units_needed,
 )
-from tacit.audit.gaussian import _shuffle, certify_gaussian, log_mixture
-from tacit.audit.population import independent_units, unseen_mass
+from tacit.auditing.gaussian import _shuffle, certify_gaussian, log_mixture
+from tacit.auditing.population import independent_units, unseen_mass
 from tacit.errors import InputError
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 from tacit.baselines import LinearARL
 from tacit.errors import InputError
 from tacit.federated import DistributedEIGAN, Node, ProtocolError, certify_nodes, fit_closed_form

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial
-from tacit.audit.weighing import stack
+from tacit.auditing.suite import AttackSuite
+from tacit.auditing.trial import Trial
+from tacit.auditing.weighing import stack
 
 
 class Reads:

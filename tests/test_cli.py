@@ -182,18 +182,17 @@ def test_import_is_quick_and_light():
 @pytest.mark.parametrize(
     "order",
     [
-        "import tacit.audit.stats, tacit",
-        "from tacit import audit; import tacit.audit.stats; assert audit is tacit.audit",
-        pytest.param("import tacit; tacit.audit; import tacit.audit.stats", marks=pytest.mark.slow),
-        pytest.param("import tacit; f = tacit.audit; import tacit.audit.stats; assert f is tacit.audit",
+        "import tacit.auditing.stats, tacit",
+        "from tacit import audit; import tacit.auditing.stats; assert audit is tacit.audit",
+        pytest.param("import tacit; tacit.audit; import tacit.auditing.stats", marks=pytest.mark.slow),
+        pytest.param("import tacit; f = tacit.audit; import tacit.auditing.stats; assert f is tacit.audit",
                      marks=pytest.mark.slow),
-        pytest.param("import tacit; tacit.frontier; import tacit.frontier.points", marks=pytest.mark.slow),
+        pytest.param("import tacit; tacit.frontier; import tacit.tradeoff.points", marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_a_public_name_means_the_same_in_every_order_of_imports(order):
-    """`tacit.audit` was a function or a module, by which import came first."""
-    check = "import pickle; assert callable(tacit.audit) and callable(tacit.frontier); tacit.audit.stats.accuracy; "
-    check += "tacit.frontier.points.Point; assert pickle.loads(pickle.dumps(tacit.audit)) is tacit.audit"
+    check = "import pickle; assert callable(tacit.audit) and callable(tacit.frontier); tacit.auditing.stats.accuracy; "
+    check += "tacit.tradeoff.points.Point; assert pickle.loads(pickle.dumps(tacit.audit)) is tacit.audit"
     subprocess.run(
-        [sys.executable, "-c", f"{order}; import tacit.audit.stats, tacit.frontier.points; {check}"], check=True
+        [sys.executable, "-c", f"{order}; import tacit.auditing.stats, tacit.tradeoff.points; {check}"], check=True
     )

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.audit.certificate import certify
-from tacit.audit.columns_certificate import certify_columns
+from tacit.auditing.certificate import certify
+from tacit.auditing.columns_certificate import certify_columns
 from tacit.errors import InputError, RequirementNotMet
 from tacit.filters.coupling import CouplingFilter
 from tacit.labels import joint_codes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.audit.certificate import certify
+from tacit.auditing.certificate import certify
 from tacit.errors import InputError
 from tacit.ledger.composition import ANY_LAW, INDEPENDENT, Part, compose
 

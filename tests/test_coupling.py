@@ -12,7 +12,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import Pipeline
 
 import tacit
-from tacit.audit.breadth import breadth
+from tacit.auditing.breadth import breadth
 from tacit.errors import InputError
 from tacit.filters import conditionals
 from tacit.filters.base import learn_many, prepare

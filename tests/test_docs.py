@@ -27,7 +27,7 @@ import typer
 import tacit
 from browser import driven, until
 from shell import Shell
-from tacit.audit import attackers
+from tacit.auditing import attackers
 from tacit.cli import app, fit_images, fit_sensors
 from tacit.filters.registry import registered_filters
 

@@ -14,7 +14,7 @@ from torch import nn
 import tacit
 from papers.common.feature_figures import draw_curves, draw_reconstructions
 from papers.common.noise_curve import noise_curve
-from tacit.audit.superiority import superiority
+from tacit.auditing.superiority import superiority
 from tacit.filters.dpfe import Partners, contrastive
 from tacit.nets.backbone import backbone
 from tacit.nets.code import LinearCode

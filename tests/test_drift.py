@@ -12,7 +12,7 @@ from scipy.stats import multivariate_hypergeom
 
 import tacit
 from commands import tacit_command
-from tacit.audit.drift import (
+from tacit.auditing.drift import (
     few_share,
     log_evidence,
     many_share,
@@ -22,8 +22,8 @@ from tacit.audit.drift import (
     together,
     total_variation_end,
 )
-from tacit.audit.monitor import LOOK, WINDOW, Drift, Moved, Watch
-from tacit.audit.released_values import one_of_each, released_codes
+from tacit.auditing.monitor import LOOK, WINDOW, Drift, Moved, Watch
+from tacit.auditing.released_values import one_of_each, released_codes
 from tacit.errors import InputError, RequirementNotMet
 from tacit.report.released import Telling
 from tacit.report.report import Report

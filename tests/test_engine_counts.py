@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 import tacit
-from tacit.audit.certificate import certify as certify_rows
-from tacit.audit.looks import looks_file
-from tacit.audit.population import look_delta
+from tacit.auditing.certificate import certify as certify_rows
+from tacit.auditing.looks import looks_file
+from tacit.auditing.population import look_delta
 from tacit.cli import app
 from tacit.errors import RequirementNotMet
 from tacit.report.results import at_most

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.exposure import exposure, minimum_named
-from tacit.audit.suite import AttackSuite, Outcome
-from tacit.audit.trial import Task, Trial
+from tacit.auditing.exposure import exposure, minimum_named
+from tacit.auditing.suite import AttackSuite, Outcome
+from tacit.auditing.trial import Task, Trial
 
 
 def outcome(truth_a, p_a, truth_t, p_t, units=None):

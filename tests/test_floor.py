@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.floor import labels_alone
+from tacit.auditing.floor import labels_alone
 from tacit.errors import InputError
 
 

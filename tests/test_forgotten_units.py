@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.forgotten_units import forgotten_units
+from tacit.auditing.forgotten_units import forgotten_units
 
 
 def table(named, units=None):

@@ -28,12 +28,12 @@ from tacit.errors import InputError, RequirementNotMet, TacitWarning
 from tacit.filters.base import prepare
 from tacit.filters.eigan import play, stacked_games
 from tacit.filters.eigan_game import Game
-from tacit.frontier.curve import _area
-from tacit.frontier.fitting import fit_points
-from tacit.frontier.points import Point, grid, groups, lay_out
 from tacit.nets.mlp import mlp
 from tacit.solvers.code_training import train_codes
 from tacit.solvers.exact import label_mass
+from tacit.tradeoff.curve import _area
+from tacit.tradeoff.fitting import fit_points
+from tacit.tradeoff.points import Point, grid, groups, lay_out
 from tacit.training.device import CACHED, choose_device
 from tacit.training.replay import replayed
 
@@ -386,7 +386,7 @@ def test_after_kill_9_the_table_is_identical(parts, tmp_path):
         import torch
         torch.set_num_threads(1)
         import test_frontier as t
-        from tacit.frontier.checkpoint import Folder
+        from tacit.tradeoff.checkpoint import Folder
         write, count = Folder.write, [0]
         def killed(self, *args):
             write(self, *args)
@@ -519,7 +519,7 @@ def test_rows_streamed_from_parquet_train_the_same_filters(tmp_path, monkeypatch
     pd.concat([parts[0].X, parts[0].y, parts[0].sensitive], axis=1).assign(more=1).to_parquet(
         tmp_path / "train.parquet"
     )
-    monkeypatch.setattr("tacit.frontier.streaming.AT_ONCE", 100)  # several reads
+    monkeypatch.setattr("tacit.tradeoff.streaming.AT_ONCE", 100)  # several reads
     settings = {"values": [0.3, 0.7], "seeds": 1, **QUICKLY}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

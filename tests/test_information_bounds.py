@@ -8,8 +8,8 @@ from scipy import integrate
 from scipy import stats as sps
 from scipy.spatial.distance import cdist
 
-from tacit.audit.information_bounds import distance_bound, pairwise_divergence_bound, same_person_bound
-from tacit.audit.measures import bits_leaked
+from tacit.auditing.information_bounds import distance_bound, pairwise_divergence_bound, same_person_bound
+from tacit.auditing.measures import bits_leaked
 from tacit.errors import InputError
 
 

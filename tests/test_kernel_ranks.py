@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats as sps
 
-from tacit.audit.kernel_ranks import kernel_log_rank, kernel_posterior, number_log_rank, silverman
-from tacit.audit.measures import log_rank
+from tacit.auditing.kernel_ranks import kernel_log_rank, kernel_posterior, number_log_rank, silverman
+from tacit.auditing.measures import log_rank
 from tacit.errors import InputError
 
 

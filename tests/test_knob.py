@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.certificate import certify
+from tacit.auditing.certificate import certify
 from tacit.errors import CollapseWarning
 from tacit.filters import codes
 from tacit.filters.base import learn_many, prepare

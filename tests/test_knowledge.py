@@ -10,9 +10,9 @@ import pytest
 
 import tacit
 from commands import tacit_command
-from tacit.audit.attacks.knowledge import telling_sets
-from tacit.audit.stats import paired_gain
-from tacit.audit.trial import Asked, Trial
+from tacit.auditing.attacks.knowledge import telling_sets
+from tacit.auditing.stats import paired_gain
+from tacit.auditing.trial import Asked, Trial
 from tacit.errors import InputError
 from tacit.report.report import Report
 

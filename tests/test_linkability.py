@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.linkability import measure_linkability, pair_up, person_units
-from tacit.audit.trial import Asked, Trial
-from tacit.audit.verification import verify
+from tacit.auditing.linkability import measure_linkability, pair_up, person_units
+from tacit.auditing.trial import Asked, Trial
+from tacit.auditing.verification import verify
 from tacit.errors import InputError, RequirementNotMet
 from tacit.records.dataset import Dataset
 from tacit.report.report import Report

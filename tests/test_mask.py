@@ -414,7 +414,7 @@ def test_a_centred_embedding_reads_alone(recogniser, real):
     faces = real("orl_faces").X[::10][:24]
     plain, centred = recogniser(device="cpu"), recogniser(faces[:12], device="cpu")
     blur = BlurMask(9).transform(faces[12:])
-    sims = [tacit.audit.likeness.similarity(e, faces[12:], blur) for e in (plain, centred)]
+    sims = [tacit.auditing.likeness.similarity(e, faces[12:], blur) for e in (plain, centred)]
     assert sims[0].guessing > 0.6 > 0.4 > abs(sims[1].guessing)
     assert sims[1].value < 0.8
 

@@ -16,11 +16,11 @@ from scipy import stats as sps
 from sklearn import metrics
 from sklearn.neighbors import KNeighborsClassifier
 
-from tacit.audit import dtw, likeness, measures
-from tacit.audit.dtw import dtw_distances, dtw_rank
-from tacit.audit.likeness import mean_ssim, nearest_neighbour, reconstruction, similarity, ssim
-from tacit.audit.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
-from tacit.audit.stats import Measure
+from tacit.auditing import dtw, likeness, measures
+from tacit.auditing.dtw import dtw_distances, dtw_rank
+from tacit.auditing.likeness import mean_ssim, nearest_neighbour, reconstruction, similarity, ssim
+from tacit.auditing.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
+from tacit.auditing.stats import Measure
 from tacit.errors import InputError
 
 seeds = st.integers(0, 10_000)

@@ -16,8 +16,8 @@ import pytest
 from torch import nn
 
 import tacit
-from tacit.audit.certification import Terms, certify_trial
-from tacit.audit.trial import Trial
+from tacit.auditing.certification import Terms, certify_trial
+from tacit.auditing.trial import Trial
 from tacit.errors import InputError
 from tacit.filters.mechanism import transformed
 from tacit.filters.registry import registered_filters

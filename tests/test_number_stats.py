@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import r2_score
 
-from tacit.audit.number_stats import mean_absolute_error, r_squared, r_squared_gain, rank_correlation
+from tacit.auditing.number_stats import mean_absolute_error, r_squared, r_squared_gain, rank_correlation
 
 
 def normal(rng, n):

@@ -10,7 +10,7 @@ from sklearn.linear_model import Lasso
 
 import tacit
 from commands import tacit_command
-from tacit.audit.trial import Trial
+from tacit.auditing.trial import Trial
 from tacit.filters.registry import make_filter
 from tacit.labels import encode_labels
 from tacit.records.dataset import Dataset
@@ -234,7 +234,7 @@ def test_the_label_alone_is_a_number(report):
 
 
 def test_what_changed_is_paired(parts, code):
-    from tacit.audit.paired_change import paired_change
+    from tacit.auditing.paired_change import paired_change
 
     attack, test = parts[1:]
     found = {c.name: c for c in paired_change((attack.X, test.X), code, attack, test, ["ridge"]).changes}

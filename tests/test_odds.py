@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import beta, nchypergeom_fisher
 
 import tacit
-from tacit.audit.certificate import certify, certify_channel, certify_local_privacy
-from tacit.audit.odds import check_odds, unseen_releases
-from tacit.audit.population import independent_units
+from tacit.auditing.certificate import certify, certify_channel, certify_local_privacy
+from tacit.auditing.odds import check_odds, unseen_releases
+from tacit.auditing.population import independent_units
 from tacit.errors import CollapseWarning, ContradictionError, InputError, RequirementNotMet
 from tacit.report.certificates import AnyCertificate, Odds
 from tacit.report.results import Measure

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit.audit.perceptrons import Perceptron, fit_together
+from tacit.auditing.perceptrons import Perceptron, fit_together
 
 
 def rows(n, seed=0, columns=3, classes=2):

@@ -9,16 +9,16 @@ import pandas as pd
 import pytest
 
 from planted import WORLDS, parts_of
-from tacit.audit.attackers import PRESETS
-from tacit.audit.attacks.row_order import RowOrder
-from tacit.audit.attacks.units import Joined
-from tacit.audit.lookup import Lookup
-from tacit.audit.probes import QUICK, STRONG, find_probes
-from tacit.audit.received_columns import Columns
-from tacit.audit.series import IntervalQuantiles, RandomConvolutions
-from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial
-from tacit.audit.weighing import stack
+from tacit.auditing.attackers import PRESETS
+from tacit.auditing.attacks.row_order import RowOrder
+from tacit.auditing.attacks.units import Joined
+from tacit.auditing.lookup import Lookup
+from tacit.auditing.probes import QUICK, STRONG, find_probes
+from tacit.auditing.received_columns import Columns
+from tacit.auditing.series import IntervalQuantiles, RandomConvolutions
+from tacit.auditing.suite import AttackSuite
+from tacit.auditing.trial import Trial
+from tacit.auditing.weighing import stack
 from tacit.errors import TacitError
 from tacit.records.dataset import Dataset
 

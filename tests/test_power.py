@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.exposure import exposure
-from tacit.audit.planting import KINDS, Ground, plant, plant_rare
-from tacit.audit.power import planting_ground, power
-from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial
+from tacit.auditing.exposure import exposure
+from tacit.auditing.planting import KINDS, Ground, plant, plant_rare
+from tacit.auditing.power import planting_ground, power
+from tacit.auditing.suite import AttackSuite
+from tacit.auditing.trial import Trial
 from tacit.report import write_page
 from tacit.report.results import RARE, Power
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.singling_out import People, measure_singling_out
-from tacit.audit.trial import Asked, Trial
+from tacit.auditing.singling_out import People, measure_singling_out
+from tacit.auditing.trial import Asked, Trial
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats as sps
 from sklearn import metrics
 
-from tacit.audit.stats import accuracy, balanced_accuracy, binomial_interval, macro_auc
+from tacit.auditing.stats import accuracy, balanced_accuracy, binomial_interval, macro_auc
 from tacit.errors import InputError
 
 

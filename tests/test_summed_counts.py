@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 from tacit.baselines import LabelOnly
 from tacit.errors import InputError
 from tacit.federated import Node, certify_nodes

@@ -12,8 +12,8 @@ import pytest
 
 import tacit
 from tacit import labels
-from tacit.audit.attacks import REGISTERED, AttackKind, register_attack
-from tacit.audit.trial import Trial
+from tacit.auditing.attacks import REGISTERED, AttackKind, register_attack
+from tacit.auditing.trial import Trial
 from tacit.labels import MISSING, Labels, encode_labels, stacked
 from tacit.records.dataset import Dataset
 from tacit.records.intake import encoded_once

@@ -13,8 +13,8 @@ from scipy import sparse
 
 import tacit
 from commands import tacit_command
-from tacit.audit.looks import count_look, looks_file, overlap
-from tacit.audit.received import read_cells, receiver_cells
+from tacit.auditing.looks import count_look, looks_file, overlap
+from tacit.auditing.received import read_cells, receiver_cells
 from tacit.errors import ContradictionError
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
@@ -324,7 +324,8 @@ def test_looks_are_kept_by_the_project_and_by_one_process_at_a_time(tmp_path, mo
     monkeypatch.chdir(tmp_path / "deeper")
     assert looks_file() == tmp_path / ".tacit" / "looks.json"
     code = (
-        "import sys, numpy as np; from tacit.records.dataset import Dataset; from tacit.audit.looks import count_look; "
+        "import sys, numpy as np; from tacit.records.dataset import Dataset; "
+        "from tacit.auditing.looks import count_look; "
         "X = np.random.default_rng(0).random((400, 2)); s = np.arange(400) % 2; "
         "parts = Dataset(X, s, {'s': s}).split((0.5, 0.5), random_state=0); "
         "[count_look(*parts, f'{sys.argv[1]}-{i}'.encode()) for i in range(20)]"

@@ -45,8 +45,8 @@ import torch
 from sklearn.metrics import f1_score
 
 import tacit
-from tacit.audit.certificate import certify, look_delta, release_cells, units_needed
-from tacit.audit.floor import labels_alone
+from tacit.auditing.certificate import certify, look_delta, release_cells, units_needed
+from tacit.auditing.floor import labels_alone
 from tacit.nets.classifier import NetworkClassifier
 from tacit.nets.window_nets import deep_classifier, wide_classifier
 
@@ -351,8 +351,8 @@ def slow_measures(
     """Attackers of scikit-learn on flat windows (distinct releases are few for a code), and the rank by DTW."""
     import warnings
 
-    from tacit.audit.attackers import ATTACKERS
-    from tacit.audit.dtw import dtw_rank
+    from tacit.auditing.attackers import ATTACKERS
+    from tacit.auditing.dtw import dtw_rank
 
     warnings.simplefilter("ignore")
     A, B = released.reshape(len(released), -1), out.reshape(len(out), -1)

@@ -13,8 +13,8 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestRegressor
 
 import tacit
 from papers.common.run import Run, by_attacker, together
-from tacit.audit.attackers import ATTACKERS
-from tacit.audit.floor import labels_alone
+from tacit.auditing.attackers import ATTACKERS
+from tacit.auditing.floor import labels_alone
 from tacit.datasets.motion import PEOPLE, SOURCE
 from tacit.datasets.store import require
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 import tacit
-from tacit.audit.stats import Measure, accuracy
+from tacit.auditing.stats import Measure, accuracy
 from tacit.nets.classifier import NetworkClassifier
 from tacit.nets.window_nets import deep_classifier, wide_classifier
 from tacit.records.dataset import Dataset
 from tacit.training.device import choose_device
 
 RATE = 50  # samples a second
-GUESSED_F1 = {"activity": 1 / 4, "identity": 1 / 24}  # one over the classes: see `tacit.audit.measures.macro_f1`
+GUESSED_F1 = {"activity": 1 / 4, "identity": 1 / 24}  # one over the classes: see `tacit.auditing.measures.macro_f1`
 FAMILIES = {"wide CNN": wide_classifier, "deep CNN": deep_classifier}
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import f1_score
 
 import tacit
 from papers.common.run import Run, over_seeds
-from tacit.audit.stats import binomial_interval
+from tacit.auditing.stats import binomial_interval
 
 from .protocol import GUESSED_F1, RATE, SEEN, measured, network, some_windows
 

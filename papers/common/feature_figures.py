@@ -61,7 +61,7 @@ def draw_reconstructions(raw: np.ndarray, rebuilt: Mapping[str, np.ndarray], mos
     Parameters
     ----------
     raw : (n, c, h, w) images or (n, channels, length) windows
-    rebuilt : by the release's name, the same records as rebuilt: ``tacit.audit.likeness.reconstruction(...).guess``
+    rebuilt : by the release's name, the same records as rebuilt: ``tacit.auditing.likeness.reconstruction(...).guess``
     most : how many records to show
     """
     rows = {"original": np.asarray(raw), **{name: np.asarray(r) for name, r in rebuilt.items()}}

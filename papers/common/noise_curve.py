@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import KNeighborsClassifier
 
-from tacit.audit.attackers import resolve
-from tacit.audit.information_bounds import distance_bound
-from tacit.audit.kernel_ranks import kernel_log_rank
-from tacit.audit.measures import bits_leaked, calibrate, log_rank, mean_measure, rank_statement
-from tacit.audit.stats import Measure, accuracy, balanced_accuracy
-from tacit.audit.suite import AttackSuite, Outcome
-from tacit.audit.trial import Task, Trial
+from tacit.auditing.attackers import resolve
+from tacit.auditing.information_bounds import distance_bound
+from tacit.auditing.kernel_ranks import kernel_log_rank
+from tacit.auditing.measures import bits_leaked, calibrate, log_rank, mean_measure, rank_statement
+from tacit.auditing.stats import Measure, accuracy, balanced_accuracy
+from tacit.auditing.suite import AttackSuite, Outcome
+from tacit.auditing.trial import Task, Trial
 from tacit.errors import InputError, check_number
 from tacit.labels import MISSING, encode_labels
 from tacit.records.dataset import Dataset

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 
 
 @dataclass(frozen=True)

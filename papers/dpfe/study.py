@@ -14,10 +14,10 @@ from sklearn.preprocessing import StandardScaler
 
 from papers.common.noise_curve import noise_curve
 from papers.common.pictures import packed
-from tacit.audit.floor import labels_alone
-from tacit.audit.likeness import r_squared, reconstruction
-from tacit.audit.measures import mean_measure
-from tacit.audit.stats import accuracy
+from tacit.auditing.floor import labels_alone
+from tacit.auditing.likeness import r_squared, reconstruction
+from tacit.auditing.measures import mean_measure
+from tacit.auditing.stats import accuracy
 from tacit.nets.cut import cost_of_cuts, cut_network
 from tacit.nets.decoder import rebuild
 from tacit.nets.forward import forward

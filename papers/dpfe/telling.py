@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from papers.common.run import Run, over_seeds
-from tacit.audit.superiority import Superiority, superiority
+from tacit.auditing.superiority import Superiority, superiority
 from tacit.errors import InputError
 
 Curve = Mapping[str, Sequence[Any]]

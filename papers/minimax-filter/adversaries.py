@@ -29,8 +29,8 @@ import numpy as np
 from sklearn.base import clone
 
 import tacit
-from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Trial
+from tacit.auditing.suite import AttackSuite
+from tacit.auditing.trial import Trial
 
 OUT = Path(__file__).with_suffix(".json")
 NEEDED = 0.93

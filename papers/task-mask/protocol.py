@@ -20,9 +20,9 @@ from torch import Tensor, nn
 import tacit
 from papers.common.pictures import packed
 from papers.common.recogniser import face_embedding
-from tacit.audit.floor import labels_alone
-from tacit.audit.likeness import similarity
-from tacit.audit.stats import accuracy, balanced_accuracy
+from tacit.auditing.floor import labels_alone
+from tacit.auditing.likeness import similarity
+from tacit.auditing.stats import accuracy, balanced_accuracy
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
 from tacit.nets.convolutional import image_classifier
 from tacit.training.device import choose_device

@@ -25,11 +25,11 @@ _HOME = {
     "CodebookFilter": "tacit.filters.codebook",
     "CouplingFilter": "tacit.filters.coupling",
     "DPFE": "tacit.filters.dpfe",
-    "audit": "tacit.audit",
-    "certify": "tacit.audit.engine_counts",
-    "drift": "tacit.audit.monitor",
+    "audit": "tacit.auditing.audit",
+    "certify": "tacit.auditing.engine_counts",
+    "drift": "tacit.auditing.monitor",
     "profile": "tacit.release.profiling",
-    "frontier": "tacit.frontier",
+    "frontier": "tacit.tradeoff.trace",
     "save": "tacit.release.saving",
     "load": "tacit.release.runtime",
     "TacitError": "tacit.errors",
@@ -52,9 +52,9 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit import release as release
     from tacit import serve as serve
     from tacit import testing as testing
-    from tacit.audit.audit import audit as audit
-    from tacit.audit.engine_counts import certify as certify
-    from tacit.audit.monitor import drift as drift
+    from tacit.auditing.audit import audit as audit
+    from tacit.auditing.engine_counts import certify as certify
+    from tacit.auditing.monitor import drift as drift
     from tacit.datasets import load_dataset as load_dataset
     from tacit.errors import TacitError as TacitError
     from tacit.errors import TacitWarning as TacitWarning
@@ -65,7 +65,6 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.filters.eigan import EIGAN as EIGAN
     from tacit.filters.mask import TaskMask as TaskMask
     from tacit.filters.minimax import MinimaxFilter as MinimaxFilter
-    from tacit.frontier.trace import frontier as frontier
     from tacit.noise.fit_privacy import DP as DP
     from tacit.records.dataset import Dataset as Dataset
     from tacit.records.dataset import read_table as read_table
@@ -74,6 +73,7 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.release.profiling import profile as profile
     from tacit.release.runtime import load as load
     from tacit.release.saving import save as save
+    from tacit.tradeoff.trace import frontier as frontier
 else:
 
     def __getattr__(name: str) -> Any:

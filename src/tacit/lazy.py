@@ -20,8 +20,7 @@ def import_name(package: str, home: Mapping[str, str], name: str) -> Any:
         if error.name is None or error.name.split(".")[0] == "tacit":
             raise
         raise NotInstalled(f"{package}.{name}", error.name) from error
-    # a name may be a module itself (tacit.baselines), or one that can be called (tacit.audit): importing a part of it
-    # binds the module too, so that the name means the same in whatever order things are imported
+    # a name may be a module itself, such as tacit.baselines
     value = module if home[name] == f"{package}.{name}" else getattr(module, name)
     setattr(sys.modules[package], name, value)
     return value

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from claim_world import World, best_attacker, pick, response
 
-from tacit.audit.certificate import certify, certify_channel, certify_local_privacy, product_secret
-from tacit.audit.columns_certificate import certify_columns
-from tacit.audit.gaussian import certify_gaussian
-from tacit.audit.population import unseen_mass
+from tacit.auditing.certificate import certify, certify_channel, certify_local_privacy, product_secret
+from tacit.auditing.columns_certificate import certify_columns
+from tacit.auditing.gaussian import certify_gaussian
+from tacit.auditing.population import unseen_mass
 
 # class 2 has a cell of its own, classes 0 and 1 share the other: truth 2/3
 THREE = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])

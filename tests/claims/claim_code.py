@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from claim_world import World, best_attacker, draw_cells, response
 
-from tacit.audit.certificate import certify, certify_channel, certify_local_privacy, local_dp_bound
+from tacit.auditing.certificate import certify, certify_channel, certify_local_privacy, local_dp_bound
 
 
 def _laws(m, k, apart, seed=0):

@@ -11,12 +11,12 @@ import pandas as pd
 from claim_world import World
 
 import tacit
-from tacit.audit.certificate import certify
-from tacit.audit.certification import Terms, certify_trial
-from tacit.audit.gaussian import certify_gaussian
-from tacit.audit.local_privacy_certificate import local_dp_bound
-from tacit.audit.received import received_pair
-from tacit.audit.trial import Trial
+from tacit.auditing.certificate import certify
+from tacit.auditing.certification import Terms, certify_trial
+from tacit.auditing.gaussian import certify_gaussian
+from tacit.auditing.local_privacy_certificate import local_dp_bound
+from tacit.auditing.received import received_pair
+from tacit.auditing.trial import Trial
 
 N = 400  # records of each part
 

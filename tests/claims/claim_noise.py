@@ -8,7 +8,7 @@ from claim_world import World
 from scipy import integrate
 from scipy.stats import norm
 
-from tacit.audit.gaussian import certify_gaussian
+from tacit.auditing.gaussian import certify_gaussian
 
 
 def _truth(plus, sigma, prior=None):

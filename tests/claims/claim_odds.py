@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from claim_world import Kind, World, draw_cells, draw_units, response
 
-from tacit.audit.certificate import certify, certify_channel, product_secret
+from tacit.auditing.certificate import certify, certify_channel, product_secret
 
 
 def laws(m, k, spread, seed=0):

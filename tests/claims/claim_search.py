@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 from claim_world import World, best_attacker, draw_cells, pick
 
-from tacit.audit.certificate import certify, joint_units, look_delta, product_secret
-from tacit.audit.columns_certificate import certify_columns
+from tacit.auditing.certificate import certify, joint_units, look_delta, product_secret
+from tacit.auditing.columns_certificate import certify_columns
 
 TILT = np.array([[0.6, 0.4], [0.4, 0.6]])
 

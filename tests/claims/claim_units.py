@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from claim_world import Kind, World, draw_units, pareto, truth_of, two_cells
 
-from tacit.audit.certificate import certify, certify_channel, certify_local_privacy, local_dp_bound
-from tacit.audit.gaussian import certify_gaussian
+from tacit.auditing.certificate import certify, certify_channel, certify_local_privacy, local_dp_bound
+from tacit.auditing.gaussian import certify_gaussian
 from tacit.errors import InputError
 
 SILENT = two_cells(0.5)

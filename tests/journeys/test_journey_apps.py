@@ -12,7 +12,7 @@ from PIL import Image
 
 import tacit
 from commands import tacit_command
-from tacit.audit.trial import transformed
+from tacit.auditing.trial import transformed
 from tacit.cli import fit_images, fit_sensors, shaped_fit
 from tacit.records.recordings import read_recordings
 from tacit.report.report import Report

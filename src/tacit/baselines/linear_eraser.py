@@ -28,7 +28,6 @@ from tacit.filters.public_intake import refuse_second_fit
 from tacit.filters.registry import register_filter
 from tacit.noise.fit_privacy import DP
 from tacit.records.encoding import TableEncoder
-from tacit.renamed import renamed
 
 # Singular values of the whitened cross-covariance are canonical correlations; below this they are rounding.
 UNCORRELATED = 1e-10
@@ -70,7 +69,6 @@ class LinearEraser(ByChunks):
     knob = Knob("n_folds", utility_rises=True, values=(5,))  # erasing is all or nothing
     needs_target = False
 
-    @renamed(rare="min_frequency")
     def __init__(
         self, *, min_frequency: float = 5e-3, n_folds: int = 5, random_state: Any = None, dp: DP | None = None
     ) -> None:

@@ -33,7 +33,6 @@ from tacit.labels import MISSING, Labels
 from tacit.nets.forward import forward
 from tacit.nets.mlp import mlp
 from tacit.noise.keyed import Noise, mechanism
-from tacit.renamed import renamed
 from tacit.training.device import choose_batch_size, choose_device
 from tacit.training.identity import check_training, training_settings
 from tacit.training.label_heads import cross_entropy
@@ -45,7 +44,6 @@ NOTHING = 0.01  # nats that a trained adversary may believe it learned where the
 
 # a budget that two epochs can keep
 @register_filter("obfuscator", examples=[{"budget": 1.0, "epochs": 2, **more} for more in ({}, {"noise": None})])
-@renamed(head_speed="head_lr_factor")
 @dataclass(eq=False, repr=False)
 class VariationalObfuscator(TrainedFilter):
     """A stochastic change of the records that keeps the targets and holds what is sensitive to an information budget.

@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 
 import tacit
-from tacit.audit.received import read_cells
+from tacit.auditing.received import read_cells
 from tacit.cli.handover import Source, found_key
 from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError

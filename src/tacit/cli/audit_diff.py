@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import tacit
-from tacit.audit.paired_change import paired_change
+from tacit.auditing.paired_change import paired_change
 from tacit.cli.audit_command import read_release
 from tacit.cli.tables import progress, said_numbers
 from tacit.errors import InputError

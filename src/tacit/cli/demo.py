@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from sklearn.decomposition import PCA
 
 import tacit
-from tacit.audit.looks import new_project
+from tacit.auditing.looks import new_project
 from tacit.cli.tables import print_comparison, progress
 from tacit.errors import installed
 from tacit.files import write_whole

@@ -12,9 +12,9 @@ import pandas as pd
 from rich.markup import escape
 
 import tacit
-from tacit.audit.attacks.row_order import RowOrder
-from tacit.audit.suite import AttackSuite
-from tacit.audit.trial import Asked, Trial, transformed
+from tacit.auditing.attacks.row_order import RowOrder
+from tacit.auditing.suite import AttackSuite
+from tacit.auditing.trial import Asked, Trial, transformed
 from tacit.cli.handover import (
     Source,
     checked_places,

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import tacit
-from tacit.audit.trial import transformed
+from tacit.auditing.trial import transformed
 from tacit.cli.tables import progress
 from tacit.report.screen import Console
 

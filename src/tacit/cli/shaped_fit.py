@@ -14,7 +14,7 @@ from rich.markup import escape
 from sklearn.base import clone
 
 import tacit
-from tacit.audit.trial import transformed
+from tacit.auditing.trial import transformed
 from tacit.cli.handover import checked_places, clear, tell_files, tell_keys
 from tacit.cli.tables import print_comparison, progress
 from tacit.errors import InputError, NotInstalled, installed

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tacit.audit.forgotten_units import forgotten_units
+from tacit.auditing.forgotten_units import forgotten_units
 from tacit.records.dataset import Dataset
 from tacit.report.report import Report
 from tacit.report.results import AnyResult, NumberResult, at_most, interval, shown

@@ -8,10 +8,8 @@ from typing import Any
 from tacit.datasets.declaration import REGISTRY, Declaration
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
-from tacit.renamed import renamed
 
 
-@renamed(seed="random_state")
 def load_dataset(name: str, **options: Any) -> Dataset:
     """Load a data set by name.
 

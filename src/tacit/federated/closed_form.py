@@ -41,12 +41,10 @@ from tacit.labels import encode_labels
 from tacit.noise.fit_privacy import spent_by_all
 from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.records.people import Crowd
-from tacit.renamed import renamed
 
 ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "sums": SummedStatistics()}
 
 
-@renamed(fewest="min_count")
 def fit_closed_form(
     estimator: Any,
     nodes: Sequence[Node],

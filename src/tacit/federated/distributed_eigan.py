@@ -35,12 +35,10 @@ from tacit.filters.public_intake import tell_spent
 from tacit.labels import Labels, encode_labels, joint_codes
 from tacit.noise.fit_privacy import spent_by_all
 from tacit.records.intake import Intake
-from tacit.renamed import renamed
 
 ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "trained": Trained()}
 
 
-@renamed(head_speed="head_lr_factor")
 @dataclass(eq=False, repr=False)
 class DistributedEIGAN(EIGAN):
     """EIGAN across silos: nodes keep their records, labels and heads; a common encoder is averaged.

@@ -10,11 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from tacit.audit import audit
+from tacit.auditing.audit import audit
 from tacit.errors import InputError, RequirementNotMet, TacitError
 from tacit.files import write_whole
 from tacit.records.dataset import Dataset
-from tacit.renamed import renamed
 from tacit.report.report import Report
 
 SCHEMA = 1
@@ -109,7 +108,6 @@ class FederatedReport:
         return text
 
 
-@renamed(fewest="min_rows", seed="random_state")
 def audit_nodes(
     release: Any,
     parts: Mapping[str, tuple[Dataset, Dataset]],

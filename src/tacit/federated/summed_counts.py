@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.audit.engine_counts import CountedCertificates, certify
+from tacit.auditing.engine_counts import CountedCertificates, certify
 from tacit.errors import InputError, check_number
 from tacit.federated.grants import Grants
 from tacit.federated.node import Node, naming
@@ -51,7 +51,7 @@ def certify_nodes(release: Any, nodes: Sequence[Node], **terms: Any) -> CountedC
     Examples
     --------
     >>> import tacit
-    >>> from tacit.audit.looks import new_project
+    >>> from tacit.auditing.looks import new_project
     >>> from tacit.federated import Node, certify_nodes
     >>> train, *parts = tacit.load_dataset("quadrants", n=4000).split((.25, .25, .25, .25), random_state=0)
     >>> f = tacit.CodebookFilter(n_codes=4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)

@@ -36,7 +36,6 @@ from tacit.nets.window_nets import CLASSIFIERS, SHORTEST, Factory, code_classifi
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.support import Finite
 from tacit.records.windows import check_windows
-from tacit.renamed import renamed
 from tacit.training.device import choose_device
 from tacit.training.identity import check_training, training_settings
 
@@ -49,7 +48,6 @@ FAMILIES = ("deep", "wide")  # those whose fresh kin learn most from a release
     offered=False,
     examples=[{"epochs": 1, "n_maps": 4}, {"epochs": 1, "n_maps": 4, "noise": None}, {"epochs": 2, "codes": 4}],
 )
-@renamed(regularise_output="regularize_output", regularisers="regularizers", regulariser_steps="regularizer_steps")
 @dataclass(eq=False, repr=False)
 class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Rebuild sensor windows so that the activity stays and the person does not.

@@ -24,7 +24,6 @@ from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.records.fingerprints import Memory
 from tacit.records.intake import Intake, check_records, learn_intake
 from tacit.records.people import FURTHEST, MIN_PEOPLE, Crowd
-from tacit.renamed import OldNames
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ else:
         """What scikit-learn knows of a filter."""
 
 
-class Filter(OldNames, Estimator):
+class Filter(Estimator):
     """Base of all filters: learners whose `fit` leaves a `mechanism_`.
 
     A subclass writes `_learn` and `_out_of_fold`.

@@ -34,7 +34,6 @@ from tacit.nets.forward import forward
 from tacit.noise.fit_privacy import DP
 from tacit.noise.keyed import Noise, mechanism
 from tacit.noise.support import Bounded
-from tacit.renamed import renamed
 from tacit.training.device import choose_batch_size, choose_device, games_that_fit
 from tacit.training.identity import check_training, training_settings
 from tacit.training.stack import can_stack
@@ -48,7 +47,6 @@ from tacit.training.stack import can_stack
         for more in ({}, {"noise": 0.2}, {"n_bins": 6}, {"bounded": False, "dropout": 0.2})
     ],
 )
-@renamed(pieces="n_bins", head_speed="head_lr_factor")
 @dataclass(eq=False, repr=False)
 class EIGAN(TrainedFilter):
     """Adversarially learned code: predictive of the targets, uninformative of the sensitive attributes.

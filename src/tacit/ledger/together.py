@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.audit.audit import audit
-from tacit.audit.received import plain_frame
-from tacit.audit.trial import released_parts
+from tacit.auditing.audit import audit
+from tacit.auditing.received import plain_frame
+from tacit.auditing.trial import released_parts
 from tacit.errors import InputError
 from tacit.ledger.account import mechanism_ids, told_by
 from tacit.ledger.chain import Ledger, Line

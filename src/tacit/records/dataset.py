@@ -23,7 +23,6 @@ from tacit.labels import (
     looks_continuous,
     said_numeric,
 )
-from tacit.renamed import renamed
 
 PRODUCT = " x "  # the name, among the classes of a data set, of all sensitive columns together
 
@@ -184,7 +183,6 @@ class Dataset:
             return None
         return self.units.get(attribute, next(iter(self.units.values())))
 
-    @renamed(seed="random_state")
     def split(
         self, parts: Sequence[float] | str = (0.5, 0.2, 0.3), random_state: int = 0, by: str | None = None
     ) -> tuple[Dataset, ...]:
@@ -200,7 +198,6 @@ class Dataset:
             return self._official_parts(parts)
         return tuple(self.take(rows) for rows in self.split_rows(parts, random_state, by))
 
-    @renamed(seed="random_state")
     def split_rows(self, parts: Sequence[float], random_state: int = 0, by: str | None = None) -> list[np.ndarray]:
         """The positions of the records in each part of a `split`."""
         try:

@@ -29,7 +29,6 @@ from tacit.release.pictures import Pictures, check_pictures_out, pictures_in
 from tacit.release.record_files import FOLDER, FORMATS, Reader, open_reader, open_writer
 from tacit.release.runtime import Release, load, read_key
 from tacit.release.workers import Workers, ahead
-from tacit.renamed import renamed
 
 PART_BYTES = 2**25  # of raw records in one part: a few parts are in memory at a time
 TEXT_BYTES = 100  # of a cell of text, as Python holds it
@@ -46,7 +45,6 @@ class Applied:
     quarantine: Path | None
 
 
-@renamed(jobs="n_jobs", tell=("callback", lambda tell: lambda what, done, total: tell(done, total)))
 def apply(
     bundle: str | Path,
     source: str | Path,

@@ -3,7 +3,7 @@
 Audits keep no answer row by row: whoever has the release knows an attacker's answer, and with it "right" or "wrong"
 *is* the sensitive value. So from two stored audits a change is only known as far as both intervals allow: with
 confidence 1 - 2 delta it lies between (new low - old high) and (new high - old low), whatever the two have in common.
-`tacit.audit.paired_change` attacks both releases anew on the same rows, and its interval is narrower.
+`tacit.auditing.paired_change` attacks both releases anew on the same rows, and its interval is narrower.
 """
 
 from __future__ import annotations

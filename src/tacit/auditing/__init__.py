@@ -1,0 +1,1 @@
+"""The audit: attackers trained afresh on released data, and certificates for finite releases."""
