@@ -51,7 +51,6 @@ bench: .venv/dev
 	$(BIN)/python -m papers.codebook.training_rows
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/audit.py
-	$(BIN)/python benchmarks/drift.py
 	$(BIN)/python benchmarks/closed_form.py
 	$(BIN)/python benchmarks/arl_scale.py
 	$(BIN)/python -m papers.minimax-filter.protocol

@@ -27,7 +27,6 @@ _HOME = {
     "DPFE": "tacit.filters.dpfe",
     "audit": "tacit.auditing.audit",
     "certify": "tacit.auditing.engine_counts",
-    "drift": "tacit.auditing.monitor",
     "profile": "tacit.release.profiling",
     "frontier": "tacit.tradeoff.trace",
     "save": "tacit.release.saving",
@@ -54,7 +53,6 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit import testing as testing
     from tacit.auditing.audit import audit as audit
     from tacit.auditing.engine_counts import certify as certify
-    from tacit.auditing.monitor import drift as drift
     from tacit.datasets import load_dataset as load_dataset
     from tacit.errors import TacitError as TacitError
     from tacit.errors import TacitWarning as TacitWarning

@@ -22,7 +22,7 @@ from tacit.auditing.forgotten_units import forgotten_units
 from tacit.auditing.linkability import measure_linkability
 from tacit.auditing.power import measure_power
 from tacit.auditing.regressors import COUNTED
-from tacit.auditing.released_values import count_released
+from tacit.auditing.released_values import changed_since, count_released
 from tacit.auditing.resemblance import resemblance
 from tacit.auditing.singling_out import measure_singling_out
 from tacit.auditing.suite import HEADLINE, AttackSuite, Outcome
@@ -201,13 +201,30 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     if suite.interrupted:
         why = "the time is over" if budget.spent else "interrupted"
         notes.append(f"{why}: only these attackers finished: {', '.join(suite.finished)}")
-    notes += budget.note()
+    notes += [*budget.note(), *_drift(trial)]
     found |= {"certificate": certified.certificate, "bound": certified.bound, "in_sample": in_sample}
     found |= {"label_only": ground.label_only, "label_only_utility": ground.label_only_utility, "limit": ground.limit}
     found |= {"pairs": certified.pairs, "released": count_released(trial)}
     found |= {"resemblance": alike, "attacks": attacks, "fresh": whole.fresh}
     found["notes"] = (*notes, *getattr(whole.release, "notes_", []))
     return found, {"rows": {"attack": len(trial.attack), "test": len(trial.test)}, "look": certified.look}
+
+
+def _drift(trial: Trial) -> list[str]:
+    """Say where the values released of these rows differ from those of the audit that a bundle was saved with."""
+    earlier = getattr(getattr(trial.release, "report", None), "released", None)
+    try:
+        changed = {} if earlier is None else changed_since(earlier, trial, trial.asked.level)
+    except InputError:  # other columns were counted then
+        return []
+    if not changed:
+        return []
+    named = ", ".join(f"{name} (p {p:.2g})" for name, p in sorted(changed.items(), key=lambda item: item[1])[:5])
+    more = f" and {len(changed) - 5} more columns" if len(changed) > 5 else ""
+    return [
+        f"drift: the released values differ from those of the audit inside the bundle: {named}{more}. The figures of "
+        f"that audit may not hold for this population; save the bundle with this one"
+    ]
 
 
 def _numbers(leakage: Mapping[str, AnyResult]) -> list[str]:

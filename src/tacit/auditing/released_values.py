@@ -1,4 +1,4 @@
-"""Releases as counts: which values an audit counts of them, and which of these a new release has.
+"""Count released values, and compare the counts with those of an earlier audit.
 
 A finite release is counted as a whole, a table column by column, numbers between the deciles of each of at most
 `MOST_COLUMNS` of them, evenly spaced.
@@ -7,20 +7,18 @@ A finite release is counted as a whole, a table column by column, numbers betwee
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tacit.auditing.drift import many_share, telling_of
+from tacit.auditing.drift import compare_counts
 from tacit.auditing.population import COIN
 from tacit.auditing.received import plain_frame
 from tacit.auditing.trial import Trial
 from tacit.errors import InputError
 from tacit.filters.mechanism import mechanism_of
-from tacit.labels import MISSING
-from tacit.report.released import FEWEST, Released, ReleasedColumn, Telling
+from tacit.report.released import FEWEST, Released, ReleasedColumn
 
 MOST_VALUES = 256  # that are counted apart
 MOST_COLUMNS = 32
@@ -29,7 +27,48 @@ WHOLE = "release"
 
 
 def count_released(trial: Trial) -> Released | None:
-    """What was released of both parts of a trial; None of raw data. Columns beside the release are not counted."""
+    """Count the values that were released of both parts of a trial; None for raw data.
+
+    Columns that travel with the release are not counted.
+    """
+    table = _released_table(trial)
+    if table is None:
+        return None
+    whole = trial.cells is not None and not trial.asked.alongside
+    if not whole and table.shape[1] > MOST_COLUMNS and not carried_columns(trial.release):
+        table = table.iloc[:, np.linspace(0, table.shape[1] - 1, MOST_COLUMNS).astype(int)]
+    names = tuple(map(str, table.columns))
+    return Released(
+        names, whole, {WHOLE: _count_texts(row_texts(table))} if whole else {n: _count_column(table[n]) for n in names}
+    )
+
+
+def changed_since(before: Released, trial: Trial, level: float) -> dict[str, float]:
+    """Return the released columns whose values are distributed otherwise than in an earlier audit, with p-values.
+
+    Parameters
+    ----------
+    before : counts of the earlier audit of the same release mechanism
+    trial : the rows of this audit; they must be other rows, or the comparison is too cautious
+    level : confidence that no unchanged column is named (p-values are multiplied by the number of columns)
+
+    Raises
+    ------
+    InputError : the release does not have the columns that were counted
+    """
+    table = _released_table(trial)
+    if table is None:
+        return {}
+    found: dict[str, float] = {}
+    codes = released_codes(before, table)
+    for i, (name, column) in enumerate(before.columns.items()):
+        p = compare_counts(column.counts, np.bincount(codes[:, i], minlength=len(column.counts))) * len(before.columns)
+        found |= {name: p} if p <= 1 - level else {}
+    return found
+
+
+def _released_table(trial: Trial) -> pd.DataFrame | None:
+    """The released values of one record per unit; None where there are none."""
     if trial.release is None:
         return None
     table = pd.concat([f.set_axis(list(map(str, f.columns)), axis=1) for f in trial.frames], ignore_index=True)
@@ -37,17 +76,7 @@ def count_released(trial: Trial) -> Released | None:
     carried = carried_columns(trial.release)
     table = table[[c for c in table if c not in carried]]
     units = None if trial.attack.units is None else np.concatenate([d.units_of() for d in trial.data])
-    rows = one_of_each(units, len(table))
-    table = table.iloc[rows]
-    if not table.shape[1]:
-        return None
-    whole = trial.cells is not None and not trial.asked.alongside
-    if not whole and table.shape[1] > MOST_COLUMNS and not carried:
-        table = table.iloc[:, np.linspace(0, table.shape[1] - 1, MOST_COLUMNS).astype(int)]
-    names = tuple(map(str, table.columns))
-    found = {WHOLE: _count_texts(row_texts(table))} if whole else {n: _count_column(table[n]) for n in names}
-    out = Released(names, whole, found)
-    return replace(out, telling=_telling(trial, rows, out, released_codes(out, table)[:, 0])) if whole else out
+    return table.iloc[one_of_each(units, len(table))] if table.shape[1] else None
 
 
 def released_codes(released: Released, Z: Any) -> np.ndarray:
@@ -147,19 +176,3 @@ def _coded_column(column: ReleasedColumn, values: pd.Series) -> np.ndarray:
         return _coded(column, _texts(values))
     x = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isnan(x), len(column.edges) + 1, np.searchsorted(column.edges, x))
-
-
-def _telling(trial: Trial, rows: np.ndarray, released: Released, cells: np.ndarray) -> dict[str, Telling]:
-    """By sensitive attribute, what values tell of it; half of the error goes to all of them together."""
-    labels, out, counts = trial.labels["sensitive"], {}, np.array(released.columns[WHOLE].counts)
-    delta = (1 - trial.asked.level) / 2 / max(1, len(labels))
-    for i, name in enumerate(trial.test.sensitive.columns):
-        codes = labels.codes[rows, i]
-        if labels.number(i) is not None:
-            continue  # what cells tell of a number is told of no class that others cut alike
-        declared = len(dict.fromkeys([*trial.attack.classes_of(name), *trial.test.classes_of(name)]))
-        table = np.zeros((len(counts), declared), dtype=np.int64)
-        np.add.at(table, (cells[codes != MISSING], codes[codes != MISSING]), 1)
-        if table.any():
-            out[name] = telling_of(table, many_share(counts), delta)
-    return out

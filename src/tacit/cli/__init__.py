@@ -295,29 +295,6 @@ def profile(
 
 
 @app.command()
-def drift(
-    bundle: Annotated[Path, typer.Argument(help="The bundle, NAME.tacit, saved with its audit.")],
-    new: Annotated[Path, typer.Argument(help="New rows: a CSV, Parquet or npz file.")],
-    state: Annotated[Path | None, typer.Option(help="File that keeps the counts; may be asked every day.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Column that says whose each row is: everybody counts once.")] = None,
-    sensitive: Annotated[
-        list[str] | None, typer.Option(help="Column of labels in the new rows: certify them anew (repeat).")
-    ] = None,
-    released: Annotated[
-        bool, typer.Option("--released", help="The rows were released by this bundle already.")
-    ] = False,
-    key: Annotated[
-        Path | None, typer.Option("--noise-key", "--key", help="The owner's noise key, for noisy releases.")
-    ] = None,
-) -> None:
-    """Has the population moved since the audit? From released values alone. Exit 3: it has."""
-    options = dict(locals())
-    from tacit.cli.drift_command import run  # every command starts quickly
-
-    run(console, **options)
-
-
-@app.command()
 def frontier(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
     target: Targets,

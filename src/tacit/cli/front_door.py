@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 START, PROMISE, PLACES, STUDY = "Start here", "Keep the promise", "Where it runs", "Study"
 GROUPS = {
     START: ("demo", "fit", "audit", "audit diff", "frontier", "release", "doctor"),
-    PROMISE: ("check", "ledger", "drift", "evidence", "officer"),
+    PROMISE: ("check", "ledger", "evidence", "officer"),
     PLACES: ("serve", "client", "keys", "profile", "federated"),
     STUDY: ("data", "reproduce", "glossary"),
 }
@@ -34,7 +34,6 @@ EXAMPLES = {
     "ledger what-if": "tacit ledger what-if ledger.jsonl filter.tacit --to analyst",
     "ledger together": "tacit ledger together l.jsonl a.tacit b.tacit --data p.csv --target income --sensitive sex",
     "ledger override": "tacit ledger override ledger.jsonl filter.tacit --to analyst --reason agreed --officer-key o",
-    "drift": "tacit drift handover/filter.tacit next-month.csv --state drift.state",
     "evidence": "tacit evidence handover --key officer.key",
     "officer": "tacit officer ledger.jsonl",
     "serve": "tacit serve handover/filter.tacit --keys keys.json",

@@ -55,8 +55,7 @@ def check_expiry(manifest: Mapping[str, Any], name: str, refuse: bool = False) -
         return
     said = (
         f"{name} expired on {manifest['expires']} (today is {today()}): its figures belong to the people of its audit, "
-        f"and nobody has said since that they still hold. Audit it on new rows and save it anew (tacit drift tells "
-        f"whether the population has moved)"
+        f"and nobody has said since that they still hold. Audit it on new rows (tacit audit) and save it anew"
     )
     if refuse:
         raise BundleError(said)

@@ -109,7 +109,7 @@ class Report:
     singling_out : how often predicates found in the release pick out one person; None where it was not measured
     resemblance : reconstruction of the raw records, similarity, warped distance, where they apply
     attacks : other kinds of attack, each with what its attacker knows
-    released : counts of what was released of these rows, by which `tacit.drift` notices another population
+    released : counts of what was released of these rows, with which a later audit compares its own
     fresh : whether the figures are for rows the filter never saw
     notes : what the reader must know
     """
