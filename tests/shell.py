@@ -51,23 +51,12 @@ class Shell:
             words = shlex.split(command)[2:]
             self.address, _ = self.stack.enter_context(running(Path(words[0]), *words[1:]))
             return 0, ""
-        if command.startswith("tacit officer "):
-            return self._page(command)
         if command.startswith("tacit ") and not re.search(r"[|&<;]", command):
             return self._here(command)
         environment = {**os.environ, "PATH": f"{self.shims}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"}
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=environment, timeout=600)
         return ran.returncode, ran.stdout + ran.stderr
-
-    def _page(self, command: str) -> tuple[int, str]:
-        """A page that stays up: it is started, says where it is, and is ended."""
-        with subprocess.Popen(
-            [sys.executable, "-m", *shlex.split(command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        ) as process:
-            said = process.stdout.readline()
-            process.kill()
-        return int("http://127.0.0.1:" not in said), said
 
     def _here(self, command: str) -> tuple[int, str]:
         """In this process, where learning is short; a process of its own takes seconds to start."""

@@ -78,7 +78,7 @@ for found in pkgutil.walk_packages(tacit.__path__, "tacit."):
     lacks = [line.split() for line in done.stdout.splitlines()]
     assert {library for _, library in lacks} == {"cryptography"}
     others = [name for name, _ in lacks if not name.startswith(("tacit.ledger", "tacit.federated"))]
-    assert others == ["tacit.release.signing", "tacit.serve.officer"]
+    assert others == ["tacit.release.signing"]
 
 
 @pytest.mark.parametrize("name", ["coupling", "codebook"])

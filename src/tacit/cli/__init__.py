@@ -25,7 +25,7 @@ except ModuleNotFoundError as missing:  # a device install: bundles run without 
     ) from None
 
 from tacit.cli.data_command import prepare
-from tacit.cli.evidence_command import evidence, officer
+from tacit.cli.evidence_command import evidence
 from tacit.cli.federated import federated_app
 from tacit.cli.front_door import FIRST, Verbs, furnish
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, ledger_app, open_book
@@ -108,7 +108,6 @@ app.add_typer(keys_app, name="keys")
 app.command()(serve)
 app.command()(client)
 app.command()(evidence)
-app.command()(officer)
 app.add_typer(federated_app, name="federated")
 console = Console()
 

@@ -1,4 +1,4 @@
-"""`tacit evidence` and `tacit officer`: what is filed about a release, and who decides about it."""
+"""`tacit evidence`: what is filed about a release."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.serve import needs_extra
 from tacit.errors import InputError
 
 
@@ -44,33 +43,3 @@ def evidence(
     own = sum(not name.startswith(RELEASED) for name in digests)
     rest = "" if release is None else f", and so are the {len(digests) - own} files of {release}"
     print(f"{folder}: signed by {trusted_key.name}; its {own} files are as they were signed{rest}")
-
-
-def officer(
-    ledger: Annotated[Path, typer.Argument(help="The ledger, ledger.jsonl.")],
-    key: Annotated[Path | None, typer.Option(help="Your secret key, to decide (tacit release keys).")] = None,
-    ledger_key: Annotated[
-        Path | None, typer.Option(help="The key that signs lines; TACIT_LEDGER_KEY, or LEDGER.key beside it.")
-    ] = None,
-    reports: Annotated[
-        Path | None, typer.Option(help="Folder of folders that tacit fit --out wrote; the ledger's own without it.")
-    ] = None,
-    port: Annotated[int, typer.Option(help="Port of this machine; 0 takes a free one.")] = 0,
-) -> None:
-    """Open a page on this machine that lists releases with their verdicts, and takes accept or reject, signed."""
-    needs_extra()
-    import socket
-
-    import uvicorn
-
-    from tacit.serve.officer import Desk, make_page  # every command starts quickly
-
-    desk = Desk(ledger, key, ledger_key, reports)
-    with socket.create_server(("127.0.0.1", port)) as listening:
-        port = listening.getsockname()[1]
-        app, token = make_page(desk, port)
-        # plain print: whoever started this as a process reads the line
-        print(f"Open once, on this machine: http://127.0.0.1:{port}/?token={token}", flush=True)
-        config = uvicorn.Config(app, http="h11", ws="none", access_log=False, log_config=None, log_level="warning",
-                                proxy_headers=False, server_header=False, limit_concurrency=64)  # fmt: skip
-        uvicorn.Server(config).run(sockets=[listening])

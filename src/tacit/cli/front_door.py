@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 START, PROMISE, PLACES, STUDY = "Start here", "Keep the promise", "Where it runs", "Study"
 GROUPS = {
     START: ("demo", "fit", "audit", "audit diff", "frontier", "release", "doctor"),
-    PROMISE: ("check", "ledger", "evidence", "officer"),
+    PROMISE: ("check", "ledger", "evidence"),
     PLACES: ("serve", "client", "keys", "profile", "federated"),
     STUDY: ("data", "reproduce", "glossary"),
 }
@@ -35,7 +35,6 @@ EXAMPLES = {
     "ledger together": "tacit ledger together l.jsonl a.tacit b.tacit --data p.csv --target income --sensitive sex",
     "ledger override": "tacit ledger override ledger.jsonl filter.tacit --to analyst --reason agreed --officer-key o",
     "evidence": "tacit evidence handover --key officer.key",
-    "officer": "tacit officer ledger.jsonl",
     "serve": "tacit serve handover/filter.tacit --keys keys.json",
     "client": "tacit client filter.tacit people.csv http://127.0.0.1:8000 --key-file analyst.key --out answers.csv",
     "keys add": "tacit keys add keys.json analyst",
