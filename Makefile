@@ -10,7 +10,7 @@ export TACIT_DATA ?= $(wildcard ../shared/data)
 
 .venv/demo: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[arrow,sign,train,figures]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[sign,train,figures]'
 	touch $@
 
 .venv/dev: .venv/demo

@@ -28,7 +28,7 @@ INSTALLS = {
     "all": ["[all]"],
 }
 OWN = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "wheel")
-LIMITS = {"release-only": 150, "tables": 500}
+LIMITS = {"release-only": 150, "tables": 700}
 
 
 def megabytes(folder: Path, byte_code: bool = True) -> float:

@@ -26,7 +26,6 @@ EXTRAS = (
     ("a service: tacit serve, client", "fastapi", "pip install 'tacit[serve]'"),
     ("federations across machines", "flwr", "pip install 'tacit[federated]'"),
     ("differentially private fits", "dp_accounting", "pip install 'tacit[privacy]'"),
-    ("Parquet and Arrow files, engines, over a million rows", "pyarrow", "pip install 'tacit[arrow]'"),
     ("signatures, ledgers, evidence", "cryptography", "pip install 'tacit[sign]'"),
     ("Excel files", "openpyxl", "pip install 'tacit[excel]'"),
     ("DuckDB files", "duckdb", "pip install 'tacit[sql]'"),

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from rich.markup import escape
 
 from tacit.errors import InputError
 from tacit.files import replacing, write_whole
-from tacit.records.arrow import HERE, pa
 from tacit.records.csv_files import CsvFile
 from tacit.records.table_files import DATABASE, EXCEL, kind_of, open_table
 from tacit.release.bundle import read_bundle
@@ -104,13 +104,13 @@ def tell_files(
 def write_release(released: Any, out: Path, table: Path, names: list[str], shuffle: bool) -> Path:
     """The release in the form of the file that came in, where it is a table of the same columns; else as Parquet.
 
-    Without Arrow it is CSV either way, and so it is of an Excel file, where text that begins with = would be run.
+    It is CSV of an Excel file too, where text that begins with = would be run.
     """
     released = shuffled(released) if shuffle else released
     as_it_came = kind_of(table) in ("text", "excel") and set(released.columns) <= set(names)
     if set(released.columns) <= set(names):
         released = released[[c for c in names if c in released]]
-    if HERE and not as_it_came:
+    if not as_it_came:
         place = out / "release.parquet"
         write_parts(place, iter(pa.Table.from_pandas(released, preserve_index=False).to_batches()))
         return place

@@ -16,7 +16,6 @@ from tacit.cli.ledger_command import Book
 from tacit.cli.tables import progress
 from tacit.errors import InputError
 from tacit.files import write_whole
-from tacit.records.arrow import need_arrow
 from tacit.records.dataset import as_dataset
 from tacit.records.sampling import Sample, may_exceed, read_sample
 from tacit.release.arrow_columns import as_columns
@@ -102,7 +101,6 @@ def large_table(
         bar.add_task(f"sampling {escape(path.name)}", total=None)
         found = LargeTable(path, unit, read_sample(path, unit, most, seed))
     if not found.sample.whole:
-        need_arrow(f"a table of more than {most:,} rows ({path.name})")
         if bins is not None and chosen.mechanism_type.sees_sensitive:
             raise InputError(
                 "--bins cuts columns that this filter looks at in every row, and a large table is released from its "

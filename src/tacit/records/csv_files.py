@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
 
 from tacit.errors import InputError
-from tacit.records.arrow import HERE, arrow_csv, pa, pc
 from tacit.records.cells import GAPS, TRUTH, header_names, text_number
 from tacit.records.spelling import (
     LINES,
@@ -83,7 +85,7 @@ class CsvFile:
         """Text cells of some columns, in the file's order of rows."""
         at = [self.names.index(n) for n in (self.names if names is None else names)]
         with self._problems():
-            for i, batch in enumerate(self._parsed_slowly(at) if self._slow() else self._parsed(at)):
+            for i, batch in enumerate(self._parsed_slowly(at) if self._has_late_quotes() else self._parsed(at)):
                 batch = batch if i else batch.slice(1)  # the header
                 if batch.num_rows:
                     yield batch.rename_columns([self.names[k] for k in at])
@@ -115,10 +117,6 @@ class CsvFile:
                     rows = []
         if rows:
             yield _as_batch(rows, at)
-
-    def _slow(self) -> bool:
-        """Whether Python's parser is needed."""
-        return not HERE or self._has_late_quotes()
 
     def _has_late_quotes(self) -> bool:
         """Whether a quote may follow spaces, which Arrow's parser takes for a part of the cell.
@@ -165,9 +163,7 @@ class CsvFile:
         return file if self.encoding == "utf-8" else pa.transcoding_input_stream(file, self.encoding, "utf-8")
 
     def _text(self) -> Any:
-        if HERE or self.encoding == "utf-8":
-            return io.TextIOWrapper(self._bytes(), encoding="utf-8-sig", newline="")
-        return io.TextIOWrapper(pa.input_stream(str(self.path)), encoding=self.encoding, newline="")
+        return io.TextIOWrapper(self._bytes(), encoding="utf-8-sig", newline="")
 
     @contextmanager
     def _problems(self) -> Iterator[None]:

@@ -54,9 +54,9 @@ def may_exceed(path: Path, most: int) -> bool:
     if kind_of(path) not in ("text", "parquet"):
         return False  # held whole
     if kind_of(path) == "parquet":
-        from tacit.records.arrow import need_arrow, pa, pq  # pyarrow is not loaded by `import tacit`
+        import pyarrow as pa  # not loaded by `import tacit`
+        import pyarrow.parquet as pq
 
-        need_arrow(f"a Parquet file ({path.name})")
         try:
             return int(pq.read_metadata(path).num_rows) > most
         except (pa.ArrowInvalid, OSError):
@@ -145,7 +145,8 @@ def _of_units(column: Any, key: bytes, first: int) -> np.ndarray:
 
 def _batches(path: Path) -> tuple[Iterator[Any], Any]:
     """Record batches of a table, and what makes a DataFrame of some of them, as reading all of it would."""
-    from tacit.records.arrow import need_arrow, pa, pq  # pyarrow is not loaded by `import tacit`
+    import pyarrow as pa  # not loaded by `import tacit`
+    import pyarrow.parquet as pq
 
     if kind_of(path) == "text":
         from tacit.records.csv_files import CsvFile, frame_columns  # the same
@@ -153,9 +154,7 @@ def _batches(path: Path) -> tuple[Iterator[Any], Any]:
         file = CsvFile(path)
         return file.batches(), lambda parts: pd.DataFrame(frame_columns(file.names, parts, file.decimal))
     files = parquet_files(path) if path.is_dir() else [path]
-    if files:
-        need_arrow(f"a Parquet file ({files[0].name})")
-    else:
+    if not files:
         raise InputError(
             f"{path} has no Parquet file; name a table, or a folder of Parquet files (recordings: --sensors, photos: "
             f"--images)"

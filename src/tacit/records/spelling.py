@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tacit.records.arrow import pa, pc
+import pyarrow as pa
+import pyarrow.compute as pc
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 LOOK = 2**16  # bytes by which a file is judged

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tacit.errors import InputError, NotInstalled, TacitError, installed
+from tacit.errors import InputError, NotInstalled, TacitError
 from tacit.files import parquet_files
 
 FORMATS = ".csv (any separator), .tsv, .parquet, .arrow, .feather, .xlsx, .sqlite or .duckdb (with --sql)"
@@ -84,18 +84,11 @@ def _text(path: Path, dates: bool) -> TableFile:
     return TableFile(pd.DataFrame(file.columns(dates)), file.written)
 
 
-def _need_arrow(what: str, path: Path) -> None:
-    if not installed("pyarrow"):
-        raise NotInstalled(f"{what} ({path.name})", "pyarrow")
-
-
 def _parquet(path: Path) -> TableFile:
-    _need_arrow("a Parquet file", path)
     return TableFile(pd.read_parquet(path))
 
 
 def _arrow(path: Path) -> TableFile:
-    _need_arrow("an Arrow file", path)
     import pyarrow.feather as feather  # pyarrow is not loaded by `import tacit`
 
     try:
@@ -112,7 +105,6 @@ def _folder(path: Path) -> TableFile:
     if not files:
         raise InputError(f"{path} has no Parquet file; name a table file, or a folder of Parquet files (for recordings "
                          f"or photos say --sensors or --images)")  # fmt: skip
-    _need_arrow("a folder of Parquet files", path)
     return TableFile(pd.concat([pd.read_parquet(f) for f in files], ignore_index=True), f"{len(files)} Parquet files")
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from tacit.errors import InputError, InputTypeError, TacitWarning
 from tacit.noise.keyed import new_key
-from tacit.records.arrow import need_arrow, pa
 from tacit.records.cells import is_gap
 from tacit.release.bundle import Bundle
 from tacit.release.runtime import NO_KEY, Release, load, read_key
@@ -61,7 +61,6 @@ def arrow_udf(
     >>> release(pa.record_batch({"a": [0.5, 1.0], "b": [1.0, 2.0]})).num_rows
     2
     """
-    need_arrow("arrow_udf")
     keep = [keep] if isinstance(keep, str) else keep
     from_env = isinstance(noise_key, str) and noise_key == ENV
     found = (

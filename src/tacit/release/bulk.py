@@ -23,8 +23,7 @@ from tacit.callback import Callback, silent
 from tacit.errors import InputError, check_number
 from tacit.files import parquet_files
 from tacit.noise.keyed import Numbers, Occurrences
-from tacit.records.arrow import PART, batch_bytes
-from tacit.release.parts import PICTURES, Instead, Journal, describe, release_part
+from tacit.release.parts import PART, PICTURES, Instead, Journal, batch_bytes, describe, release_part
 from tacit.release.pictures import Pictures, check_pictures_out, pictures_in
 from tacit.release.record_files import FOLDER, FORMATS, Reader, open_reader, open_writer
 from tacit.release.runtime import Release, load, read_key

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from tacit.files import parquet_files
-from tacit.records.arrow import pq
 from tacit.records.csv_files import CsvFile
 from tacit.records.schema import TableSchema, schema_of
 from tacit.records.table_files import TEXT

@@ -15,17 +15,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tacit.errors import InputError, TacitWarning
 from tacit.files import replacing, write_whole
 from tacit.noise.keyed import Numbers, new_key
-from tacit.records.arrow import PART, pa, pq, read_batch, write_batch
 from tacit.release.arrow_columns import as_columns
 from tacit.release.pictures import Pictures, write_pictures
 from tacit.release.record_files import FILE, parquet_options
 from tacit.release.runtime import NO_KEY, Release
 
 PICTURES = "pictures"
+PART = ".arrow"
+
+
+def write_batch(path: Path, batch: pa.RecordBatch) -> None:
+    """Keep one batch in a file; `read_batch` gives it back."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as file:
+        file.write_batch(batch)
+
+
+def read_batch(path: Path) -> pa.RecordBatch:
+    """The batch that was kept."""
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_file(file).get_batch(0)
+
+
+def batch_bytes(batch: pa.RecordBatch) -> bytes:
+    """A batch as bytes: the same of equal ones."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as file:
+        file.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
 Instead = tuple[np.ndarray, pa.RecordBatch]  # rows of a part whose release is known, and it
 
 

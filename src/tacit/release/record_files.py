@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
 
 from tacit.errors import InputError, TacitWarning, no_column
 from tacit.files import parquet_files, replacing
-from tacit.records.arrow import HERE, arrow_csv, need_arrow, pa, pc, pq
 from tacit.records.csv_files import CsvFile, as_floats, cells_of, spelled_numbers
-from tacit.records.plain_csv import write_plainly
 from tacit.records.schema import TIMES
 from tacit.records.spelling import iso_dates, with_points, without_gap_words
 from tacit.records.table_files import TEXT
@@ -72,14 +74,12 @@ def open_reader(
     if any(s.lower() in TEXT for s in path.suffixes[-2:]):
         return Reader(_csv(path, manifest, names, unit), None)
     if path.suffix == ".parquet" or path.is_dir():
-        need_arrow(f"a Parquet file ({path.name})")
         words = {c["name"] for c in declared.get("columns", ()) if c["kind"] == "category"}
         files = [
             _parquet(p, names, rows, unit, words) for p in parquet_files(path) or [path]
         ]  # all are checked at once
         return Reader(itertools.chain.from_iterable(files), sum(f.rows or 0 for f in files))
     if path.suffix in (".arrow", ".feather", ".ipc"):
-        need_arrow(f"an Arrow file ({path.name})")
         return Reader(_arrow(path, names, rows, unit), None)
     raise InputError(f"{path.name}: cannot read {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}")
 
@@ -90,8 +90,6 @@ def open_writer(path: Path, release: Release, quote_formulas: bool = False) -> W
         raise InputError(
             f"{path.name}: cannot write {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}"
         )
-    if path.suffix in (".parquet", ".arrow"):
-        need_arrow(f"a file that ends in {path.suffix} ({path.name})")
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
     shape = tuple(release.manifest["output"]["shape"])
@@ -326,9 +324,6 @@ def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def _write_csv(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:
-    if not HERE:
-        write_plainly(file, parts, schema)
-        return
     with arrow_csv.CSVWriter(file, schema) as writer:
         for part in parts:
             writer.write_batch(part)

@@ -160,8 +160,9 @@ def answer_file(
     unit: str | None = None,
 ) -> int:
     """Answers for all records of a file, part by part: the whole output or none. Returns how many."""
+    import pyarrow as pa
+
     from tacit.noise.keyed import Occurrences  # a client that answers single records needs none of these
-    from tacit.records.arrow import need_arrow, pa
     from tacit.release.record_files import open_reader, write_parts
 
     suffixes = (".csv", ".parquet", ".arrow")
@@ -169,8 +170,6 @@ def answer_file(
         raise InputError(f"{out} is the input itself; write to another place")
     if out.suffix not in suffixes:
         raise InputError(f"{out.name}: answers are written as {', '.join(suffixes)}")
-    if out.suffix != ".csv":
-        need_arrow(f"a file that ends in {out.suffix} ({out.name})")
     reader = open_reader(source, client.release.manifest, 8192, unit)
     file, done = Occurrences(), 0
 

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from tacit.auditing.received import plain
-from tacit.errors import InputError, NotInstalled, installed
+from tacit.errors import InputError
 from tacit.files import replacing, write_whole
 from tacit.records.dataset import Dataset
 
@@ -92,8 +92,6 @@ def packed(Z: Any) -> np.ndarray:
         Z.dtypes.map(pd.api.types.is_numeric_dtype).all() and not Z.isna().any().any()
     ):
         return np.asarray(Z, dtype=np.float64)
-    if not installed("pyarrow"):
-        raise NotInstalled("a frontier of tables that hold words or gaps", "pyarrow")
     sink = io.BytesIO()
     Z.to_parquet(sink, index=False)
     return np.frombuffer(sink.getvalue(), dtype=np.uint8)

@@ -67,9 +67,8 @@ def stream(path: str | Path, like: Dataset, folder: Path) -> StreamedTable:
     like : another part of the same table (`attack`)
     folder : where the encoded numbers are written: four bytes for each number of each row
     """
-    from tacit.records.arrow import need_arrow, pq  # not loaded by `import tacit`
+    import pyarrow.parquet as pq  # not loaded by `import tacit`
 
-    need_arrow("a Parquet file to train on")
     path = Path(path)
     if not path.exists():
         raise InputError(f"no file {path}; check the path")
