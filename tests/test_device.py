@@ -157,7 +157,7 @@ def test_what_is_not_there_is_said(device, tmp_path):
     )
     assert command.returncode == 1
     assert command.stderr.startswith("tacit: the command line needs typer, which is not installed here.")
-    for name, package in (("release.apply", "pandas"), ("EIGAN", "torch"), ("save", "pandas")):
+    for name, package in (("release.apply", "pyarrow"), ("EIGAN", "torch"), ("save", "pandas")):
         code = f"import tacit; tacit.{name}"
         asked = subprocess.run([device, "-c", code], capture_output=True, text=True, check=False, env=alone())
         last = asked.stderr.strip().splitlines()[-1]

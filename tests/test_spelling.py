@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.records.csv_files import CsvFile
-from tacit.records.spelling import find_encoding, find_separator, iso_dates, with_points, without_gap_words
+from tacit.records.csv_files import CsvFile, find_encoding, find_separator
+from tacit.records.spelling import iso_dates, with_points, without_gap_words
 from tacit.records.table_files import open_table
 
 
@@ -61,6 +61,14 @@ def test_gaps_of_numbers_are_words_elsewhere(tmp_path):
 def test_dates_in_the_usual_spellings(cells, wanted):
     found = iso_dates(pa.array(cells, pa.string()))
     assert (None if found is None else found.to_pylist()) == wanted
+
+
+@pytest.mark.parametrize("encoding, text", [
+    ("cp1252", "Señor;Ñandú\n"), ("cp1252", "a€b;“quote”\n"), ("cp1252", "François;Orléans\n" * 50),
+    ("cp1251", "Иван;Москва\nОльга;Санкт-Петербург\n" * 5), ("shift_jis", "田中,東京\n鈴木,大阪\n" * 5),
+])  # fmt: skip
+def test_encodings_that_are_not_utf8(encoding, text):
+    assert text.encode(encoding).decode(find_encoding([text.encode(encoding)])) == text
 
 
 @given(st.lists(st.floats(-1e6, 1e6, allow_nan=False), min_size=1, max_size=20))

@@ -1,99 +1,29 @@
-"""How a text file is written: its encoding, separator and decimal sign, and how people spell dates and gaps.
+"""What the cells of a text file mean: gaps, booleans, decimal commas, dates, numbers. For whole Arrow columns at once.
 
-Found from the file itself, the same for a fit and for a release, and told in words by the command line.
+`tacit.records.cells` is the same rule for single values, on devices that have no Arrow.
 """
 
 from __future__ import annotations
 
-import codecs
-import csv
-import re
-from collections.abc import Sequence
+import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-LOOK = 2**16  # bytes by which a file is judged
-LINES = 200
-NOT_WINDOWS = b"\x81\x8d\x8f\x90\x9d"  # which cp1252 does not have
+from tacit.records.cells import GAPS, TRUTH, text_number
+from tacit.records.schema import TIMES
+
 # what stands for a gap in a column of numbers or dates, in any case; in a column of words these are words
 NO_NUMBER = ("-", "--", "---", ".", "..", "...", "?", "n.a.", "n.a", "n/a.", "k.a.", "k. a.", "k.a", "na", "none",
              "missing", "unknown", "null", "nil", "(null)", "\\n", "#null!", "#div/0!", "#value!", "#ref!")  # fmt: skip
-_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+([eE][+-]?\d+)?")
-_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+")
 COMMA_NUMBER = r"^[+-]?[0-9]{1,3}(\.[0-9]{3})*(,[0-9]+)?$|^[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?$"
 ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?$"
 TURNED = (
     r"^(?P<a>[0-9]{1,2})(?P<s>[./-])(?P<b>[0-9]{1,2})[./-](?P<y>[0-9]{4})(?P<t>[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?)?$"
 )
-
-
-def find_encoding(blocks: Sequence[bytes] | Any) -> str:
-    """UTF-8 where all bytes are; UTF-16 by its mark or its zeros; else what Windows writes in the west, cp1252.
-
-    Examples
-    --------
-    >>> find_encoding([b"caf\\xe9;1"]), find_encoding(["café".encode()]), find_encoding(["café,1".encode("utf-16-le")])
-    ('cp1252', 'utf-8', 'utf-16-le')
-    """
-    decoder, start = codecs.getincrementaldecoder("utf-8")(), True
-    try:
-        for block in blocks:
-            if start:
-                if block[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                    return "utf-16"
-                even, odd = block[0:LOOK:2].count(0), block[1:LOOK:2].count(0)
-                if max(even, odd) > len(block[:LOOK]) / 10 and 10 * min(even, odd) < max(even, odd):
-                    return "utf-16-le" if odd > even else "utf-16-be"
-                if even or odd:
-                    return "latin-1"  # no text at all, which whoever reads it says
-            decoder.decode(block)
-            start = False
-        decoder.decode(b"", final=True)
-        return "utf-8"
-    except UnicodeDecodeError:
-        return "latin-1" if any(byte in block for byte in NOT_WINDOWS) else "cp1252"
-
-
-def find_separator(text: str) -> str:
-    """What separates the cells of a file that begins so: what cuts the most lines into as many cells as the header.
-
-    Examples
-    --------
-    >>> find_separator("name;price\\nA, B;1,5\\nC;2,0\\n")
-    ';'
-    """
-    lines = text.splitlines()[:LINES]
-    best, most = ",", (0.0, 0)
-    for separator in SEPARATORS:
-        try:
-            rows = [row for row in csv.reader(lines, delimiter=separator, skipinitialspace=True) if row]
-        except csv.Error:  # whoever reads the file says what is wrong
-            continue
-        width = len(rows[0]) if rows else 0
-        if width > 1:
-            alike = sum(len(row) == width for row in rows) / len(rows)
-            if (alike, width) > most:
-                best, most = separator, (alike, width)
-    return best
-
-
-def find_decimal(rows: Sequence[Sequence[str]], separator: str) -> str:
-    """The decimal sign of a file with such rows: a comma only where one column has them and none has points.
-
-    Examples
-    --------
-    >>> find_decimal([["a", "1,5"], ["b", "2"]], ";"), find_decimal([["1.5", "2,5"]], ";")
-    (',', '.')
-    """
-    if separator == ",":
-        return "."
-    cells = [cell.strip() for row in rows for cell in row]
-    points = any(_POINT.fullmatch(c) and not _THOUSANDS.fullmatch(c) for c in cells)
-    return "," if not points and any(_COMMA.fullmatch(c) for c in cells) else "."
 
 
 def with_points(text: Any) -> Any:
@@ -135,3 +65,84 @@ def iso_dates(text: Any) -> Any:
     day, month = (pc.utf8_lpad(pc.struct_field(every, k), 2, "0") for k in ("ab" if day_first else "ba"))
     dates = pc.binary_join_element_wise(pc.struct_field(every, "y"), month, day, "-")
     return pc.binary_join_element_wise(dates, pc.struct_field(every, "t"), "")
+
+
+def frame_columns(
+    names: Sequence[str], parts: Sequence[pa.RecordBatch], decimal: str = ".", dates: bool = False
+) -> dict[str, Any]:
+    """Columns of text cells as numbers, booleans or text, by what all of their cells are; with `dates` as those too."""
+    columns = [pa.chunked_array([b.column(i) for b in parts], pa.string()) for i in range(len(names))]
+    return {name: typed_column(c, decimal, dates) for name, c in zip(names, columns, strict=True)}
+
+
+def cells_of(text: Any) -> Any:
+    """An Arrow column of cells by the rule `cell_value`, for all at once: gaps are null."""
+    text = pc.utf8_ltrim(text, " ")
+    return pc.if_else(pc.is_in(text, value_set=pa.array(GAPS)), pa.scalar(None, pa.string()), text)
+
+
+def spelled_numbers(text: Any) -> Any:
+    """Cells with booleans as 1 and 0."""
+    lower = pc.utf8_lower(text)
+    for word, value in TRUTH.items():
+        text = pc.if_else(pc.equal(lower, word), str(int(value)), text)
+    return text
+
+
+def as_floats(text: Any) -> Any:
+    """Cells as doubles, where every one of them is a number; else None."""
+    try:
+        found = pc.cast(text, pa.float64())
+        return None if pc.any(pc.is_nan(found)).as_py() else found  # "NAN" is not among the gaps
+    except pa.ArrowInvalid:
+        return None
+
+
+def _times(dates: Any, text: Any) -> Any:
+    """Dates in the form of ISO as points in time; as text where one does not exist."""
+    try:
+        found = [None if d is None else datetime.datetime.fromisoformat(d) for d in dates.to_pylist()]
+        utc = [d if d is None or d.tzinfo is None else d.astimezone(datetime.UTC).replace(tzinfo=None) for d in found]
+        return np.array(utc, dtype="datetime64[us]")
+    except (ValueError, OverflowError):
+        return text.to_pylist()
+
+
+def typed_column(text: pa.ChunkedArray, decimal: str, dates: bool) -> Any:
+    """A column for a fit: booleans, whole numbers, numbers, dates or text."""
+    text = cells_of(text)
+    numeric = without_gap_words(with_points(text) if decimal == "," else text)
+    if numeric.null_count < len(numeric) and (as_floats(numeric) is not None):
+        text = numeric
+    if text.null_count == len(text):
+        return np.full(len(text), np.nan)
+    if pc.all(pc.is_in(pc.utf8_lower(text.drop_null()), value_set=pa.array(list(TRUTH)))).as_py():
+        truth = pc.equal(pc.utf8_lower(text), "true")
+        return truth.to_numpy() if not text.null_count else np.array(truth.to_pylist(), dtype=object)
+    numbers = as_floats(text)
+    if numbers is None:
+        try:
+            found = [None if t is None else text_number(t) for t in text.to_pylist()]
+        except ValueError:
+            found_dates = iso_dates(text) if dates else None
+            return text.to_pylist() if found_dates is None else _times(found_dates, text)
+        numbers = pa.chunked_array([pa.array(found, pa.float64())])
+    if not text.null_count:
+        try:
+            return pc.cast(text, pa.int64()).to_numpy()
+        except pa.ArrowInvalid:
+            pass
+    return numbers.to_numpy()
+
+
+def declared_column(text: pa.Array, kind: Mapping[str, Any], decimal: str) -> pa.Array:
+    """A column of cells as the schema has it; where one does not fit, as text: the schema finds it and names it."""
+    text = cells_of(text)
+    if kind["kind"] == "category":
+        return text
+    if kind["type"] in TIMES:
+        dates = iso_dates(text)
+        return text if dates is None else dates
+    text = without_gap_words(with_points(text) if decimal == "," else text)
+    numbers = as_floats(spelled_numbers(text) if kind["type"] == "boolean" else text)
+    return text if numbers is None else numbers

@@ -21,9 +21,8 @@ import pyarrow.parquet as pq
 
 from tacit.errors import InputError, TacitWarning, no_column
 from tacit.files import parquet_files, replacing
-from tacit.records.csv_files import CsvFile, as_floats, cells_of, spelled_numbers
-from tacit.records.schema import TIMES
-from tacit.records.spelling import iso_dates, with_points, without_gap_words
+from tacit.records.csv_files import CsvFile
+from tacit.records.spelling import declared_column
 from tacit.records.table_files import TEXT
 from tacit.release.arrow_columns import Columns
 from tacit.release.runtime import Release
@@ -242,21 +241,10 @@ def _csv(path: Path, manifest: Mapping[str, Any], names: list[str] | None, unit:
     kinds |= {name: _as_declared(kind) for name, kind in manifest["output"].get("carried", {}).items()}
     kinds |= {} if unit is None else {unit: {"kind": "category"}}
     for batch in file.batches(names):
-        columns = [_typed(c, kinds.get(n, NUMBER), file.decimal) for n, c in zip(names, batch.columns, strict=True)]
+        columns = [
+            declared_column(c, kinds.get(n, NUMBER), file.decimal) for n, c in zip(names, batch.columns, strict=True)
+        ]
         yield Columns.of(pa.record_batch(columns, names=names), unit)
-
-
-def _typed(text: pa.Array, kind: Mapping[str, Any], decimal: str) -> pa.Array:
-    """A column of cells as the schema has it; where one does not fit, as text: the schema finds it and names it."""
-    text = cells_of(text)
-    if kind["kind"] == "category":
-        return text
-    if kind["type"] in TIMES:
-        dates = iso_dates(text)
-        return text if dates is None else dates
-    text = without_gap_words(with_points(text) if decimal == "," else text)
-    numbers = as_floats(spelled_numbers(text) if kind["type"] == "boolean" else text)
-    return text if numbers is None else numbers
 
 
 def _arrow(path: Path, names: list[str] | None, rows: int, unit: str | None) -> Iterator[Columns]:
