@@ -376,7 +376,7 @@ def test_several_filters_make_one_picture(parts, tmp_path):
 
 
 @pytest.mark.slow  # guards a killed frontier goes on to the same table
-def test_after_kill_9_the_table_is_identical(parts, tmp_path):
+def test_after_kill_9_the_table_is_identical(parts, tmp_path, all_steps):
     """Killed after the second half-point written, and again later; each time it resumes where it was."""
     whole = trace(parts, tmp_path / "whole").table()
     for after in (2, 9):  # among the first group's points; then (all are trained again or kept) among the audits
@@ -394,7 +394,7 @@ def test_after_kill_9_the_table_is_identical(parts, tmp_path):
             if count[0] == {after}:
                 os.kill(os.getpid(), signal.SIGKILL)
         Folder.write = killed
-        t.trace(t.people().split((0.4, 0.3, 0.3), seed=0), {str(tmp_path / "again")!r})
+        t.trace(t.people().split((0.4, 0.3, 0.3), random_state=0), {str(tmp_path / "again")!r})
         """
         ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, env={**os.environ})
         assert ran.returncode == -9, ran.stderr.decode()
