@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ def run(
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     parts = data.split((0.5, 0.2, 0.3), random_state=seed)
     reports = _fit_and_attack(console, chosen, filter_name, parts, seed, large, quick)
-    released = None if large is not None else _release_every_row(chosen, data, parts[0])
+    released = (
+        None if large is not None else _release_every_row(chosen, data if unit else replace(data, units=None), parts[0])
+    )
     order, shuffle = _order(_told_by_order(parts[1], parts[2], seed), shuffle, table.name)
     answers = _analyzer(console, chosen, parts[1]) if analyzer else None
     clear(out)
@@ -285,7 +288,11 @@ def _whose(console: Console, chosen: Any) -> str:
 
 
 def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -> pd.DataFrame:
-    """Training rows out of fold, the others by the filter, in the order of the file; under --dp the others alone."""
+    """Training rows out of fold, the others by the filter, in the order of the file; under --dp the others alone.
+
+    Noise is named as `tacit release apply` names it (by the record, where no column names groups), so that a row
+    released by both gets one draw and the noise cannot be averaged away.
+    """
     names = chosen.get_feature_names_out()
     rest = np.setdiff1d(np.arange(len(data)), train.rows)
     others = data.take(rest)
