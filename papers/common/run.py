@@ -297,11 +297,12 @@ def together(audits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def over_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def over_seeds(results: Sequence[Mapping[str, Any]], lowest: float = 0.0) -> dict[str, Any]:
     """One figure of several seeds: the mean, and a 95 % interval over seeds and rows together.
 
     The seeds share their test rows, so that what the rows leave open (the mean arm of the seeds' intervals) does not
     shrink with more seeds. What the seeds leave open is Student's interval of their mean. The two add as squares.
+    The interval is cut at `lowest` (minus infinity for R², which has no lower limit) and at 1.
 
     Examples
     --------
@@ -322,7 +323,10 @@ def over_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     told["value"] = round(value, 5)
     if "low" in first:
         arms = [np.hypot(np.mean([abs(r[end] - r["value"]) for r in results]), spread) for end in ("low", "high")]
-        told |= {"low": round(float(max(0.0, value - arms[0])), 5), "high": round(float(min(1.0, value + arms[1])), 5)}
+        told |= {
+            "low": round(float(max(lowest, value - arms[0])), 5),
+            "high": round(float(min(1.0, value + arms[1])), 5),
+        }
     if "by" in first:
         told["by"] = ", ".join(sorted({str(r["by"]) for r in results}))
     return {**told, "seeds": len(results), "values": values.tolist()}

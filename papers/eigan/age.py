@@ -38,7 +38,12 @@ def age(run: Run) -> None:
         kept, leak = one["utility"]["income"], one["leakage"]["age"]
         run.row(name, "income, accuracy", None, kept["value"], guessing=kept["guessing"])
         run.row(name, "age in four bins, balanced accuracy", guessing=leak["guessing"], **by_attacker(leak))
-        run.row(name, "age in years, R2", guessing=0.0, **by_attacker(over_seeds([r["years"] for r in runs])))
+        run.row(
+            name,
+            "age in years, R2",
+            guessing=0.0,
+            **by_attacker(over_seeds([r["years"] for r in runs], lowest=-np.inf)),
+        )
         run.audited(name, "adult, age withheld", [r["audit"] for r in runs], floor=found["raw data"][0]["audit"])
 
 
