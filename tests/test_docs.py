@@ -138,20 +138,20 @@ def test_a_command_that_fails_fails_its_page(wrong: str, tmp_path: Path) -> None
 
 @pytest.mark.slow  # engines take long to start; guards what the page says of them
 @pytest.mark.engines
-def test_blocks_of_large_engines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
+def test_blocks_of_large_engines_run(tmp_path: Path) -> None:
+    """In a process of its own: Spark's session resolves paths from the folder that it was started in."""
     needed = re.findall(r'title="needs (\w+)"', PAGES["engines.md"])
     here = {name for name in needed if importlib.util.find_spec(name)} - (
         {"pyspark"} if not shutil.which("java") else set()
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        given = engines_files()
-    run_blocks("engines.md", given, here)
+    code = f"import test_docs as t; t.run_blocks('engines.md', t.engines_files(), {here!r})"
+    path = os.pathsep.join([str(Path(__file__).parent), str(ROOT), *(p for p in sys.path if p)])
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path}
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-3000:]
     for name in here & {"pyspark", "ray", "daft"}:
-        assert pd.read_parquet(f"released-{name.removeprefix('py')}")["id"].nunique() == 400
+        released = pd.read_parquet(tmp_path / f"released-{name.removeprefix('py')}")
+        assert released["id"].nunique() == 400
     if missing := sorted(set(needed) - here):
         pytest.skip(
             f"{', '.join(missing)} not here (pip install 'tacit[engines]'; Spark needs Java): their blocks were not run"
