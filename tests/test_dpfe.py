@@ -12,7 +12,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 import tacit
-from papers.common.feature_figures import draw_curves, draw_reconstructions
 from papers.common.noise_curve import noise_curve
 from tacit.auditing.superiority import superiority
 from tacit.filters.dpfe import Partners, contrastive
@@ -178,9 +177,6 @@ def test_more_noise_means_less_accuracy_and_more_privacy(parts, models):
     found = superiority(*(curves[n][["accuracy", "log_rank"]] for n in ("DPFE", "Simple")), tolerance=0.08)
     assert found.superior
     assert found.mean > 0.05
-    assert len(draw_curves(curves).axes[0].lines) >= 2
-    with pytest.raises(tacit.TacitError, match="no column 'accurate'"):
-        draw_curves(curves, "accurate")
 
 
 def test_naming_by_recall_does_not_count_one_common_person(parts, models):
@@ -388,12 +384,3 @@ def test_superiority_by_hand():
         superiority([(0.2, 0.3)], simple)
     with pytest.raises(tacit.TacitError, match="points"):
         superiority([0.2, 0.3], simple)
-
-
-def test_figures():
-    images = np.random.default_rng(0).random((5, 1, 6, 6))
-    figure = draw_reconstructions(images, {"Simple": images * 0.9, "DPFE": images * 0}, most=3)
-    assert len(figure.axes) == 9
-    assert len(draw_reconstructions(images[:, 0], {"DPFE": images[:, 0]}).axes) == 10
-    with pytest.raises(tacit.TacitError, match="'DPFE' has shape"):
-        draw_reconstructions(images, {"DPFE": images[:3]})

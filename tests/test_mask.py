@@ -11,7 +11,6 @@ from sklearn.base import clone
 from torch import nn
 
 import tacit
-from papers.common.mask_figures import draw_masks
 from papers.common.recogniser import face_embedding
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
 from tacit.datasets.store import locate
@@ -417,22 +416,6 @@ def test_a_centred_embedding_reads_alone(recogniser, real):
     sims = [tacit.auditing.likeness.similarity(e, faces[12:], blur) for e in (plain, centred)]
     assert sims[0].guessing > 0.6 > 0.4 > abs(sims[1].guessing)
     assert sims[1].value < 0.8
-
-
-def test_the_figure_has_a_column_for_each(data, fitted):
-    figure = draw_masks(data[2].X, {"blur": BlurMask(), "task mask": fitted}, most=3)
-    assert [a.get_title() for a in figure.axes[:4]] == ["original", "blur", "task mask", "task mask: mask"]
-    assert len(figure.axes) == 12
-    assert np.array_equal(figure.axes[3].images[0].get_array(), fitted.mask(data[2].X[:1])[0, 0])
-    with pytest.raises(tacit.TacitError, match="not images"):
-        draw_masks(data[2].X, {"flat": Flat()})
-
-
-class Flat:
-    """Releases rows, not images."""
-
-    def transform(self, X):
-        return X.reshape(len(X), -1)
 
 
 def test_networks_keep_the_size():

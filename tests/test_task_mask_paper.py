@@ -99,3 +99,22 @@ def test_owners_of_celeba_run_table_2_on_it(tmp_path, monkeypatch):
     assert [r["printed"] for r in kept if r["what"] == TABLE.PRINTED] == [0.8559]
     assert {line["data"] for line in entry["summary"]} == {"celeba"}
     assert (tmp_path / "out" / "fig2.svg").exists()
+
+
+def test_the_figure_shows_masks_alone():
+    """The share of images that show a pixel, as grey; a face is nowhere among the arguments."""
+
+    class Half:
+        def mask(self, X):
+            return np.stack([np.tri(8, dtype=bool)[None], np.zeros((1, 8, 8), bool)])
+
+    test = TABLE.protocol.Part(np.zeros((6, 1, 8, 8)), np.array([0, 0, 0, 1, 1, 1]))
+    counted = TABLE.protocol.shown_pixels(Half(), test, 2)
+    assert counted["images"] == 2
+    assert counted["rows"][:2] == ["1 0 0 0 0 0 0 0", "1 1 0 0 0 0 0 0"]
+    figure = TABLE.draw_masks({"original": [{}], TABLE.PRINTED: [{"shown": counted}]})
+    _, drawn = figure.axes
+    assert [len(axes.images) for axes in figure.axes] == [0, 0]
+    assert [p.get_facecolor()[0] for p in drawn.patches] == [0.5]
+    shown = drawn.patches[0].get_path().contains_points([(0.5, 0.5), (2.5, 0.5), (1.5, 3.5)])
+    assert shown.tolist() == [True, False, True]

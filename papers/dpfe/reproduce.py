@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from papers.common.feature_figures import draw_reconstructions
-from papers.common.pictures import unpacked
 from papers.common.run import Run, over_seeds
 from tacit.report.profile_figure import profile_figure
 
@@ -26,6 +24,7 @@ from .telling import (
     audit_of,
     bounds,
     draw_ranks,
+    draw_rebuilt,
     draw_tradeoff,
     gain,
     point_of,
@@ -144,7 +143,7 @@ def fig10(run: Run) -> None:
     work = chosen(s) | {"decoder_epochs": s["decoder_epochs"]}
     found = {c: [run.part(f"cut {c}, seed {seed}", rebuilt, c, s["kept"], seed, work) for seed in run.seeds]
              for c in s["cuts"]}  # fmt: skip
-    whats = [k for k in found[s["cuts"][0]][0] if k not in ("raw", "named")]
+    whats = [k for k in found[s["cuts"][0]][0] if k != "named"]
     raw = named([of["named"] for of in next(iter(found.values()))])
     run.row(
         "raw images",
@@ -168,15 +167,7 @@ def fig10(run: Run) -> None:
             who = named([of[what]["named"] for of in seeds])
             run.row(f"{cut}, {what}", NAMED, printed, None, who["value"], (who["low"], who["high"]),
                     "logistic on raw images", who["guessing"])  # fmt: skip
-    shown = {
-        f"{what.replace('DPFE', '').strip(' ,')}\n{cut}": unpacked(seeds[0][what]["shown"])[:SHOWN]
-        for what in whats
-        for cut, seeds in found.items()
-    }
-    figure = draw_reconstructions(unpacked(next(iter(found.values()))[0]["raw"])[:SHOWN], shown)
-    for image in (i for axis in figure.axes for i in axis.images):
-        image.set_interpolation("none")  # kept at its own few pixels, so that the file is small
-    run.figure("fig10", figure)
+    run.figure("fig10", draw_rebuilt(run.rows, s["cuts"], whats))
 
 
 def fig11(run: Run) -> None:
@@ -223,7 +214,6 @@ EXPERIMENTS: dict[str, Callable[[Run], None]] = {
 
 WHOLE = "the network uncut, fine-tuned as long"
 NAMED = "images rebuilt that are named, accuracy"
-SHOWN = 3  # people in Fig. 10: more would make a large file
 
 
 def studies(run: Run, cut: str, kept: Sequence[Sequence[str]], which: Sequence[str]) -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from papers.common.noise_curve import noise_curve
-from papers.common.pictures import packed
 from tacit.auditing.floor import labels_alone
 from tacit.auditing.likeness import r_squared, reconstruction
 from tacit.auditing.measures import mean_measure
@@ -120,17 +119,13 @@ def rebuilt(cut: str, kept: Sequence[str], seed: int, settings: dict[str, Any]) 
     releases |= {f"{model}, code": [f.transform(d.X) for d in (attack, test)] for model, f in codes.items()}
     who = [pd.factorize(d.sensitive["person"], sort=True)[0] for d in (attack, test)]
     named = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)).fit(_flat(attack.X), who[0])
-    some = np.linspace(0, len(test) - 1, 8).astype(int)[:6]
-    out: dict[str, Any] = {"raw": packed(test.X[some]), "named": _named(named, test.X, who[1])}
+    out: dict[str, Any] = {"named": _named(named, test.X, who[1])}
     for name, (za, zt) in releases.items():
         drawn = rebuild(za, attack.X, zt, settings["decoder_epochs"], seed, choose_device(settings["device"]))
         error, total = (_flat((test.X - x) ** 2).sum(axis=1) for x in (drawn, np.mean(attack.X, axis=0)))
         r2 = r_squared(error, total, np.arange(len(test)), 0.95)
         ridge = reconstruction(za, attack.X, zt, test.X).r2
-        out[name] = {
-            "r2": list(r2[:3]), "ridge": list(ridge[:3]), "named": _named(named, drawn, who[1]),
-            "shown": packed(drawn[some]),
-        }  # fmt: skip
+        out[name] = {"r2": list(r2[:3]), "ridge": list(ridge[:3]), "named": _named(named, drawn, who[1])}
     return out
 
 

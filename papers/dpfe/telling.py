@@ -179,3 +179,31 @@ def draw_ranks(means: Mapping[str, pd.DataFrame]) -> Figure:
         axis.set_xlabel("accuracy of the attributes")
     grid[0][0].legend(frameon=False, fontsize=8)
     return figure
+
+
+def draw_rebuilt(rows: Sequence[Mapping[str, Any]], cuts: Sequence[str], releases: Sequence[str]) -> Figure:
+    """Draw, by cut and release, how much of the images a decoder restores and how many of them are named.
+
+    The paper shows rebuilt portraits; the data sets' terms do not allow that here.
+    """
+    at = {(row["what"], row["measure"].startswith("variance")): row for row in rows}
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    panels = zip(
+        figure.subplots(1, 2),
+        (True, False),
+        ("variance restored, R²", "images whose person is named"),
+        strict=True,
+    )
+    for axes, variance, words in panels:
+        for i, release in enumerate(releases):
+            points = [at[f"{cut}, {release}", variance] for cut in cuts]
+            value, (low, high) = [p["adaptive"] for p in points], zip(*(p["interval"] for p in points), strict=True)
+            axes.errorbar(np.arange(len(cuts)) + 0.06 * i, value, fmt="o-", ms=4, lw=1.2, elinewidth=0.6, label=release,
+                          yerr=np.clip([np.subtract(value, low), np.subtract(high, value)], 0, None))  # fmt: skip
+        axes.set_xticks(range(len(cuts)), cuts)
+        axes.set(xlabel="cut after layer", ylabel=words, ylim=(0, 1.02))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(lw=0.3, alpha=0.6)
+    axes.axhline(at["raw images", False]["adaptive"], color="0.6", ls="--", lw=1, label="images themselves")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    return figure

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 import tacit
-from papers.common.pictures import packed
 from papers.common.recogniser import face_embedding
 from tacit.auditing.floor import labels_alone
 from tacit.auditing.likeness import similarity
@@ -117,7 +116,7 @@ def validated(faces: Faces, spec: Mapping[str, Any], seed: int, s: Mapping[str, 
 
 
 def measured(faces: Faces, spec: Mapping[str, Any], seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything about one release: kept, similarity, who it is, the same of the bare mask; images to look at."""
+    """Everything about one release: kept, similarity, who it is; of a mask also the same of the bare mask."""
     f, learn, known = fitted(faces, spec, seed, s), faces.learn or faces.train, faces.known
     released, test = shown(f, learn.X), shown(f, faces.test.X)
     some = slice(0, s["embedded"])
@@ -140,8 +139,8 @@ def measured(faces: Faces, spec: Mapping[str, Any], seed: int, s: Mapping[str, A
         out["pixels"] = sorted({int(n) for m in masks for n in m.sum(axis=(1, 2, 3))})
         if known is not None:
             out["identity by the bare mask"] = identity(f.mask(known.X).astype(np.float32), known.person, s, seed)
-    if seed == 0 and s["drawn"]:
-        out["shown"] = pictures(f, faces.test, s["drawn"])
+        if seed == 0 and s["drawn"]:
+            out["shown"] = shown_pixels(f, faces.test, s["drawn"])
     return out
 
 
@@ -184,12 +183,17 @@ def halves(n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(n) < n // 2
 
 
-def pictures(f: Any, test: Part, n: int) -> dict[str, Any]:
-    """The first images of each class in turn, released; and their bare masks."""
+def shown_pixels(f: tacit.TaskMask, test: Part, n: int) -> dict[str, Any]:
+    """Count, pixel by pixel, the masks of the first test images of each class, `n` in all, that show it."""
     by_class = [np.flatnonzero(test.y == c)[: -(-n // len(np.unique(test.y)))] for c in np.unique(test.y)]
-    some = np.sort(np.concatenate(by_class)[:n])
-    out = {"images": packed(shown(f, test.X[some]))}
-    return out | ({"mask": packed(f.mask(test.X[some]))} if isinstance(f, tacit.TaskMask) else {})
+    masks = np.asarray(f.mask(test.X[np.sort(np.concatenate(by_class)[:n])])).any(axis=1)
+    return {"images": len(masks), "rows": [" ".join(map(str, row)) for row in masks.sum(axis=0)]}
+
+
+def centre(size: tuple[int, int]) -> np.ndarray:
+    """The pixels that block and blur cover, as 1."""
+    block = BlockMask(share=CENTRE).fit(np.ones((1, 1, *size)))
+    return np.asarray(block.transform(np.ones((1, 1, *size)))[0, 0] != 1, float)
 
 
 # -- the network ---------------------------------------------------------------------------------------
