@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Data sets that are not embedded: the folder beside this checkout, when it is there.
 export TACIT_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test test-all lint fuzz bench browser figures docs lock sbom sizes wheel clean
+.PHONY: demo test test-slow test-all lint fuzz bench browser figures docs lock sbom sizes wheel clean
 
 .venv/demo: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -37,8 +37,10 @@ browser: .venv/demo
 test: lint browser
 	$(BIN)/pytest -n 2 --dist loadfile
 
-test-all: lint browser .venv/engines
-	$(BIN)/pytest -n 2 --dist loadfile -m 'slow or not slow'
+test-slow: browser .venv/engines
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
+
+test-all: test test-slow
 
 # Mutated bundles, for as long as it is told: make fuzz SECONDS=3600
 SECONDS ?= 60
