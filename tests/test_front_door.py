@@ -1,20 +1,16 @@
-"""The way in: what `tacit` says alone, the order of its help, an example of every command, option names, completion."""
+"""The command line as a whole: what `tacit` says alone, an example of every command, the doctor, threads."""
 
 from __future__ import annotations
 
-import ast
 import importlib
-import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import typer
 
 from commands import tacit_command
-from tacit import cli
 from tacit.cli import app
 from tacit.cli.front_door import EXAMPLES, GROUPS, furnish
 from tacit.cores import threads
@@ -41,18 +37,6 @@ def test_tacit_alone_says_what_to_do_first_in_three_lines():
         assert word in done.stdout
 
 
-def test_help_is_in_the_order_a_person_needs():
-    shown = tacit_command("--help").stdout
-    names = [name for names in GROUPS.values() for name in names]
-    places = [re.search(rf"^│ {name} ", shown, re.M) for name in names]
-    assert all(places), [n for n, p in zip(names, places, strict=True) if p is None]
-    at = [p.start() for p in places]
-    assert at == sorted(at)
-    assert all(group in shown for group in GROUPS)
-    assert "--install-completion" in shown
-    assert all(len(line) <= 80 for line in shown.splitlines())
-
-
 def test_every_verb_is_in_a_group():
     verbs = {name.split()[0] if name != "audit diff" else name for name in COMMANDS}
     assert verbs == {name for names in GROUPS.values() for name in names}
@@ -67,23 +51,6 @@ def test_every_command_has_an_example_that_parses(name):
     assert words[0] == "tacit"
     rest = words[1 + len(name.split()) :]
     command.make_context(name, list(rest), resilient_parsing=False).close()
-
-
-def test_one_thing_has_one_name():
-    """An option that means the same is called the same; `--key` is a signing key, unless it is an old name."""
-    for name, command in COMMANDS.items():
-        for option in command.params:
-            if option.param_type_name != "option":
-                continue
-            about = (option.help or "").lower()
-            if "noise key" in about:
-                assert "--noise-key" in option.opts, (name, option.opts)
-            if "column that must keep working" in about:
-                assert option.opts == ["--target"], (name, option.opts)
-            if "must not be recoverable" in about:
-                assert option.opts == ["--sensitive"], (name, option.opts)
-            if about.startswith("processes"):
-                assert option.opts == ["--jobs"], (name, option.opts)
 
 
 def test_the_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch):
@@ -121,9 +88,6 @@ def test_the_command_line_says_how_many_threads_before_anything_is_loaded():
         "import sys, os; os.environ.pop('OMP_NUM_THREADS', 0); import tacit.cli; print(os.environ['OMP_NUM_THREADS'])"
     )
     assert int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) >= 1
-    tree = ast.parse(Path(cli.__file__).read_text(encoding="utf-8"))
-    loads = [type(node).__name__ for node in tree.body]
-    assert loads.index("Expr", 1) < loads.index("Try")  # numpy and LightGBM read it once, when they are loaded
 
 
 def test_the_doctor_knows_the_folder_of_data(tmp_path, monkeypatch):
