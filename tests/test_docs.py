@@ -100,12 +100,9 @@ def engines_files() -> dict[str, Any]:
 
 
 PREPARE: dict[str, Callable[[], dict[str, Any]]] = {"engines.md": engines_files}
-LONG = {
-    "index.md",  # the README's lines once more: here only when there is time
-    "tour.md",  # two minutes: 6,000 people, a policy that only a filter in full keeps, and a frontier
-}
+FULL = {"index.md", "tour.md"}  # with training in full: the tour's policy holds of no other filter
 RUN = [
-    pytest.param(page, marks=[pytest.mark.slow] if page in LONG else [])
+    pytest.param(page, marks=[] if page == "README.md" else [pytest.mark.slow])
     for page in TEXTS
     if blocks(page, "python", *SHELLS) and page != ADULT
 ]
@@ -114,7 +111,7 @@ RUN = [
 @pytest.mark.parametrize("page", RUN)
 def test_pages_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Python and commands, from the top, in an empty folder: what a page needs it makes, or says where it is from."""
-    if page in LONG:
+    if page in FULL:
         request.getfixturevalue("all_steps")
     folder, shims = tmp_path / "reader", tmp_path / "shims"
     folder.mkdir()
