@@ -19,12 +19,9 @@ import tacit
 from tacit.cli.ledger_command import Book
 from tacit.errors import InputError, RequirementNotMet
 from tacit.ledger.account import Holding, Known, _cases, find_policy, holdings, record, what_if
-from tacit.ledger.chain import KEY_VARIABLE, Ledger, LedgerError, check_note, sign_note
 from tacit.ledger.composition import COUNTED
-from tacit.ledger.decisions import allow
+from tacit.ledger.ledger import KEY_VARIABLE, Ledger, LedgerError, people_of, read_people, write_people
 from tacit.ledger.policy import DataPolicy, Limits, Policy, Receiver
-from tacit.ledger.whose import people_of, read_people, write_people
-from tacit.release.signing import new_signing_key
 
 
 @pytest.fixture
@@ -35,109 +32,51 @@ def ledger(tmp_path):
     return made
 
 
-def rewrite(ledger, change):
-    lines = ledger.path.read_bytes().splitlines(keepends=True)
-    ledger.path.write_bytes(b"".join(change(lines)))
-
-
 def edited(lines):
-    told = json.loads(lines[2])
-    told["body"]["text"] = "another"
-    return [*lines[:2], json.dumps(told).encode() + b"\n", *lines[3:]]
+    stored = json.loads(lines[2])
+    stored["body"]["text"] = "another"
+    return [*lines[:2], json.dumps(stored).encode() + b"\n", *lines[3:]]
 
 
 TAMPERED = {
     "edited": edited,
     "removed": lambda lines: lines[:2] + lines[3:],
     "reordered": lambda lines: [lines[0], lines[2], lines[1], *lines[3:]],
-    "cut off the end": lambda lines: lines[:-1],
-    "all but the first cut off": lambda lines: lines[:1],
+    "the first line removed": lambda lines: lines[1:],
+    "all lines removed": lambda lines: [],
     "doubled": lambda lines: [*lines[:3], lines[2], *lines[3:]],
     "garbage": lambda lines: [*lines[:2], b"{]\n", *lines[3:]],
 }
 
 
 @pytest.mark.parametrize("how", TAMPERED)
-def test_a_ledger_that_was_tampered_with_is_found_out_and_takes_no_line(ledger, how):
+def test_a_ledger_that_was_edited_is_detected_and_takes_no_line(ledger, how):
     assert len(ledger.verify()) == 5
-    rewrite(ledger, TAMPERED[how])
+    ledger.path.write_bytes(b"".join(TAMPERED[how](ledger.path.read_bytes().splitlines(keepends=True))))
     with pytest.raises(LedgerError):
         ledger.verify()
     with pytest.raises(LedgerError):
         ledger.append({"kind": "note", "text": "more"})
 
 
-def test_a_forged_line_with_a_right_hash_lacks_the_signature(ledger, tmp_path):
-    """Whoever edits a line and computes all hashes anew still has no key."""
-    other = Ledger.new(tmp_path / "other.jsonl", tmp_path / "other.key")
-    for i in range(4):
-        other.append({"kind": "note", "text": f"forged {i}"})
-    rewrite(ledger, lambda lines: [lines[0], *other.path.read_bytes().splitlines(keepends=True)[1:]])
-    with pytest.raises(LedgerError):
-        ledger.verify()
-    ledger.path.write_bytes(other.path.read_bytes())
-    with pytest.raises(LedgerError, match=r"damaged|exchanged|edited"):
-        ledger.verify()  # the head is signed by the first key
-    with pytest.raises(LedgerError, match="another key"):
-        other.verify(tmp_path / "keys" / "ledger.key.pub")
-
-
-def test_an_older_copy_of_everything_is_found_by_who_remembers_the_head(ledger):
-    old = {p: p.read_bytes() for p in (ledger.path, ledger._head)}
-    head = ledger.append({"kind": "note", "text": "later"}).hash
-    for path, data in old.items():
-        path.write_bytes(data)
+def test_an_earlier_head_detects_a_file_that_was_shortened_or_written_anew(ledger, tmp_path):
+    """Without the head a shortened chain is whole: the control."""
+    old, head = ledger.path.read_bytes(), ledger.append({"kind": "note", "text": "later"}).hash
+    assert ledger.verify(head=head[:16])
+    ledger.path.write_bytes(old)
     assert len(ledger.verify()) == 5
-    with pytest.raises(LedgerError, match="older copy"):
+    with pytest.raises(LedgerError):
         ledger.verify(head=head)
 
 
 @pytest.mark.parametrize("head", ["", "0", "0123456789abcde"])
-def test_a_head_that_names_no_one_line_is_refused(ledger, head):
+def test_a_head_that_identifies_no_line_is_refused(ledger, head):
     """A variable of a script that is not set would verify anything."""
-    with pytest.raises(InputError, match="at least 16"):
+    with pytest.raises(InputError):
         ledger.verify(head=head)
-    assert ledger.verify(head=ledger.verify()[-1].hash[:16])
 
 
-def test_a_ledger_cannot_be_set_back_to_its_first_line(ledger):
-    rewrite(ledger, lambda lines: lines[:1])
-    ledger._head.unlink()
-    with pytest.raises(LedgerError, match="gone"):
-        ledger.verify()
-    with pytest.raises(LedgerError, match="gone"):
-        ledger.append({"kind": "note"})
-
-
-def test_another_key_than_the_ledgers_writes_nothing(ledger, tmp_path):
-    """Such a line would break the ledger for good."""
-    new_signing_key(tmp_path / "stranger.key")
-    before = ledger.path.read_bytes(), ledger._head.read_bytes()
-    with pytest.raises(InputError, match=r"not the key of ledger\.jsonl"):
-        Ledger(ledger.path, tmp_path / "stranger.key").append({"kind": "note"})
-    assert (ledger.path.read_bytes(), ledger._head.read_bytes()) == before
-
-
-def test_keys_that_are_not_there_are_told_in_words(ledger, tmp_path):
-    new_signing_key(tmp_path / "stranger.key")
-    with pytest.raises(InputError, match=r"there is no key none\.pub"):
-        ledger.verify("none.pub")
-    with pytest.raises(InputError, match=r"there is no key none\.key"):
-        Ledger(ledger.path, "none.key")
-    with pytest.raises(LedgerError, match=r"another key than [^(]*stranger\.key\.pub$"):
-        ledger.verify(tmp_path / "stranger.key.pub")
-
-
-def test_the_head_cannot_be_taken_away_or_edited(ledger):
-    ledger._head.write_text(json.dumps({"number": 3, "hash": ledger.verify()[3].hash, "signature": "00" * 64}))
-    with pytest.raises(LedgerError, match="head"):
-        ledger.verify()
-    ledger._head.unlink()
-    with pytest.raises(LedgerError, match="gone"):
-        ledger.verify()
-
-
-def test_an_unfinished_line_is_none(ledger):
+def test_an_unfinished_line_is_cut_off(ledger):
     with ledger.path.open("ab") as file:
         file.write(b'{"number": 5, "prev')
     assert len(ledger.verify()) == 5
@@ -145,54 +84,35 @@ def test_an_unfinished_line_is_none(ledger):
     assert [line.number for line in ledger.verify()] == list(range(6))
 
 
-def test_a_line_whose_head_was_not_written_counts(ledger, monkeypatch):
-    """A process may be killed between the two writes, and the next one too."""
-    whole = Ledger._write_head
-    for doomed in (5, 6):
-
-        def killed(self, line, key, doomed=doomed):
-            if line.number == doomed:
-                raise KeyboardInterrupt
-            whole(self, line, key)
-
-        monkeypatch.setattr(Ledger, "_write_head", killed)
-        with pytest.raises(KeyboardInterrupt):
-            ledger.append({"kind": "note", "text": "killed"})
-        assert len(ledger.verify()) == doomed + 1
-    monkeypatch.setattr(Ledger, "_write_head", whole)
-    ledger.append({"kind": "note", "text": "next"})
-    assert len(ledger.verify()) == 8
-
-
 WRITER = textwrap.dedent("""
     import sys
-    from tacit.ledger.chain import Ledger
-    ledger = Ledger(sys.argv[1], sys.argv[2])
+    from tacit.ledger import Ledger
+    ledger = Ledger(sys.argv[1])
     print("ready", flush=True)
-    for i in range(int(sys.argv[3])):
-        ledger.append({"kind": "note", "text": f"{sys.argv[4]} {i}"})
+    for i in range(int(sys.argv[2])):
+        ledger.append({"kind": "note", "text": f"{sys.argv[3]} {i}"})
         print(i, flush=True)
 """)
 
 
-def writer(ledger, tmp_path, n, name):
-    arguments = [str(ledger.path), str(tmp_path / "keys" / "ledger.key"), str(n), name]
-    return subprocess.Popen([sys.executable, "-c", WRITER, *arguments], stdout=subprocess.PIPE, text=True)
+def writer(ledger, n, name):
+    arguments = [sys.executable, "-c", WRITER, str(ledger.path), str(n), name]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
 
-def test_processes_that_append_at_once_lose_nothing(ledger, tmp_path):
-    running = [writer(ledger, tmp_path, 20, name) for name in "abc"]
+def test_processes_that_append_at_once_lose_nothing(ledger):
+    running = [writer(ledger, 20, name) for name in "abc"]
     for process in running:
         process.communicate(timeout=300)
         assert process.returncode == 0
-    told = [line.body["text"] for line in ledger.verify()[5:]]
-    assert sorted(told) == sorted(f"{name} {i}" for name in "abc" for i in range(20))
+    found = [line.body["text"] for line in ledger.verify()[5:]]
+    assert sorted(found) == sorted(f"{name} {i}" for name in "abc" for i in range(20))
 
 
-def test_kill_9_while_appending_leaves_a_valid_ledger(ledger, tmp_path):
+def test_kill_9_while_appending_leaves_a_valid_ledger(ledger):
     known = 0
-    for attempt in range(4):
-        process = writer(ledger, tmp_path, 10_000, str(attempt))
+    for attempt in range(3):
+        process = writer(ledger, 10_000, str(attempt))
         assert process.stdout.readline().strip() == "ready"
         acknowledged = 0
         for _ in range(5 + attempt):
@@ -203,35 +123,26 @@ def test_kill_9_while_appending_leaves_a_valid_ledger(ledger, tmp_path):
         process.wait()
         lines = ledger.verify()
         mine = [line for line in lines if line.body.get("text", "").startswith(f"{attempt} ")]
-        assert acknowledged <= len(mine) <= acknowledged + 1  # what was told is there
+        assert acknowledged <= len(mine) <= acknowledged + 1  # what was acknowledged is there
         assert len(lines) > known
         known = len(lines)
     ledger.append({"kind": "note", "text": "after"})
     assert len(ledger.verify()) == known + 1
 
 
-def test_a_ledger_needs_its_key_to_append_and_not_to_read(ledger, monkeypatch, tmp_path):
-    assert Ledger(ledger.path).lines()
-    with pytest.raises(InputError, match="opened to be read"):
-        Ledger(ledger.path).append({"kind": "note"})
-    with pytest.raises(InputError, match="no key was named"):
-        Ledger.open(ledger.path)
+def test_people_are_hashed_under_the_ledgers_own_key(ledger, monkeypatch, tmp_path):
+    with pytest.raises(InputError):
+        _ = Ledger(ledger.path).secret  # nothing lies beside the ledger
     monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "keys" / "ledger.key"))
-    assert Ledger.open(ledger.path).append({"kind": "note"}).number == 5
-    with pytest.raises(InputError, match="never begun anew"):
-        Ledger.new(ledger.path, tmp_path / "keys" / "ledger.key")
-    with pytest.raises(InputError, match="no ledger"):
-        Ledger.open(tmp_path / "none.jsonl")
-
-
-def test_a_note_is_signed_by_who_it_names(tmp_path):
-    new_signing_key(tmp_path / "officer.key")
-    new_signing_key(tmp_path / "stranger.key")
-    note = sign_note({"kind": "override", "reason": "agreed"}, tmp_path / "officer.key")
-    assert check_note(note, [tmp_path / "officer.key.pub"])
-    assert check_note({**note, "when": "later"}, [])
-    assert not check_note(note, [tmp_path / "stranger.key.pub"])
-    assert not check_note({**note, "reason": "another"}, [])
+    assert Ledger(ledger.path).secret == ledger.secret
+    other = Ledger.new(tmp_path / "other.jsonl", tmp_path / "other.key")
+    with pytest.raises(InputError):
+        _ = Ledger(ledger.path, tmp_path / "other.key").secret
+    assert other.secret != ledger.secret
+    with pytest.raises(InputError):
+        Ledger.new(ledger.path)
+    with pytest.raises(InputError):
+        Ledger(tmp_path / "none.jsonl").append({"kind": "note"})
 
 
 # -- whose records --------------------------------------------------------------------------------
@@ -359,7 +270,7 @@ def test_who_reads_anothers_releases_has_a_limit_for_them(ledger, tmp_path):
     receivers = {"analyst": Receiver({"sex": 0.6}), "friend": Receiver({"sex": 0.6}, with_=("analyst",))}
     p, key = Policy(tmp_path, receivers=receivers, text="p"), ledger.secret
     record(ledger, body("A", to="friend"), people(key, "a"), True, p)
-    with pytest.raises(RequirementNotMet, match="in the hands of friend"):
+    with pytest.raises(RequirementNotMet, match="held by friend"):
         record(ledger, body("B"), people(key, "a"), True, p)
     record(ledger, body("B"), people(key, "b"), True, p)
 
@@ -395,39 +306,6 @@ def test_odds_have_a_limit_of_their_own(ledger, tmp_path):
     p = policy(tmp_path, odds={"sex": 1.5})
     with pytest.raises(RequirementNotMet, match=r"odds may move 2\.0 times; the policy allows 1\.5"):
         record(ledger, body("A"), people(ledger.secret, "a"), True, p)
-
-
-def test_an_override_is_signed_and_counts_once(ledger, tmp_path):
-    new_signing_key(tmp_path / "officer.key")
-    p, key = policy(tmp_path), ledger.secret
-    record(ledger, body("A"), people(key, "a"), True, p)
-    release = {"mechanism": "B", "to": "analyst", "bundle": "b"}
-    note = allow(ledger, release, "agreed", tmp_path / "officer.key")
-    line = record(ledger, body("B"), people(key, "a"), True, p)
-    assert line.body["override"] == note.number
-    ledger.append(dict(note.body))  # the same note again, by who has the ledger's key: it was signed for another place
-    with pytest.raises(RequirementNotMet):
-        record(ledger, body("B"), people(key, "a", records=[9]), True, p)
-    ledger.append({"kind": "override", "mechanism": "C", "to": "analyst", "reason": "not signed"})
-    with pytest.raises(RequirementNotMet):
-        record(ledger, body("C"), people(key, "a"), True, p)
-    new_signing_key(tmp_path / "stranger.key")
-    with pytest.raises(InputError, match="not the key of an officer"):
-        allow(ledger, release, "agreed", tmp_path / "stranger.key", [tmp_path / "officer.key.pub"])
-
-
-def test_an_override_is_of_the_table_of_a_fit_too(ledger, tmp_path):
-    """A fit that was refused leaves a bundle to sign for, and its table is made another way than the bundle's rows."""
-    new_signing_key(tmp_path / "officer.key")
-    p, key = policy(tmp_path), ledger.secret
-    record(ledger, body("A"), people(key, "a"), True, p)
-    note = {"mechanism": "B", "table": "B of the fit", "to": "analyst", "bundle": "b"}
-    allow(ledger, note, "agreed", tmp_path / "officer.key")
-    with pytest.raises(RequirementNotMet):
-        record(ledger, body("C"), people(key, "a"), True, p)
-    record(ledger, body("B of the fit"), people(key, "a"), True, p)
-    with pytest.raises(RequirementNotMet):  # it counts once
-        record(ledger, body("B"), people(key, "a"), True, p)
 
 
 def test_a_release_without_a_policy_is_told_as_such(ledger, tmp_path, capsys):

@@ -271,13 +271,12 @@ def check(
     policy: Annotated[Path, typer.Argument(help="The policy, tacit.toml, or its folder.")] = Path("tacit.toml"),
     bundle: Annotated[Path | None, typer.Option(help="Check this bundle, whatever the policy names.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the limits as a JUnit file.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write a summary for a pull request.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html and audit.json.")] = None,
 ) -> None:
     """Fit or load what a policy names, audit it, and exit 3 unless every limit is kept. For version control."""
     from tacit.cli.check import run  # every command starts quickly
 
-    run(console, policy, bundle, junit, markdown, out)
+    run(console, policy, bundle, junit, out)
 
 
 @app.command()

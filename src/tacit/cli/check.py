@@ -14,7 +14,7 @@ from tacit.cli.fit import chosen_filter
 from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError, RequirementNotMet
 from tacit.files import write_whole
-from tacit.ledger.checking import Case, check_report, junit, summary
+from tacit.ledger.checking import Case, check_report, junit
 from tacit.ledger.policy import Policy, read_policy
 from tacit.report.report import Report
 from tacit.report.screen import Console
@@ -34,14 +34,13 @@ def run(
     policy: Path,
     bundle: Path | None,
     junit_file: Path | None,
-    markdown: Path | None,
     out: Path | None,
 ) -> None:
     started = time.perf_counter()
     asked = read_policy(policy)
     if asked.data is None:
         raise InputError(f"{policy} says nothing of the data; it begins like this:\n{BEGIN}")
-    for place in (junit_file, markdown, out):
+    for place in (junit_file, out):
         if place is not None:
             (place if place is out else place.parent).mkdir(parents=True, exist_ok=True)  # before the work
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
@@ -59,8 +58,6 @@ def run(
         console.print(f"{mark} {escape(case.sentence)}", highlight=False)
     if junit_file is not None:
         write_whole(junit_file, junit(cases, time.perf_counter() - started))
-    if markdown is not None:
-        write_whole(markdown, summary(cases, report))
     if out is not None:
         report.to_json(out / "audit.json")
         console.print(f"Report: {report.to_html(out / 'report.html')}", highlight=False, markup=False)
@@ -104,8 +101,8 @@ def _receivers(policy: Policy, release: Any) -> list[Case]:
     """For a bundle and a ledger: what each receiver would hold after one release more, of everybody."""
     if release is None or policy.ledger is None or not policy.place(policy.ledger.file).exists():
         return []
-    from tacit.ledger.account import what_if  # needs cryptography, which only a ledger does
-    from tacit.ledger.chain import Ledger
+    from tacit.ledger.account import what_if  # only where there is a ledger
+    from tacit.ledger.ledger import Ledger
     from tacit.ledger.recording import entry
 
     ledger = Ledger(policy.place(policy.ledger.file))

@@ -26,7 +26,7 @@ EXTRAS = (
     ("a service: tacit serve, client", "fastapi", "pip install 'tacit[serve]'"),
     ("federations across machines", "flwr", "pip install 'tacit[federated]'"),
     ("differentially private fits", "dp_accounting", "pip install 'tacit[privacy]'"),
-    ("signatures, ledgers, evidence", "cryptography", "pip install 'tacit[sign]'"),
+    ("signatures", "cryptography", "pip install 'tacit[sign]'"),
     ("Excel files", "openpyxl", "pip install 'tacit[excel]'"),
     ("DuckDB files", "duckdb", "pip install 'tacit[sql]'"),
 )

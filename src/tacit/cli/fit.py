@@ -190,7 +190,7 @@ def _write_down(book: Book | None, bundle: Path, chosen: Any, data: tacit.Datase
     """Write the release down in the ledger, or refuse it."""
     if book is None:
         return
-    from tacit.ledger.recording import record_rows  # needs cryptography, which only a ledger does
+    from tacit.ledger.recording import record_rows  # only where it is asked for
 
     release = tacit.load(bundle, noise_key=chosen.noise_key)
     units = None if unit is None else data.units_of()

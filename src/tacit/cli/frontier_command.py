@@ -134,7 +134,7 @@ def _choose(
     if book is not None:
         try:
             release = tacit.load(save, noise_key=best.noise_key)
-            from tacit.ledger.recording import record_bundle  # needs cryptography, which only a ledger does
+            from tacit.ledger.recording import record_bundle  # only where it is asked for
 
             book.tell(record_bundle(book.ledger, release, "frontier", save.name, book.to))
         except tacit.TacitError:

@@ -85,7 +85,7 @@ class LargeTable:
     def write_down(self, book: Book | None, bundle: Path, chosen: Any) -> None:
         """Write the release down in the ledger, or refuse it."""
         if book is not None:
-            from tacit.ledger.recording import record_file  # needs cryptography, which only a ledger does
+            from tacit.ledger.recording import record_file  # only where it is asked for
 
             whose: dict[str, Any] = {"unit": self.unit, "noise_key": chosen.noise_key, "by": "fit", "way": "fit"}
             book.tell(record_file(book.ledger, book.to, bundle, self.path, self.path.stem.split(".")[0], **whose))

@@ -20,7 +20,7 @@ ledger_app = typer.Typer(help="What was released to whom, and what it adds up to
 File = Annotated[Path, typer.Argument(help="The ledger, ledger.jsonl.")]
 Key = Annotated[
     Path | None,
-    typer.Option("--ledger-key", help="The key that signs lines; TACIT_LEDGER_KEY, or LEDGER.key beside it."),
+    typer.Option("--ledger-key", help="Its key; TACIT_LEDGER_KEY, or LEDGER.key beside it."),
 ]
 Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
 NoiseKey = Annotated[Path | None, typer.Option("--noise-key", "--key", help="The noise key, for noisy releases.")]
@@ -33,7 +33,7 @@ LedgerOption = Annotated[
 ]
 ToOption = Annotated[str | None, typer.Option("--to", help="With --ledger: who receives it.")]
 LedgerKey = Annotated[
-    Path | None, typer.Option("--ledger-key", help="With --ledger: the key that signs it; TACIT_LEDGER_KEY without it.")
+    Path | None, typer.Option("--ledger-key", help="With --ledger: its key; TACIT_LEDGER_KEY, or LEDGER.key beside it.")
 ]
 
 
@@ -58,9 +58,9 @@ def open_book(options: dict[str, Any]) -> Book | None:
         return None
     if to is None:
         raise InputError("--ledger needs --to NAME: who receives this release")
-    from tacit.ledger.chain import Ledger  # every command starts quickly
+    from tacit.ledger.ledger import Ledger  # every command starts quickly
 
-    return Book(Ledger.open(ledger, key), to)
+    return Book(Ledger(ledger, key), to)
 
 
 @ledger_app.command()
@@ -71,24 +71,21 @@ def new(
         typer.Option("--ledger-key", help="Its secret key; made where it is not there. LEDGER.key by default."),
     ] = None,
 ) -> None:
-    """Begin a ledger, with a key that signs its lines. Keep the key where the receivers are not."""
-    from tacit.ledger.chain import Ledger  # every command starts quickly
+    """Begin a ledger, with a key under which people are hashed. Keep the key where the receivers are not."""
+    from tacit.ledger.ledger import Ledger  # every command starts quickly
 
-    key = key or file.with_suffix(".key")
-    ledger = Ledger.new(file, key)
-    _print(f"Ledger: {file}\nSecret key: {key} (keep it)\nPublic key: {ledger.signer}")
+    Ledger.new(file, key)
+    _print(f"Ledger: {file}\nSecret key: {key or file.with_suffix('.key')} (keep it)")
 
 
 @ledger_app.command()
 def show(file: File, to: Annotated[str | None, typer.Option(help="Only what this receiver holds.")] = None) -> None:
     """List what was released, and what each receiver holds of a person in all."""
-    from tacit.ledger.account import find_policy, holdings, officers  # every command starts quickly
-    from tacit.ledger.chain import Ledger
-    from tacit.ledger.decisions import decisions
+    from tacit.ledger.account import find_policy, holdings  # every command starts quickly
+    from tacit.ledger.ledger import Ledger
 
     ledger = Ledger(file)
     lines, policy = ledger.verify(), find_policy(ledger)
-    decided = decisions(lines, officers(policy))  # those that count
     table = Table(box=None, pad_edge=False)
     for head in ("line", "when (UTC)", "what", "to", "rows", "people", "certified"):
         table.add_column(head, justify="right" if head in ("line", "rows", "people") else "left")
@@ -100,31 +97,28 @@ def show(file: File, to: Annotated[str | None, typer.Option(help="Only what this
             rows = "" if b["rows"] is None else f"{b['rows']:,}"
             more = [str(line.number), _day(b["when"]), f"{b['what']} ({b['by']})", b["to"], rows, people, bounds]
             table.add_row(*map(escape, more))
-        elif (line.kind == "override" and to in (None, b["to"])) or line in decided:
-            table.add_row(str(line.number), _day(b["when"]), escape(_note(line)), escape(b.get("to", "")))
     console = Console()
     console.print(table)
     receivers = [to] if to else dict.fromkeys(x.body["to"] for x in lines if x.kind == "release")
     for name in receivers:
         for verdict in holdings(lines, ledger.folder, name, policy):
-            text = f"{name} holds of {verdict.people:,} people, {verdict.attribute}: {verdict.composed.sentence}"
+            text = f"{name} holds of {verdict.who}, {verdict.attribute}: {verdict.composed.sentence}"
             colour = "green" if verdict.good and verdict.limit is not None else "red" if not verdict.good else ""
             limit = "" if verdict.limit is None else f"; the policy allows {verdict.limit:g}"
             console.print(f"{text}{limit}", style=colour, highlight=False, markup=False)
-    _print(f"{len(lines)} lines, all whole and signed; head {lines[-1].hash[:16]}")
+    _print(f"{len(lines)} lines, the chain is whole; head {lines[-1].hash[:16]}")
 
 
 @ledger_app.command()
 def verify(
     file: File,
-    trusted_key: Annotated[Path | None, typer.Option("--trusted-key", help="The public key it must have.")] = None,
-    head: Annotated[str | None, typer.Option(help="A hash told earlier: an older copy is then found out.")] = None,
+    head: Annotated[str | None, typer.Option(help="The last hash at an earlier time: finds an older copy.")] = None,
 ) -> None:
-    """Check every line, the chain and the signatures; exit 2 if a line was edited, removed or moved."""
-    from tacit.ledger.chain import Ledger  # every command starts quickly
+    """Check every line and the chain; exit 2 if a line was edited, removed or moved."""
+    from tacit.ledger.ledger import Ledger  # every command starts quickly
 
-    lines = Ledger(file).verify(trusted_key, head)
-    _print(f"{file.name}: {len(lines)} lines, all whole and signed; head {lines[-1].hash}")
+    lines = Ledger(file).verify(head)
+    _print(f"{file.name}: {len(lines)} lines, the chain is whole; head {lines[-1].hash}")
 
 
 @ledger_app.command("what-if")
@@ -140,20 +134,19 @@ def what_if(
     """What the receiver would hold after one release more. Nothing is released; exit 3 where the policy forbids it."""
     from tacit.ledger.account import find_policy  # every command starts quickly
     from tacit.ledger.account import what_if as ask
-    from tacit.ledger.chain import Ledger
+    from tacit.ledger.ledger import Ledger
     from tacit.ledger.recording import entry, people_in
     from tacit.release.runtime import load
 
     release = load(bundle, noise_key=key)
-    ledger = Ledger(file) if source is None else Ledger.open(file, ledger_key)
+    ledger = Ledger(file, ledger_key)
     lines, policy = ledger.verify(), find_policy(ledger)
     if policy is None:
         raise InputError(f"there is no policy beside {file.name}; write tacit.toml with [receivers.{to}]")
     pairs = people_in(ledger, release, source, unit)[0] if source is not None and unit is not None else None
     verdicts = ask(lines, ledger.folder, entry(release, "what-if", bundle.name, to, None), pairs, policy)
     for v in verdicts:
-        who = "everybody" if pairs is None else f"{v.people:,} people"
-        _print(f"{v.attribute} of {who}: {v.composed.sentence}; the policy allows {v.limit or '-'}")
+        _print(f"{v.attribute} of {v.who}: {v.composed.sentence}; the policy allows {v.limit or '-'}")
     if problems := [text for v in verdicts for text in v.problems]:
         raise RequirementNotMet(f"{to} may not have this release: {'; '.join(problems)}")
     _print(f"{to} may have it")
@@ -178,11 +171,11 @@ def together(
     """Count several releases of the same records together, and write down what they tell as one."""
     import tacit
     from tacit.cli.tables import progress, rows_as_people  # every command starts quickly
-    from tacit.ledger.chain import Ledger
-    from tacit.ledger.together import audit_together, record_together
+    from tacit.ledger.ledger import Ledger
+    from tacit.ledger.recording import audit_together, record_together
 
     console = Console()
-    ledger = Ledger.open(file, ledger_key)
+    ledger = Ledger(file, ledger_key)
     owners: Sequence[Path | None] = owner_key or [None] * len(bundles)
     if len(owners) != len(bundles):
         raise InputError(f"found {len(owners)} owner's keys for {len(bundles)} bundles; pass one for each, in order")
@@ -201,32 +194,6 @@ def together(
     _print(f"Written down as line {line.number} of {file.name}")
 
 
-@ledger_app.command()
-def override(
-    file: File,
-    bundle: Bundle,
-    to: To,
-    reason: Annotated[str, typer.Option(help="Why; it is signed and stays in the ledger.")],
-    officer_key: Annotated[
-        Path, typer.Option("--officer-key", help="The secret key of who signs for it, one of the policy's officers.")
-    ],
-    key: NoiseKey = None,
-    ledger_key: Key = None,
-) -> None:
-    """Sign for one release that the policy forbids. It counts once, and the ledger shows it for good."""
-    from tacit.ledger.account import find_policy, mechanism_ids, officers  # every command starts quickly
-    from tacit.ledger.chain import Ledger
-    from tacit.ledger.decisions import allow
-    from tacit.release.runtime import load
-
-    ledger = Ledger.open(file, ledger_key)
-    release = load(bundle, noise_key=key)
-    by_bundle, by_fit = mechanism_ids(release.manifest, release.noise_key)
-    told = {"to": to, "bundle": bundle.name, "mechanism": by_bundle, "table": by_fit}
-    line = allow(ledger, told, reason, officer_key, officers(find_policy(ledger)))
-    _print(f"Signed: {to} may have one release by {bundle.name} (line {line.number})")
-
-
 def _day(when: str) -> str:
     return datetime.datetime.fromisoformat(when).strftime("%Y-%m-%d %H:%M")
 
@@ -235,11 +202,6 @@ def _bound(told: Any) -> str:
     return (
         f"≤ {at_most(told['bound'])}" if told["bound"] is not None else f"none (audited ≤ {at_most(told['audited'])})"
     )
-
-
-def _note(line: Any) -> str:
-    b = line.body
-    return f"override: {b['reason']}" if line.kind == "override" else f"{b['verdict']}: {b.get('comment', '')}"
 
 
 def _print(text: Any) -> None:

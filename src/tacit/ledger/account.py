@@ -1,8 +1,9 @@
-"""What a receiver holds of each person, added up; and whether one release more would be too much.
+"""What a receiver holds of each person, added up; and whether one release more would exceed the policy.
 
 The same record by the same mechanism (bundle and key) is the same release again and costs nothing. Everything else
-adds up, person by person: as counted together where that was done (`together.py`), else as composed
-(`composition.py`). People who hold the same are one case, so the account of a million people is a few lines.
+adds up, person by person: as counted together where that was done (`recording.audit_together`), else as composed
+(`composition.py`). People who have received the same releases are one case, so the account of a million people is a
+few cases.
 """
 
 from __future__ import annotations
@@ -18,11 +19,9 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError, RequirementNotMet
-from tacit.ledger.chain import Ledger, Line
 from tacit.ledger.composition import AUDITED, COUNTED, Composed, Part, compose
-from tacit.ledger.decisions import overrides
+from tacit.ledger.ledger import Ledger, Line, joined, read_people, write_people
 from tacit.ledger.policy import NAME, Limits, Policy, Receiver, read_policy
-from tacit.ledger.whose import joined, read_people, read_prints, write_people
 
 OF_NUMBER = 4  # classes that a number counts as, whose leakage is an R²
 
@@ -53,7 +52,7 @@ class Verdict:
     Attributes
     ----------
     attribute : the sensitive column
-    people : of this case
+    people : of this case; 0 where nobody knows who they are
     releases : that they would have in this receiver's hands
     composed : the bound, and what it rests on
     limit, odds_limit : what the policy allows; None where it does not say
@@ -73,11 +72,15 @@ class Verdict:
         return not self.problems
 
     @property
+    def who(self) -> str:
+        """The people of this case, in words."""
+        return {0: "anyone", 1: "1 person"}.get(self.people, f"{self.people:,} people")
+
+    @property
     def problems(self) -> list[str]:
         """Why the policy does not allow it, and what would help."""
         found, c = [], self.composed
-        who = f"{self.people:,} {'person' if self.people == 1 else 'people'}"
-        who += f", in the hands of {self.holder} (who reads it too)" if self.holder else ""
+        who = f"{self.who}, held by {self.holder}, who also reads it" if self.holder else self.who
         if self.limit is not None and c.bound > self.limit:
             found.append(f"{self.attribute} of {who}: {c.sentence}; the policy allows {self.limit:g}{self._remedy}")
         if self.odds_limit is not None and c.odds > self.odds_limit:
@@ -90,8 +93,8 @@ class Verdict:
         if self.releases == 1 or self.composed.how == COUNTED:
             return ". Release less of it (a heavier weight), or have the limit reviewed"
         return (
-            ". Count the releases together on labelled rows (tacit ledger together), use the same bundle and key as "
-            "before, or have it signed (tacit ledger override)"
+            ". Count the releases together on labelled rows (tacit ledger together), name the people of the rows "
+            "(--unit), or have the limit reviewed"
         )
 
 
@@ -165,7 +168,7 @@ def record(
 
     Raises
     ------
-    RequirementNotMet : the receiver would hold more than the policy allows, and nobody signed for it
+    RequirementNotMet : the receiver would hold more than the policy allows
     """
     policy = policy or find_policy(ledger)
     _need_units(policy, pairs, by_unit)
@@ -176,14 +179,12 @@ def record(
         if policy is None:
             return {"policy": None, "verdicts": []}
         verdicts = what_if(lines, ledger.folder, told, known, policy)
-        signed = _override(lines, told, policy)
         problems = [*_beyond(told["bounds"], policy.limits), *(text for v in verdicts for text in v.problems)]
-        if problems and signed is None:
+        if problems:
             raise RequirementNotMet(f"{body['to']} may not have this release: {'; '.join(problems)}")
         return {
             "policy": hashlib.sha256(policy.text.encode()).hexdigest(),
             "verdicts": [_plain(v) for v in verdicts],
-            **({"override": signed.number} if problems and signed is not None else {}),
         }
 
     return ledger.append(told, admit)
@@ -228,7 +229,7 @@ def _would_hold(
     receiver, holder = policy.receiver(name), "" if name == body["to"] else name
     circle = {name, *receiver.with_}
     held = [line.body for line in lines if line.kind == "release" and line.body["to"] in circle]
-    earlier = [read_people(folder, b["people"]) for b in held]
+    earlier = [_people(folder, b["people"]) for b in held]
     if pairs is not None and not len(pairs):  # a filter that is handed over, and no record
         cases = [Holding({str(body["mechanism"]): 1}, True, 0)]
     else:
@@ -241,10 +242,18 @@ def holdings(lines: Sequence[Line], folder: Path, to: str, policy: Policy | None
     """What a receiver holds already, case by case."""
     held = [line.body for line in lines if line.kind == "release" and line.body["to"] == to]
     receiver = policy.receivers.get(to, Receiver()) if policy else Receiver()
-    pairs = [read_people(folder, b["people"]) for b in held]
+    pairs = [_people(folder, b["people"]) for b in held]
     cases = _cases(held, pairs, joined([p for p in pairs if p is not None])[:, 0], folder)
     found = _verdicts([n for b in held for n in b["bounds"]], cases, held, lines, receiver)
     return sorted(found, key=lambda v: (v.good, -v.composed.bound))
+
+
+def _people(folder: Path, stored: Mapping[str, Any] | None) -> np.ndarray | None:
+    """The people and records of a line; None where people were not named.
+
+    Another bundle reads other columns, so the same person without a unit has another hash there.
+    """
+    return None if stored is None or stored["by"] != "unit" else read_people(folder, stored)
 
 
 @dataclass(frozen=True)
@@ -291,7 +300,8 @@ def _cases(
     folder: Path | None = None,
 ) -> list[Holding]:
     """The kinds of these people. A release of nobody knows whom may be of everybody, as often as its line says."""
-    persons = np.unique(persons) if len(persons) else np.zeros(1, dtype="<u8")  # nobody is known: then somebody
+    known = len(persons) > 0
+    persons = np.unique(persons) if known else np.zeros(1, dtype="<u8")  # one person stands for anyone
     names = list(dict.fromkeys(str(b["mechanism"]) for b in bodies))
     counts = np.zeros((len(persons), len(names) + 1), dtype=np.int64)
     record = np.zeros(len(persons), dtype="<u8")  # of the first mechanism that released one
@@ -309,7 +319,7 @@ def _cases(
         counts[:, -1] = 0
     kinds, sizes = np.unique(counts, axis=0, return_counts=True)
     found = [{name: int(c) for name, c in zip(names, kind[:-1], strict=True) if c} for kind in kinds]
-    return [Holding(f, bool(k[-1]), int(n)) for f, k, n in zip(found, kinds, sizes, strict=True) if f]
+    return [Holding(f, bool(k[-1]), int(n) if known else 0) for f, k, n in zip(found, kinds, sizes, strict=True) if f]
 
 
 def _of_one_table(bodies: Sequence[Mapping[str, Any]], folder: Path | None) -> bool:
@@ -317,7 +327,7 @@ def _of_one_table(bodies: Sequence[Mapping[str, Any]], folder: Path | None) -> b
     told = [b["people"] for b in bodies if (b.get("people") or {}).get("by") == "record"]
     if folder is None or len(told) < len(bodies):
         return False
-    rows = [read_prints(folder, t)[:, 1] for t in told]
+    rows = [read_people(folder, t)[:, 1] for t in told]
     largest = max(rows, key=len)
     return all(np.isin(r, largest).all() for r in rows)
 
@@ -332,7 +342,7 @@ def _of_anybody(bodies: Sequence[Mapping[str, Any]], folder: Path | None) -> int
     tables = {b["people"]["prints"]: b["people"] for b in bodies if b.get("people") is not None}
     if len(tables) < 2 or folder is None:
         return most + len(tables)
-    left = sorted((read_prints(folder, told)[:, 1] for told in tables.values()), key=len)
+    left = sorted((read_people(folder, told)[:, 1] for told in tables.values()), key=len)
     return most + sum(not any(np.isin(x, y).all() for y in left[i + 1 :]) for i, x in enumerate(left))
 
 
@@ -382,17 +392,6 @@ def _alone(known: Known, receiver: Receiver, releases: int, how: str) -> Compose
     if not known.certified and known.audited is not None and not receiver.certified and releases == 1:
         return replace(found, bound=known.audited, how=AUDITED)
     return replace(found, how=how or found.how, releases=releases)
-
-
-def _override(lines: Sequence[Line], body: Mapping[str, Any], policy: Policy) -> Line | None:
-    """The note by which somebody took this release on themselves: by a bundle, or of the table of its fit."""
-    notes = [x for x in overrides(lines, officers(policy)) if x.body.get("to") == body["to"]]
-    return next((x for x in notes if body["mechanism"] in (x.body.get("mechanism"), x.body.get("table"))), None)
-
-
-def officers(policy: Policy | None) -> list[Path]:
-    """The public keys of those who may sign for a release."""
-    return [] if policy is None or policy.ledger is None else [policy.place(p) for p in policy.ledger.officers]
 
 
 def _plain(verdict: Verdict) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from tacit.ledger.policy import NAME, Policy
+from tacit.ledger.policy import Policy
 from tacit.report.report import Report
 from tacit.report.results import at_most
 
@@ -55,8 +55,11 @@ def _leakage(report: Report, name: str, most: float, certified: bool) -> Case:
         return Case(case, False, f"not certified ({why})", "Release a code ([filter] name = \"codebook\"), or take "
                     "certified = true out and let the audit count")  # fmt: skip
     upper = r.high if c is None else c.bound
-    word = "audited" if c is None else "certified"
-    found = f"at most {at_most(upper)} ({word}, {report.level}); allowed {most:g}, guessing {r.guessing:.3f}"
+    if c is None:  # a stronger attacker may exceed it
+        found = f"the best of our attackers reaches up to {at_most(upper)} (audited, {report.level})"
+    else:
+        found = f"at most {at_most(upper)} for any attacker (certified, {report.level})"
+    found += f"; allowed {most:g}, guessing {r.guessing:.3f}"
     if most <= r.guessing:
         return Case(case, upper <= most, found, f"Guessing alone gives {r.guessing:.3f}: ask for more than that")
     return Case(case, upper <= most, found, "Release less of it: a heavier [filter] weight, or fewer codes; with more "
@@ -106,20 +109,6 @@ def junit(cases: Sequence[Case], seconds: float) -> str:
             ElementTree.SubElement(test, "system-out").text = _clean(case.found)
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
-
-
-def summary(cases: Sequence[Case], report: Report) -> str:
-    """The cases as Markdown, for a pull request."""
-    bad = sum(not c.good for c in cases)
-    head = "keeps its policy" if not bad else f"does not keep its policy: {bad} of {len(cases)} limits"
-    lines = [f"## {_cell(report.name)} {head}", "", "| limit | | found |", "|---|---|---|"]
-    lines += [f"| {_cell(c.name)} | {'kept' if c.good else '**not kept**'} | {_cell(c.sentence)} |" for c in cases]
-    lines += ["", *(f"- {report.sentence(name)}" for name in report.leakage)]
-    return "\n".join([*lines, "", f"Policy: `{NAME}`; {report.settings.when}."]) + "\n"
-
-
-def _cell(text: str) -> str:
-    return _clean(text).replace("|", "\\|").replace("\n", " ")
 
 
 def _clean(text: str) -> str:

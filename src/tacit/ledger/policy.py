@@ -25,8 +25,6 @@ leakage = { sex = 0.60 }
 
 [ledger]
 file = "ledger.jsonl"
-key = "keys/ledger.key"
-officers = ["keys/officer.pub"]   # who may sign for an exception; without it, whoever has the ledger's key
 """
 
 from __future__ import annotations
@@ -115,11 +113,9 @@ class Receiver:
 
 @dataclass(frozen=True)
 class LedgerPolicy:
-    """Where releases are written down, the key that signs them, and whose public keys may allow an exception."""
+    """Where releases are recorded."""
 
     file: str = "ledger.jsonl"
-    key: str | None = None
-    officers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

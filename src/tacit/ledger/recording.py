@@ -1,23 +1,34 @@
-"""Releases that are written down: of a file by a bundle, of a table by a fit, of a bundle, of a service."""
+"""Record releases: of a file by a bundle, of a table by a fit, of a bundle, of a service, and several counted as one.
+
+The product of finite codes is a finite code, and its certificate bounds every attacker who holds them all. Where one of
+them is not finite, attackers read all releases side by side, and the result is an audit.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from tacit.auditing.audit import audit
+from tacit.auditing.received import plain_frame
+from tacit.auditing.trial import released_parts
 from tacit.errors import InputError
 from tacit.files import parquet_files
-from tacit.ledger.account import check_receiver, mechanism_id, record, told_by
-from tacit.ledger.chain import Ledger, Line
-from tacit.ledger.whose import NOBODY, joined, people_of
+from tacit.ledger.account import check_receiver, mechanism_id, mechanism_ids, record, told_by
+from tacit.ledger.ledger import NOBODY, Ledger, Line, joined, people_of
 from tacit.noise.support import Finite
+from tacit.records.dataset import Dataset
 from tacit.release.bulk import sensitive_names
 from tacit.release.pictures import Pictures, pictures_in
 from tacit.release.record_files import Reader, open_reader
 from tacit.release.runtime import Release, load
+from tacit.report.report import Report
 
 ROWS = 65536  # read at a time
 
@@ -110,3 +121,58 @@ def _reader(source: Path, release: Release, unit: str | None, sensitive: Sequenc
     if not source.exists():
         raise InputError(f"no file or folder {source}; check the path")
     return open_reader(source, release.manifest, ROWS, unit, sensitive_names(release, sensitive))
+
+
+def audit_together(releases: Sequence[Any], attack: Dataset, test: Dataset, **options: Any) -> Report:
+    """Audit several releases of the same records as one release.
+
+    Parameters
+    ----------
+    releases : filters or bundles
+    attack, test : rows that none of them was fitted on; rows that one of them knows from its fit are left out
+    options : of `tacit.audit`
+
+    Examples
+    --------
+    >>> import tacit
+    >>> train, attack, test = tacit.load_dataset("gaussians", n=2000).split()
+    >>> codes = [tacit.CodebookFilter(n_codes=k, random_state=0) for k in (2, 4)]
+    >>> codes = [f.fit(train.X, train.y, sensitive_features=train.sensitive) for f in codes]
+    >>> report = audit_together(codes, attack, test, attackers="logistic", floor=False, power=False, breadth=False)
+    >>> report.certificate["shape"].cells <= 8
+    True
+    """
+    if len(releases) < 2:
+        raise InputError("one release is no several; pass at least two")
+    attack, test = _unseen(releases, attack), _unseen(releases, test)
+    released = [released_parts(r, (attack, test)) for r in releases]
+    tables = [pd.concat([plain_frame(Z[i]) for Z in released], axis=1) for i in (0, 1)]
+    tables = [t.set_axis([str(i) for i in range(t.shape[1])], axis=1) for t in tables]
+    name = " + ".join(getattr(r, "name", type(r).__name__) for r in releases)
+    return audit(tuple(tables), attack, test, **{"name": name, **options})
+
+
+def record_together(ledger: Ledger, releases: Sequence[Release], report: Report) -> Line:
+    """Write down what these bundles tell together, so that an account can use it."""
+    supports = [r.support for r in releases]
+    codes = [s.codes for s in supports if isinstance(s, Finite) and s.codes is not None]
+    cells = math.prod(codes) if len(codes) == len(releases) else None
+    ids = [mechanism_ids(r.manifest, r.noise_key) for r in releases]
+    return ledger.append(
+        {
+            "kind": "together",
+            "bundles": [r.name for r in releases],
+            # a table that a fit wrote has its rows of the fit from other parts: another mechanism, certified alike
+            "sets": [sorted(names) for names in itertools.product(*ids)],
+            "bounds": told_by(report, cells),
+        }
+    )
+
+
+def _unseen(releases: Sequence[Any], data: Dataset) -> Dataset:
+    """The rows that no release knows from its fit."""
+    seen = np.zeros(len(data), dtype=bool)
+    for release in releases:
+        if hasattr(release, "seen"):
+            seen |= release.seen(data.X, data.units_of())
+    return data.take(np.flatnonzero(~seen)) if seen.any() else data
