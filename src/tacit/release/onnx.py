@@ -289,6 +289,11 @@ class GraphBuilder:
         graph = helper.make_graph(self.nodes, "tacit", self.inputs, self.outputs, self.constants)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR, producer_name="tacit")
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        for output, known in zip(model.graph.output, inferred.graph.output, strict=True):
+            dims = [d.dim_value for d in known.type.tensor_type.shape.dim[1:]]  # 0 where ONNX cannot infer the size
+            named = [size or f"{output.name}_{axis}" for axis, size in enumerate(dims, start=1)]
+            output.CopyFrom(helper.make_tensor_value_info(output.name, TensorProto.DOUBLE, ["n", *named]))
         return model.SerializeToString(deterministic=True)
 
     def _splice(self, made: onnx.ModelProto, inside: str, name: str) -> str:
