@@ -161,15 +161,6 @@ def test_rep_has_no_regularizer_of_the_output(data):
     assert stages(history) == ["copying", *(f"round 1: {s}" for s in ("EncReg", "ActReg", "autoencoder"))]
 
 
-def test_the_preset_is_the_papers_and_takes_changes():
-    f = AAE.as_printed(epochs=3)
-    assert (f.identity_loss, f.noise, f.codes, f.validation, f.batch_size) == ("paper", None, None, 0.2, 128)
-    assert (f.beta_identity, f.beta_activity, f.beta_distortion) == (1, 2, 0.01)
-    assert (f.rounds, f.patience, f.epochs, f.n_maps) == (4, 6, 3, 100)
-    assert AAE.as_printed().epochs == 24
-    assert clone(f).get_params() == f.get_params()
-
-
 def test_printed_rounds_are_repeatable_and_released_alike_alone(data, fitted, tmp_path):
     again = fit(AAE.as_printed(**SMALL), data)
     assert np.array_equal(again.transform(data.X), fitted.transform(data.X))

@@ -73,14 +73,6 @@ def test_as_printed_is_algorithm_a1(problem):
     assert furthest(ours.encoders.module(0), literal) > 1e-2  # the control: our own game goes another way
 
 
-def test_nothing_of_ours_is_in_as_printed():
-    f = tacit.EIGAN.as_printed()
-    assert (f.balanced, f.encoder_first, f.adversary_steps, f.noise, f.n_bins) == (False, True, 1, None, None)
-    assert f.dropout > 0
-    assert f.weight_decay > 0
-    assert tacit.EIGAN.as_printed(4, 0.2, epochs=7, weight_decay=0.0).weight_decay == 0
-
-
 def test_balance_counts_every_class_alike(data):
     """Nine of ten records have one class; an adversary that always says so loses little, unless classes count alike."""
     common = np.where(np.arange(len(data.X)) % 10 == 0, "rare", "common")

@@ -34,14 +34,6 @@ def reads(Z, labels, fresh, told):
     return LogisticRegression(C=1e4, max_iter=500).fit(Z, labels).score(fresh, told)
 
 
-def test_the_papers_settings_are_those_it_prints():
-    f = tacit.MinimaxFilter.as_printed(3)
-    assert (f.rho, f.solver, f.ridge, f.init, f.ally_model, f.standardise) == (
-        1.0, "kiwiel", 1e-6, "gaussian", "solved", False)  # fmt: skip
-    assert tacit.MinimaxFilter.as_printed(3, rho=2.0).rho == 2.0
-    assert f.max_iter == 200
-
-
 def test_wide_records_as_they_are_do_not_end_the_printed_fit_early():
     """An inner maximum that stops too soon looks too low: the next step is refused (Genki, HAR: after 3 steps)."""
     rng = np.random.default_rng(0)
