@@ -49,6 +49,7 @@ def celebrities(monkeypatch, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow  # guards an experiment of the paper on a set that only its owner has
 def test_an_owner_of_celeba_runs_figure_6_on_it(celebrities, tmp_path):
     run = Run(PAPER, "fig6", quick=True, out=tmp_path / "out", data="celeba")
     assert run.settings["cuts"] == ["conv7"]

@@ -39,6 +39,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow  # guards an experiment of the paper on a set that only its owner has
 @pytest.mark.parametrize(("name", "experiment"), CASES)
 def test_an_owner_runs_the_papers_own_experiment(name, experiment, monkeypatch, tmp_path):
     monkeypatch.setenv("TACIT_DATA", str(tmp_path / "shelf"))

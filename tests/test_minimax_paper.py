@@ -98,6 +98,7 @@ def enterface(monkeypatch, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow  # guards an experiment of the paper on a set that only its owner has
 def test_fig3_on_the_owners_enterface(enterface):
     line = ["reproduce", "minimax-filter/fig3", "--data", "enterface", "--quick", "--out", str(enterface / "out")]
     found = CliRunner().invoke(app, line)
