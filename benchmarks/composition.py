@@ -31,7 +31,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     train, test = tacit.load_dataset("adult").split("official")
     attack, test = test.split((0.5, 0.5), random_state=0)
-    options = {"attackers": "strong", "floor": False, "power": False, "breadth": False}
+    options = {"attackers": "strong", "floor": False, "breadth": False}
     results, fitted, parts = {}, {}, {}
     for name, f in CODES.items():
         fitted[name] = f.fit(train.X, train.y, sensitive_features=train.sensitive)

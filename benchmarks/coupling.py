@@ -83,7 +83,7 @@ def attack_alone(
 ) -> Report:
     """What attackers read of a release, and nothing else that an audit measures unless it is asked for."""
     return tacit.audit(
-        tuple(release), attack, test, attackers=attackers, floor=False, power=False, limit=False, pooled=(),
+        tuple(release), attack, test, attackers=attackers, floor=False, limit=False, pooled=(),
         breadth=False, random_state=seed, **more,
     )  # fmt: skip
 

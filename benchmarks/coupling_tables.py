@@ -37,7 +37,6 @@ KEY = b"a key of this benchmark only ..."  # the same draws in every run
 OPTIONS: dict[str, Any] = {
     "attackers": "quick",
     "floor": False,
-    "power": False,
     "limit": False,
     "pooled": (),
     "breadth": False,

@@ -31,7 +31,7 @@ def strong():
     data = tacit.Dataset(X, X[:, 4] + rng.normal(size=n) > 0, hidden)
     attack, test = (data.take(np.arange(at, at + 45_000)) for at in (0, 45_000))
     began = time.perf_counter()
-    report = tacit.audit((attack.X, test.X), attack, test, "strong", floor=False, power=False)
+    report = tacit.audit((attack.X, test.X), attack, test, "strong", floor=False)
     leakage = [r.value for r in report.leakage.values()]
     print(json.dumps({"seconds": time.perf_counter() - began, "points": [leakage]}))
 

@@ -83,7 +83,7 @@ def split_adult(rows: int, alike: bool) -> tuple[list[Node], tacit.Dataset, taci
 
 
 def measure(f: DistributedEIGAN, attack: tacit.Dataset, test: tacit.Dataset) -> dict[str, Any]:
-    report = tacit.audit(f, attack, test, ["logistic", "trees"], floor=False, limit=False, pooled=(), power=False)
+    report = tacit.audit(f, attack, test, ["logistic", "trees"], floor=False, limit=False, pooled=())
     out = {}
     for role, r in (("utility", report.utility["income"]), ("leakage", report.leakage["sex"])):
         out[role] = {k: round(float(getattr(r, k)), 4) for k in ("value", "low", "high", "guessing")}

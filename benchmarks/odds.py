@@ -83,7 +83,7 @@ def on_adult(seed: int) -> dict[str, dict[str, float]]:
         f = tacit.CodebookFilter(n_codes=16, max_odds=most, random_state=seed)
         f.fit(train.X, train.y, sensitive_features=train.sensitive)
         with new_project():  # fixed beforehand: each certificate holds by itself
-            report = tacit.audit(f, attack, test, floor=False, random_state=seed, power=False, breadth=False)
+            report = tacit.audit(f, attack, test, floor=False, random_state=seed, breadth=False)
         c, income = report.certificate["sex"], report.utility["income"].value
         seen = certify(f.codes(test.X).astype(int), test.labels("sensitive").codes[:, 0], 2)
         print(

@@ -64,7 +64,7 @@ def certificate_of(name: str) -> float | None:
     try:
         if planted.knows == "row order":
             with new_project():
-                report = tacit.audit((Za, Zt), attack, test, ["trees"], floor=False, power=False)
+                report = tacit.audit((Za, Zt), attack, test, ["trees"], floor=False)
             certificate = report.certificate["s"]
         else:
             trial = Trial.of((Za, Zt), attack, test)

@@ -61,7 +61,7 @@ def one(asked: tuple[str, str, int, int]) -> dict[str, Any]:
         release.fit(train.X, train.y, sensitive_features=train.sensitive)
     with new_project():
         report = tacit.audit(
-            release, attack, test, floor=False, power=False, breadth=False, linkability=False, singling_out=False,
+            release, attack, test, floor=False, breadth=False, linkability=False, singling_out=False,
             random_state=seed,
         )  # fmt: skip
     roles = {"keeps": report.utility, "gives away": report.leakage}

@@ -86,11 +86,11 @@ def one(name: str, units: str | None, rows: int) -> dict:
     f = fitted(FILTERS[name], train)
     with new_project(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        report = tacit.audit(f, attack, test, floor=False, power=False, limit=False)
+        report = tacit.audit(f, attack, test, floor=False, limit=False)
         # equal records count as seen where nobody says whose they are: then the look-up's rows are all rows
         alone = tacit.audit(
             (f.transform(attack.X, attack.units_of()), f.transform(test.X, test.units_of())),
-            attack, test, ["lookup"], floor=False, power=False, limit=False,
+            attack, test, ["lookup"], floor=False, limit=False,
         )  # fmt: skip
     sex, looked, bound = report.leakage["sex"], alone.leakage["sex"], report.certificate["sex"]
     return {
@@ -109,7 +109,7 @@ def point(d: int, noise: float, alpha: float, rows: int) -> dict:
         f = fitted(tacit.EIGAN(d, noise=noise, alpha=alpha), fit)
         with new_project(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            report = tacit.audit(f, a, b, ["logistic", "trees"], floor=False, power=False, limit=False)
+            report = tacit.audit(f, a, b, ["logistic", "trees"], floor=False, limit=False)
         bound = report.certificate["sex"]
         out |= {f"{name}_income": report.utility["income"].value, f"{name}_sex": report.leakage["sex"].value}
         out[f"{name}_bound"] = None if bound is None else bound.bound

@@ -18,7 +18,7 @@ from hypothesis import settings
 
 import tacit
 from browser import driven, find
-from tacit.auditing import attackers, breadth, linkability, power, singling_out
+from tacit.auditing import attackers, breadth, linkability, singling_out
 from tacit.datasets import declarations
 from tacit.filters import codes
 from tacit.noise import keyed
@@ -65,18 +65,6 @@ def page(tmp_path_factory):
         pytest.skip("the browser's runtime is not here; fetch it with: python -m tacit.serve.browser (needs npm)")
     with driven(tmp_path_factory.mktemp("chromium")) as page:
         yield page
-
-
-@pytest.fixture
-def plantings():
-    """Ask for this where an audit's power is what is tested (`usefixtures`); elsewhere no leak is planted."""
-
-
-@pytest.fixture(autouse=True)
-def _plant_nothing(request, monkeypatch):
-    """Power costs three times the audit that it is of."""
-    if "plantings" not in request.fixturenames:
-        monkeypatch.setattr(power, "power", lambda *_, **__: None)
 
 
 @pytest.fixture

@@ -195,7 +195,7 @@ def test_after_an_interrupt_both_sides_have_the_same_attackers(walkers, when):
     attack, test = (Dataset(d.X, d.sensitive.rename(columns={"s": "y"}), d.sensitive, d.units) for d in (attack, test))
     Impatient.asked = 0
     attackers = ["logistic", Impatient(max_iter=when), "trees"]
-    report = tacit.audit(None, attack, test, attackers=attackers, floor=False, power=False)
+    report = tacit.audit(None, attack, test, attackers=attackers, floor=False)
     assert set(report.utility["y"].attackers) == set(report.leakage["s"].attackers) == {"logistic"}
     assert report.utility["y"].attacker == report.leakage["s"].attacker == "logistic"
     assert any("only these attackers finished: logistic" in n and "Impatient" not in n for n in report.notes)

@@ -442,7 +442,7 @@ def test_a_release_of_few_cells_is_counted_and_nobody_else_is_trained():
     cells = (2 * y + (rng.random(1600) < 0.4 + 0.2 * s)).astype(float)[:, None]
     data = tacit.Dataset(cells, {"y": y}, {"s": s})
     attack, test = data.split((0.5, 0.5), random_state=0)
-    options = {"floor": False, "power": False, "breadth": False}
+    options = {"floor": False, "breadth": False}
     counted = tacit.audit((attack.X, test.X), attack, test, **options)
     assert set(counted.leakage["s"].attackers) == {"counting"}
     assert any("no other attacker was trained" in note for note in counted.notes)

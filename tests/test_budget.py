@@ -22,7 +22,7 @@ def test_a_spent_budget_keeps_leakage_and_certificate_and_names_the_rest(parts):
     report = tacit.audit(f, attack, test, minutes=0)
     assert report.leakage["shape"].value >= 0.4
     assert report.certificate["shape"] is not None
-    assert not {**report.power, **report.label_only}
+    assert not report.label_only
     [note] = [n for n in report.notes if "left out" in n]
     for word in ("0 minutes", "the label alone and the limit", "singling out"):
         assert word in note
@@ -73,7 +73,7 @@ def test_a_report_names_who_was_stopped():
     X = rng.normal(size=(6000, 2))
     data = tacit.Dataset(X, rng.integers(2, size=6000), (np.floor(3 * X[:, 0]) % 2).astype(int))
     _, attack, test = data.split(random_state=0)
-    report = tacit.audit(None, attack, test, floor=False, power=False)
+    report = tacit.audit(None, attack, test, floor=False)
     told = [n for n in report.notes if "clearly behind on validation rows" in n]
     assert (told and "neighbors" in told[0]) or "mlp" in told[0]
 

@@ -17,7 +17,7 @@ from tacit.records.dataset import Dataset
 from tacit.report.report import Report
 from tacit.report.results import NumberResult, Result
 
-QUICK = {"floor": False, "power": False, "breadth": False, "linkability": False, "singling_out": False}
+QUICK = {"floor": False, "breadth": False, "linkability": False, "singling_out": False}
 
 
 def people(n=1600, seed=0):
@@ -44,7 +44,7 @@ def code(parts):
 
 @pytest.fixture(scope="module")
 def report(parts, code):
-    return tacit.audit(code, *parts[1:], ["ridge", "trees"], power=False, breadth=False)
+    return tacit.audit(code, *parts[1:], ["ridge", "trees"], breadth=False)
 
 
 # -- labels -------------------------------------------------------------------------------------

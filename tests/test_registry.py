@@ -75,7 +75,7 @@ def test_a_toy_filter_goes_everywhere(toy, parts, tmp_path):
     quick = {"attackers": "logistic", "floor": False}
     assert registry.registered_filters()["toy"].example_filters()[0].tilt == 0.2
     f = toy(random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
-    report = tacit.audit(f, attack, test, power=False, **quick)
+    report = tacit.audit(f, attack, test, **quick)
     assert report.status("s") == "certified"
     assert report.utility["y"].value > 0.75
     assert f.release_training_rows().shape == (len(train), 1)

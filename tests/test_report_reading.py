@@ -49,19 +49,19 @@ def made():
 
     def of(f, **options):
         f.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
-        return tacit.audit(f, attack, test, attackers="logistic", power=False, **options), f
+        return tacit.audit(f, attack, test, attackers="logistic", **options), f
 
     found = {
         "finite": of(tacit.CodebookFilter(4, random_state=0)),
         "gaussian": of(tacit.MinimaxFilter(1, noise=3.0, max_iter=2, random_state=0), floor=False),
         "local privacy": of(tacit.baselines.LaplaceMechanism(epsilon=1.0, random_state=0), floor=False),
-        "raw": (tacit.audit(None, attack, test, attackers="logistic", power=False, reconstruct=True, scan=True), None),
+        "raw": (tacit.audit(None, attack, test, attackers="logistic", reconstruct=True, scan=True), None),
     }
     train, attack, test = people(units=True).split(random_state=0)
     raw = found["raw"][0]
     shown = replace(raw.resemblance, examples=(([[0.5, 1.0]], None, [[0.25, 0.75]]),))
     found["raw"] = replace(raw, resemblance=shown), None
-    options = {"train": train, "power": True, "groups": ["a"], "floor": False}
+    options = {"train": train, "groups": ["a"], "floor": False}
     coarse = KBinsDiscretizer(2, encode="ordinal").fit(train.X)
     found["everything"] = tacit.audit(coarse, attack, test, attackers="logistic", **options), None
     return found
@@ -81,7 +81,7 @@ def test_a_report_comes_back_as_it_was(made, kind):
 def test_the_reports_have_what_must_come_back(made):
     """The control: nothing above came back only because it was empty."""
     full, raw = made["everything"][0], made["raw"][0]
-    assert all((full.in_sample, full.attacks, full.power, full.exposure, full.groups))
+    assert all((full.in_sample, full.attacks, full.detectable, full.exposure, full.groups))
     assert all((raw.label_only, raw.limit, raw.resemblance.measures, raw.resemblance.examples))
 
 
@@ -110,7 +110,7 @@ def test_bundles_of_old_formats_say_that_they_have_no_report(number):
 def old(report: Report, schema: int) -> dict:
     """The report as an earlier schema wrote it: certificates without a kind, and what came later is missing."""
     told = json.loads(report.to_json())
-    later = {"power", "exposure"}
+    later = {"detectable", "exposure"}
     certificate = {"kind", "per", "n_classes", "absent", "unseen_mass"}
     settings = {"per", "look"}
     result = {"named"}

@@ -64,7 +64,7 @@ def encoded(monkeypatch):
 def test_an_audit_encodes_every_label_column_once(encoded, code):
     """21 times, before labels belonged to the data set. Other data, so that nothing was encoded before."""
     _, attack, test = table().split((0.5, 0.2, 0.3), random_state=0)
-    report = tacit.audit(code, attack, test, ["logistic"], power=False)
+    report = tacit.audit(code, attack, test, ["logistic"])
     assert report.label_only  # the floor took part
     assert report.limit["sex"]
     assert encoded == {"income": 1, "sex": 1, "income, looked at": 1, "sex, looked at": 1}
@@ -106,7 +106,7 @@ def released(monkeypatch):
 
 
 def test_an_audit_releases_each_part_once(released, code, parts):
-    tacit.audit(code, *parts[1:], ["logistic"], power=False)
+    tacit.audit(code, *parts[1:], ["logistic"])
     assert released == {len(parts[1]): 1, len(parts[2]): 1}
 
 
@@ -116,7 +116,7 @@ def test_a_frontier_releases_each_part_once_for_a_point(released, parts):
     front = tacit.frontier(rule, *parts, values=[0.0, 3.0], seeds=1, attackers=["logistic"], n_jobs=1, limit=True)
     assert released == {len(parts[1]): 2, len(parts[2]): 2}
     f = front.choose(max_leakage={"sex": 0.99})
-    audited = tacit.audit(f, *parts[1:], ["logistic"], power=False)
+    audited = tacit.audit(f, *parts[1:], ["logistic"])
     assert f.report_.label_only["sex"].value == audited.label_only["sex"].value
     assert f.report_.label_only_utility["income"].value == audited.label_only_utility["income"].value
     assert f.report_.limit == front.reference.limit
@@ -124,7 +124,7 @@ def test_a_frontier_releases_each_part_once_for_a_point(released, parts):
     # the control: predicted from the training rows the figures are others
     train, attack, test = parts
     label = tacit.baselines.LabelOnly(random_state=0).fit(train.X, train.y)
-    other = tacit.audit(label, attack, test, ["logistic"], floor=False, power=False)
+    other = tacit.audit(label, attack, test, ["logistic"], floor=False)
     assert other.utility["income"].value != audited.label_only_utility["income"].value
 
 
@@ -158,8 +158,8 @@ def test_a_new_attack_is_one_class(code, parts):
             return suite.measure(trial.showing([d.X[["a"]] for d in trial.data]), "sensitive")
 
     try:
-        report = tacit.audit(code, *parts[1:], ["logistic"], floor=False, power=False)
-        raw = tacit.audit(None, *parts[1:], ["logistic"], floor=False, power=False)
+        report = tacit.audit(code, *parts[1:], ["logistic"], floor=False)
+        raw = tacit.audit(None, *parts[1:], ["logistic"], floor=False)
     finally:
         REGISTERED.pop("the first column")
     found = next(a for a in report.attacks if a.kind == "the first column")

@@ -15,7 +15,7 @@ def parts():
     _, attack, test = tacit.load_dataset("quadrants", n=900).split()
     bit = tuple((d.sensitive["shape"] == "x").to_numpy(dtype=float)[:, None] for d in (attack, test))
     nothing = tuple(np.zeros((len(d), 1)) for d in (attack, test))
-    asked = {"attackers": "logistic", "floor": False, "power": False, "breadth": False, "confidence_level": 0.98}
+    asked = {"attackers": "logistic", "floor": False, "breadth": False, "confidence_level": 0.98}
     rng = np.random.default_rng(0)
     noisy = tuple(d.X + rng.normal(0, 3, np.shape(d.X)) for d in (attack, test))
     releases = {"noisy": noisy, "bit": bit, "none": nothing}

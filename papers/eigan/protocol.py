@@ -63,9 +63,7 @@ def audit(release: Any, parts: Parts, seed: int, s: Mapping[str, Any], floor: bo
 
 
 # what a report tells besides, and these tables do not: half of the time, or more with a wide code
-ATTACKS_ALONE: Mapping[str, Any] = dict.fromkeys(
-    ("reconstruct", "power", "breadth", "linkability", "singling_out"), False
-)
+ATTACKS_ALONE: Mapping[str, Any] = dict.fromkeys(("reconstruct", "breadth", "linkability", "singling_out"), False)
 
 
 def in_print(

@@ -20,11 +20,11 @@ from tacit.auditing.exposure import exposure, subgroups
 from tacit.auditing.floor import NO_FLOOR, measure_floor
 from tacit.auditing.forgotten_units import forgotten_units
 from tacit.auditing.linkability import measure_linkability
-from tacit.auditing.power import measure_power
 from tacit.auditing.regressors import COUNTED
 from tacit.auditing.released_values import changed_since, count_released
 from tacit.auditing.resemblance import resemblance
 from tacit.auditing.singling_out import measure_singling_out
+from tacit.auditing.stats import smallest_detectable
 from tacit.auditing.suite import HEADLINE, AttackSuite, Outcome
 from tacit.auditing.trial import Asked, Trial, can_tell, has_noise
 from tacit.callback import Callback, silent
@@ -57,7 +57,6 @@ def audit(
     max_unit_size: int | None = None,
     floor: bool = True,
     limit: bool | None = None,
-    power: bool | None = None,
     breadth: bool | None = None,
     knows: Sequence[Any] | None = None,
     few_columns: int | None = None,
@@ -100,8 +99,6 @@ def audit(
     max_unit_size : how many records a unit can have at most, known beforehand: a certificate per record needs it
     floor : also show what the predicted label alone keeps and gives away
     limit : estimate the best any release could do (None: where that takes seconds)
-    power : plant leaks in this release to say how large one must be to be found (None: few plantings, more in the
-        "strong" preset; True: more; False: none)
     breadth : how much of every column of X, and of the targets, can still be told from the release (None: where that
         takes seconds, so not of windows or images)
     knows : sets of raw columns that an attacker knows of the person, such as ``[["age"], ["age", "race"], "all"]``:
@@ -132,7 +129,7 @@ def audit(
     suite = AttackSuite(attackers, random_state, callback, budget=Budget(minutes))
     asked = Asked(
         confidence_level, random_state, per, tuple(alongside or ()), train, tuple(views), tuple(pooled), scan,
-        tuple(groups), reconstruct, embed, examples, candidates, max_unit_size, floor, limit, power,
+        tuple(groups), reconstruct, embed, examples, candidates, max_unit_size, floor, limit,
         strong=attackers in ("strong", "all"), breadth=breadth, knows=None if knows is None else tuple(knows),
         few_columns=few_columns, linkability=linkability, singling_out=singling_out,
     )  # fmt: skip
@@ -180,7 +177,11 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     attacks = run_attacks(replace(trial, outcomes=outcomes), suite)
     certified = _without_order(certified, attacks)
     targets = trial.test.y.shape[1]
-    found["power"] = budget.run("what a leak must be to be found", lambda: measure_power(suite, trial), {})
+    found["detectable"] = {
+        name: smallest_detectable(r.measure, trial.level)
+        for name, r in found["leakage"].items()
+        if not isinstance(r, NumberResult)
+    }
     ground = NO_FLOOR
     if asked.floor and targets:
         ground = budget.run("the label alone and the limit", lambda: measure_floor(trial, suite), NO_FLOOR)
@@ -233,8 +234,8 @@ def _numbers(leakage: Mapping[str, AnyResult]) -> list[str]:
     if not names:
         return []
     return [
-        f"{', '.join(names)}: read as a number by regressors. Who is named for sure, the most exposed groups, planted "
-        f"leaks, pooled releases, raw columns that somebody knows and the limit are for classes, and are left out for "
+        f"{', '.join(names)}: read as a number by regressors. Who is named for sure, the most exposed groups, "
+        f"pooled releases, raw columns that somebody knows and the limit are for classes, and are left out for "
         f"it (bins= cuts it into classes)"
     ]
 

@@ -20,6 +20,7 @@ from tacit.auditing.population import check_per
 from tacit.report.results import Measure as Measure
 
 DECIDES = 0.3  # the share of a measure's variance from which on a class is taken exactly
+DETECTED = 0.9  # of audits in which the smallest detectable leakage is found
 NEARLY, FEW_ERRING = 0.1, 5  # so near to all or nothing, with so few units that err, no spread can be seen
 
 
@@ -150,6 +151,23 @@ def macro_auc(
     size, spread = effective_size(value, influence, np.arange(n) if units is None else units, independent, level)
     few = size_for_t(independent, level)
     return Measure(value, *binomial_interval(value, min(size, spread) * few, level), 0.5)
+
+
+def smallest_detectable(measure: Measure, level: float = 0.95) -> float:
+    """Return the smallest true leakage whose interval would exclude chance in 9 of 10 audits of this size.
+
+    Parameters
+    ----------
+    measure : an attacker's success with its interval
+    level : confidence of that interval
+
+    Examples
+    --------
+    >>> round(smallest_detectable(Measure(0.51, 0.49, 0.53, 0.5)), 3)
+    0.533
+    """
+    reach = 1 + sps.norm.ppf(DETECTED) / sps.norm.ppf((1 + level) / 2)
+    return min(1.0, measure.guessing + float(reach) * (measure.high - measure.low) / 2)
 
 
 def record_weights(n: int, units: np.ndarray | None, per: str = "unit") -> np.ndarray:

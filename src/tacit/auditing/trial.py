@@ -47,7 +47,6 @@ class Asked:
     max_unit_size: int | None = None
     floor: bool = True
     limit: bool | None = None
-    power: bool | None = None
     strong: bool = False  # the preset
     breadth: bool | None = None
     knows: tuple[Any, ...] | None = None

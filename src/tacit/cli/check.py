@@ -82,7 +82,7 @@ def _audited(console: Console, policy: Policy, bundle: Path | None, bar: Any) ->
         "random_state": f.seed,
         "callback": lambda what, *_: bar.update(task, description=f"attacking {what}"),
         # what no limit asks for is not measured
-        **{"floor": False, "power": False, "knows": (), "few_columns": 0},
+        **{"floor": False, "knows": (), "few_columns": 0},
         "breadth": limits.least_breadth is not None or limits.most_breadth is not None,
         **({"linkability": True} if limits.linkability is not None else {}),
     }

@@ -256,12 +256,11 @@ def _order(told: list[str], shuffle: bool | None, name: str) -> tuple[str, bool]
 
 QUICK: dict[str, Any] = {
     "attackers": ["trees", "logistic"],
-    "power": False,
     "linkability": False,
     "singling_out": False,
 }
 QUICKLY = (
-    "audited quickly (--quick): two attackers, and neither the audit's power, breadth, linking nor singling out was "
+    "audited quickly (--quick): two attackers, and neither breadth, linking nor singling out was "
     "measured; tacit audit FOLDER does the whole"
 )
 ORDER_TELLS = 0.01  # above guessing, by the lower end: then the order of rows gives something away

@@ -27,7 +27,11 @@ from tacit.report.worse_part import worse_part
 
 TRIED = 192  # records and one epoch, by which the time to the end is told
 AUDIT, AUDIT_EACH = 10.0, 3.2e-6  # seconds of a small audit; and for a number of a record, times classes to tell apart
-WINDOWS_APART = {"linkability": False, "singling_out": False, "breadth": False, "power": False}
+WINDOWS_APART = {
+    "linkability": False,
+    "singling_out": False,
+    "breadth": False,
+}
 IN_PARTS = 0.98  # of each part's statements, so that those of both hold together at 96 %
 
 # released records, their numbers, the part each came from (None where all came from one), the folder -> where they lie

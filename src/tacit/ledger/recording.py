@@ -138,7 +138,7 @@ def audit_together(releases: Sequence[Any], attack: Dataset, test: Dataset, **op
     >>> train, attack, test = tacit.load_dataset("gaussians", n=2000).split()
     >>> codes = [tacit.CodebookFilter(n_codes=k, random_state=0) for k in (2, 4)]
     >>> codes = [f.fit(train.X, train.y, sensitive_features=train.sensitive) for f in codes]
-    >>> report = audit_together(codes, attack, test, attackers="logistic", floor=False, power=False, breadth=False)
+    >>> report = audit_together(codes, attack, test, attackers="logistic", floor=False, breadth=False)
     >>> report.certificate["shape"].cells <= 8
     True
     """

@@ -40,7 +40,6 @@ GLOSSARY = {
     "interval": "The range that holds the true value with the stated confidence.",
     "label-only": "Releasing nothing but the predicted target: the floor that every release is compared with.",
     "dominated": "Another release is as useful and leaks less, both beyond chance: there is no reason to use this one.",
-    "power": "The smallest planted leak that these attackers would have found. Anything smaller they may have missed.",
     "odds": "How far one single release can move anybody's betting odds, in the worst case, not on average.",
     "breadth": "How much of every column can still be told from the release: 0 as by guessing, 1 as from raw rows.",
     "unit": "The independent thing a release is about: a person, a visit. Rows of one unit belong together.",

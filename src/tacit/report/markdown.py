@@ -24,7 +24,10 @@ def markdown_report(report: Any) -> str:  # a Report, which calls this and so ca
         if beaten := report.beaten_by_label(name):
             lines.append(f"- {name}: dominated; {beaten}")
         lines += [f"- {worst}"] if (worst := report.worst(name)) else []
-        lines += [f"- {name}: {told[name].sentence}" for told in (report.exposure, report.power) if name in told]
+        if name in report.exposure:
+            lines.append(f"- {name}: {report.exposure[name].sentence}")
+        if text := report.smallest_detectable(name):
+            lines.append(f"- {name}: {text}")
     lines += [
         "",
         f"| role | attribute | measure | value | {level} interval | guessing | by |",

@@ -33,7 +33,6 @@ from tacit.report.results import (
     Linkability,
     Measure,
     NumberResult,
-    Power,
     Resemblance,
     SinglingOut,
     at_most,
@@ -100,7 +99,8 @@ class Report:
     limit : by sensitive attribute, an estimate of the best accuracy any release could have at each leakage
     groups : by sensitive attribute, the chosen attacker's balanced accuracy within subgroups, most exposed first
     exposure : by sensitive attribute, who is named with 90 % confidence, and the most exposed group
-    power : by sensitive attribute, the smallest planted leaks that these attackers would have found in these rows
+    detectable : by sensitive attribute with classes, the smallest leakage that these test rows tell from chance in 9
+        of 10 audits
     breadth : how much of every column can still be told from the release; None where it was not measured
     change : where the release is a table: what became of it, column by column; None of other releases
     pairs : by sensitive attribute, a bound on whoever reads any two (or three) released columns and no more. It is no
@@ -130,7 +130,7 @@ class Report:
     groups: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
     resemblance: Resemblance = field(default_factory=Resemblance)
     exposure: Mapping[str, Exposure] = field(default_factory=dict)
-    power: Mapping[str, Power] = field(default_factory=dict)
+    detectable: Mapping[str, float] = field(default_factory=dict)
     breadth: Breadth | None = None
     change: TableChange | None = None
     pairs: Mapping[str, ColumnsCertificate] = field(default_factory=dict)
@@ -198,6 +198,16 @@ class Report:
             return None
         begins = re.compile(re.escape(attribute) + r" in \d+ classes$")
         return next((n for n, c in self.certificate.items() if c is not None and begins.match(n)), None)
+
+    def smallest_detectable(self, name: str) -> str | None:
+        """State the smallest leakage of an attribute that these test rows tell from chance; None where not measured."""
+        if name not in self.detectable:
+            return None
+        chance = shown(self.leakage[name].guessing)
+        return (
+            f"with these test rows, a leakage of {shown(self.detectable[name])} or more is told from chance ({chance}) "
+            f"in 9 of 10 audits; a smaller one may have been missed"
+        )
 
     def worst(self, attribute: str) -> str | None:
         """How far one single release can move anybody's odds; None where nothing is certified at all."""

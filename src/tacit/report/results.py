@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 from tacit.errors import ContradictionError
 from tacit.report.plain_data import read_fields
 
-RARE = "a rare group"
 KNOWS, ALL = "knows ", "all"  # the name of an attack by who knows raw columns begins so; and the whole raw record
 ALONE, GAIN = "known alone", "gain by the release"  # what such an attack measures beside itself
 
@@ -376,47 +375,6 @@ class Exposure:
             w = self.within
             text += f"; most exposed: {self.group} ({shown(w.value)} [{shown(w.low)}, {shown(w.high)}])"
         return text
-
-
-@dataclass(frozen=True)
-class Power:
-    """The smallest leaks that would have been found in 9 of 10 cases.
-
-    Attributes
-    ----------
-    found : by kind of leak the smallest size: balanced accuracy of the reader who knows where to look, or for a rare
-        group the share of people named for sure. None: not even the largest that was tried
-    largest : by kind, the largest size that could be planted
-    readers : by kind, the attacker that was tried: one of those that ran
-    guessing : balanced accuracy of guessing
-    plantings : how many leaks of each kind were planted
-    rows : how many rows the reader learned from, and was tested on
-    """
-
-    found: Mapping[str, float | None]
-    largest: Mapping[str, float]
-    readers: Mapping[str, str]
-    guessing: float
-    plantings: int
-    rows: tuple[int, int]
-
-    @property
-    def sentence(self) -> str:
-        """What would have been found, and as plainly what would have been missed."""
-        sized = {kind: x for kind, x in self.found.items() if kind != RARE}
-        seen = [f"{shown(x)} in {kind}" for kind, x in sized.items() if x is not None]
-        missed = [f"{kind} (up to {shown(self.largest[kind])})" for kind, x in sized.items() if x is None]
-        rare = self.found.get(RARE)
-        text = f"would have found a leak of at least {', '.join(seen)}" if seen else ""
-        if rare is not None:
-            text += f"{', and ' if seen else 'would have found '}{RARE} if {percent(rare, 1)} of people are named"
-        elif RARE in self.found:
-            missed.append(f"{RARE} (up to {percent(self.largest[RARE], 1)} of people named)")
-        if missed:
-            text += f"{'; they ' if text else ''}would have missed any leak in {', '.join(missed)}"
-        if seen or rare is not None:
-            text += "; anything smaller they may have missed"
-        return f"These attackers, with these rows, {text} (guessing {shown(self.guessing)})"
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,8 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
             lines.append(escape(worst))
         if name in report.exposure:
             lines.append(escape(f"{name}: {report.exposure[name].sentence}"))
-        if name in report.power:
-            lines.append(f"[cyan]{escape(f'{name}: {report.power[name].sentence}')}[/cyan]")
+        if text := report.smallest_detectable(name):
+            lines.append(f"[cyan]{escape(f'{name}: {text}')}[/cyan]")
     lines += [escape(f"{name}: {c.explain(report.level)}") for name, c in report.certificate.items() if c is not None]
     lines += [escape(text) for name in report.pairs if (text := report.few_columns(name))]
     lines += [escape(k.figures(name)) for name, sets in report.knowledge.items() for k in sets.values()]

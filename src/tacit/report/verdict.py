@@ -87,10 +87,8 @@ def _rests_on(report: Any, attribute: str) -> str:
         return f"certified: a bound on every attacker, by counting {certificate.n_units:,} people or units"
     tried = len(report.leakage[attribute].attackers) or 1
     looked = f"audited: the best of {tried} attacker{'s' if tried > 1 else ''}, trained afresh on released rows"
-    power = report.power.get(attribute)
-    if power is None:
-        return f"{looked}; how small a leak they would have found was not measured"
-    return f"{looked}. {power.sentence}"
+    text = report.smallest_detectable(attribute)
+    return f"{looked}; {text}" if text else looked
 
 
 def _listed(names: list[str]) -> str:

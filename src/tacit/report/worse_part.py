@@ -9,7 +9,7 @@ from typing import Any
 from tacit.report.report import Report
 from tacit.report.results import AttackResult, percent
 
-BY_ATTRIBUTE = ("leakage", "in_sample", "label_only", "groups", "exposure", "power")
+BY_ATTRIBUTE = ("leakage", "in_sample", "label_only", "groups", "exposure", "detectable")
 
 
 def worse_part(first: Report, second: Report, name: str) -> Report:
