@@ -60,7 +60,6 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/serve.py
-	$(BIN)/python benchmarks/siege.py
 	$(BIN)/python benchmarks/frontier.py
 	$(BIN)/python benchmarks/stack.py
 	$(BIN)/python -m papers.eigan.federated

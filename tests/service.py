@@ -12,12 +12,13 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def running(bundle: Path, *options: str, log: Path | None = None) -> Iterator[tuple[str, subprocess.Popen]]:
-    """`tacit serve` on a free port: its address and the process, which is ended afterwards."""
+    """`tacit serve run` on a free port: its address and the process, which is ended afterwards."""
     command = [
         sys.executable,
         "-c",
         "from tacit.cli import main; main()",
         "serve",
+        "run",
         str(bundle),
         "--port",
         "0",

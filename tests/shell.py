@@ -47,8 +47,8 @@ class Shell:
         if command.startswith("make "):  # it would run this test; but there must be such a target
             target = command.split()[1]
             return int(not re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M)), "no such target"
-        if command.startswith("tacit serve "):
-            words = shlex.split(command)[2:]
+        if command.startswith("tacit serve run "):
+            words = shlex.split(command)[3:]
             self.address, _ = self.stack.enter_context(running(Path(words[0]), *words[1:]))
             return 0, ""
         if command.startswith("tacit ") and not re.search(r"[|&<;]", command):

@@ -261,7 +261,7 @@ def test_the_client_sends_the_release_alone(road, tmp_path):
 
     with Client("http://testserver", release, transport=Recorded()) as client:
         answer_file(client, road.csv, tmp_path / "answers.csv", unit="who")
-    numbers = np.frombuffer(b"".join(sent), dtype="<f8").reshape(len(road.X), -1)
+    numbers = np.array([row for body in sent if body for row in json.loads(body)["release"]])
     names = [c.name for c in road.f.mechanism_.columns]
     for j, column in enumerate(road.f.mechanism_.columns):
         assert cells(column.cells(numbers[:, j].astype(int))) == cells(road.expected[[names[j]]])

@@ -94,4 +94,4 @@ def test_a_running_service_answers_no_more_when_it_is_told_to(tmp_path, monkeypa
     late = asked(True)
     assert late.status_code == 503
     assert "expired on 2030-02-01" in late.json()["detail"]
-    assert tacit_command("serve", path, "--no-auth", "--refuse-expired").returncode == 2
+    assert tacit_command("serve", "run", path, "--no-auth", "--refuse-expired").returncode == 2

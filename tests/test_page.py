@@ -18,7 +18,7 @@ from service import running
 from tacit.errors import InputError
 from tacit.release.bundle import read_bundle
 from tacit.serve import browser as runtime
-from tacit.serve.describe import describe
+from tacit.serve.app import describe
 from tacit.serve.keys import add_key
 from test_aae import TINY, walkers
 from test_mask import patches, small
@@ -65,7 +65,7 @@ def service(bundles, tmp_path_factory):
     """The table bundle behind a key: the address and the key."""
     keys = tmp_path_factory.mktemp("keys") / "keys.json"
     key = add_key(keys, "page")
-    with running(bundles("table")[0], "--keys", str(keys), "--public") as (url, _):
+    with running(bundles("table")[0], "--api-keys", str(keys), "--public") as (url, _):
         yield url, key
 
 
@@ -198,7 +198,7 @@ def test_raw_values_never_leave_the_page(page, service, bundles):
 
 def test_the_page_asks_for_a_key_where_the_owner_shows_nothing(page, bundles, tmp_path):
     key = add_key(tmp_path / "keys.json", "page")
-    with running(bundles("table")[0], "--keys", str(tmp_path / "keys.json")) as (url, _):
+    with running(bundles("table")[0], "--api-keys", str(tmp_path / "keys.json")) as (url, _):
         for path in ("/v1/bundle", "/v1/bundle/model.onnx", "/openapi.json"):
             assert httpx.get(f"{url}{path}").status_code == 401
             assert httpx.get(f"{url}{path}", headers={"authorization": f"Bearer {key}"}).status_code == 200
@@ -323,7 +323,7 @@ def test_a_runtime_that_is_not_the_pinned_one_is_refused(tmp_path):
 
 
 def test_leakage_in_words():
-    from tacit.serve.describe import summary
+    from tacit.serve.app import summary
 
     train, attack, test = people(900).split((0.4, 0.3, 0.3), random_state=0)
     f = tacit.CodebookFilter(n_codes=4, n_folds=2, random_state=0)

@@ -222,7 +222,7 @@ def test_the_client_and_the_service(road, tmp_path):
         sent.clear()
         with Client("http://testserver", road.release, transport=Recorded()) as client:
             answer_file(client, source, tmp_path / "answers.csv", unit=road.unit)
-        road.same(np.frombuffer(b"".join(sent), dtype="<f8"))
+        road.same(np.array([row for body in sent if body for row in json.loads(body)["release"]]))
         answers = pd.read_csv(tmp_path / "answers.csv")
         ours = Answerer(read_bundle(road.bundle)).answer(road.expected.reshape(len(road.X), -1))["answers"]["income"]
         assert (answers["income"] == ours["label"]).mean() > 0.98  # of two nearly equal classes either may come

@@ -124,7 +124,7 @@ def test_a_bound_below_the_measurement_is_an_error():
 
 
 def test_a_stored_audit_that_contradicts_itself_is_not_shown():
-    from tacit.serve.describe import summary
+    from tacit.serve.app import summary
 
     attack, test = halves()
     report = tacit.audit([secret(p).astype(float)[:, None] for p in (attack, test)], attack, test, **QUICK)

@@ -36,8 +36,8 @@ class RequirementNotMet(TacitError):
 
 EXTRAS = {
     "torch": "train", "onnxscript": "train", "flwr": "federated", "fastapi": "serve", "uvicorn": "serve",
-    "httpx": "serve", "dp_accounting": "privacy", "openpyxl": "excel", "duckdb": "sql", "PIL": "deep",
-    "matplotlib": "figures", "pooch": "data", "cryptography": "sign",
+    "prometheus_client": "serve", "httpx": "serve", "dp_accounting": "privacy", "openpyxl": "excel", "duckdb": "sql",
+    "PIL": "deep", "matplotlib": "figures", "pooch": "data", "cryptography": "sign",
 }  # fmt: skip
 
 

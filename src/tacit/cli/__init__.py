@@ -88,7 +88,7 @@ from tacit.cli.options import (
     Weight,
 )
 from tacit.cli.release import release_app
-from tacit.cli.serve import client, keys_app, serve
+from tacit.cli.serve import serve_app
 from tacit.errors import NotInstalled, RequirementNotMet, TacitError, TacitWarning
 
 app = typer.Typer(
@@ -104,9 +104,7 @@ data_app.command()(prepare)
 app.add_typer(data_app, name="data")
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
-app.add_typer(keys_app, name="keys")
-app.command()(serve)
-app.command()(client)
+app.add_typer(serve_app, name="serve")
 app.command()(evidence)
 app.add_typer(federated_app, name="federated")
 console = Console()

@@ -23,7 +23,7 @@ EXTRAS = (
     ("networks: eigan, minimax, sensors, images", "torch", "pip install 'tacit[train]'"),
     ("photos", "PIL", "pip install 'tacit[deep]'"),
     ("figures as files", "matplotlib", "pip install 'tacit[figures]'"),
-    ("a service: tacit serve, client", "fastapi", "pip install 'tacit[serve]'"),
+    ("a service: tacit serve", "fastapi", "pip install 'tacit[serve]'"),
     ("federations across machines", "flwr", "pip install 'tacit[federated]'"),
     ("differentially private fits", "dp_accounting", "pip install 'tacit[privacy]'"),
     ("signatures", "cryptography", "pip install 'tacit[sign]'"),

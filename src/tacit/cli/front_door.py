@@ -10,7 +10,7 @@ START, PROMISE, PLACES, STUDY = "Start here", "Keep the promise", "Where it runs
 GROUPS = {
     START: ("demo", "fit", "audit", "audit diff", "frontier", "release", "doctor"),
     PROMISE: ("check", "ledger", "evidence"),
-    PLACES: ("serve", "client", "keys", "profile", "federated"),
+    PLACES: ("serve", "profile", "federated"),
     STUDY: ("data", "reproduce", "glossary"),
 }
 EXAMPLES = {
@@ -34,12 +34,11 @@ EXAMPLES = {
     "ledger what-if": "tacit ledger what-if ledger.jsonl filter.tacit --to analyst",
     "ledger together": "tacit ledger together l.jsonl a.tacit b.tacit --data p.csv --target income --sensitive sex",
     "evidence": "tacit evidence handover --out evidence.zip",
-    "serve": "tacit serve handover/filter.tacit --keys keys.json",
-    "client": "tacit client filter.tacit people.csv http://127.0.0.1:8000 --key-file analyst.key --out answers.csv",
-    "keys add": "tacit keys add keys.json analyst",
-    "keys rotate": "tacit keys rotate keys.json analyst",
-    "keys list": "tacit keys list keys.json",
-    "keys revoke": "tacit keys revoke keys.json analyst",
+    "serve run": "tacit serve run handover/filter.tacit --api-keys keys.json",
+    "serve client": "tacit serve client filter.tacit people.csv http://127.0.0.1:8000 --api-key analyst.key",
+    "serve keys add": "tacit serve keys add keys.json analyst --out analyst.key",
+    "serve keys list": "tacit serve keys list keys.json",
+    "serve keys revoke": "tacit serve keys revoke keys.json analyst",
     "profile": "tacit profile handover/filter.tacit",
     "federated try": "tacit federated try three/*.csv --target survived --sensitive sex",
     "federated status": "tacit federated status server.toml",

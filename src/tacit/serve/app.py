@@ -1,83 +1,81 @@
-"""The service: releases in, the analyzer's answers out. It never takes, keeps or logs a raw record.
+"""The HTTP service: releases in, the analyzer's answers out. It takes, keeps and logs no raw record.
 
-Everything that comes in is bounded before it is read: bytes of a body and of all bodies, rows, requests in flight and
-of one key, and the time that a body or a download may take. Who may see the schema and the filter is decided by the
-owner. Answers to bad requests, and the log, name what is wrong and never repeat a value.
+Uvicorn bounds connections and headers, this module bounds the body of a request before it is parsed. Encryption, time
+limits and limits per client belong to a reverse proxy; docs/serve.md has a tested configuration.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Callable, Set
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
-from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
+import numpy as np
+from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, create_model
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.staticfiles import StaticFiles
 
 from tacit import __version__
-from tacit.errors import InputError
-from tacit.files import strict_json
+from tacit.errors import ContradictionError, InputError
+from tacit.records.cells import GAPS
+from tacit.records.schema import TIMES, Column, TableSchema, schema_of
 from tacit.release.answer import Answerer
-from tacit.release.bundle import Bundle
+from tacit.release.bundle import Bundle, parse_json
 from tacit.release.expiry import is_expired
-from tacit.serve.browser import FILES, checked_file
-from tacit.serve.describe import describe, samples
-from tacit.serve.guard import Counts, Guard, log
+from tacit.report.plain_words import leak_in_words
+from tacit.report.report import Report
+from tacit.serve.browser import check_files
+from tacit.serve.client import Answers
 from tacit.serve.keys import KeyFile
-from tacit.serve.openapi import analyze_extra, with_security
-from tacit.serve.turns import Slots, Turns
 
+log = logging.getLogger("tacit.serve")
+bearer = HTTPBearer(auto_error=False)
 PAGE = Path(__file__).parent / "page"
-JSON, BINARY = "application/json", "application/octet-stream"
-MODEL = "tacit-model"  # header: SHA-256 of the filter that made a release
-CHUNK = 2**16  # bytes of a long answer that are sent at a time
-RELEASES_ONLY = (
-    "this service takes releases only, and this looks like raw records. Nothing of it was kept. Run the filter where "
-    "the data is: tacit client BUNDLE FILE URL, or the page of this service"
-)
-# The page loads nothing from elsewhere and can send to this service alone; WebAssembly needs its own word.
-POLICY = (
-    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+N_SAMPLES = 6
+NUMBER_BYTES = 32  # the most that a double, its brackets and its comma take as JSON
+# networks run in single precision: larger numbers have no answer
+LARGEST = 1e30
+NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+# WebAssembly needs its own word
+PAGE_POLICY = f"{NOTHING}; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src data:; connect-src 'self'"
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much the service takes at a time.
+    """Limits of one request, and what happens after the bundle's last day of use.
 
     Attributes
     ----------
-    max_bytes : of a request's body
-    max_rows : releases in one request
-    in_flight : requests that are read or answered at a time; more get 503 and are asked to come back
-    threads : requests that are computed at a time
-    body_seconds : that a body may take to arrive
-    refuse_expired : whether nothing is answered once the bundle's last day of use is over
-    per_key : requests of one key at a time (of one address, where there are no keys); more get 429
-    all_bytes : of all bodies that are held at a time
-    downloads : of the filter, and of the page's runtime, at a time; two of one
-    download_seconds : that one of them may take
-    pause : seconds before a refusal is answered, for who would not wait
+    max_rows : releases in one request; fewer where a release is so wide that `max_bytes` would be exceeded
+    max_bytes : of the body of a request, unless a single release is larger
+    refuse_expired : stop answering after the bundle's last day of use
     """
 
-    max_bytes: int = 2**20
     max_rows: int = 1024
-    in_flight: int = 256
-    threads: int = 2
-    body_seconds: float = 30.0
+    max_bytes: int = 2**20
     refuse_expired: bool = False
-    per_key: int = 32
-    all_bytes: int = 2**25
-    downloads: int = 16
-    download_seconds: float = 120.0
-    pause: float = 0.25
+
+    def of_body(self, width: int) -> tuple[int, int]:
+        """Return the rows and bytes of a request whose releases have `width` numbers each."""
+        rows = min(self.max_rows, max(1, self.max_bytes // (NUMBER_BYTES * width)))
+        return rows, 1024 + rows * width * NUMBER_BYTES
 
 
 def make_app(
@@ -86,271 +84,241 @@ def make_app(
     limits: Limits | None = None,
     *,
     public: bool = False,
-    hosts: Set[str] | None = None,
-    tls: bool = False,
-    counts: Counts | None = None,
-) -> Guard:
-    """The service as an ASGI application.
+    hosts: Sequence[str] = ("*",),
+) -> FastAPI:
+    """Build the service as an ASGI application.
 
     Parameters
     ----------
     bundle : from `tacit.release.bundle.read_bundle`; it must have an analyzer
-    keys : who may ask; None lets everyone (for a service that this machine alone can reach)
-    limits : how much is taken at a time
-    public : whether schema, filter and audit are shown to who has no key; the page then needs none to show itself
-    hosts : names of this service; a request for another one is refused. None: any
-    tls : whether it is reached encrypted
-    counts : what is shown at /metrics
-    """
-    limits, counts = limits or Limits(), counts or Counts()
-    service = _Service(bundle, keys, limits, public, counts)
-    app = FastAPI(title=f"Tacit: {bundle.name}", version=__version__, docs_url=None, redoc_url=None, openapi_url=None,
-                  redirect_slashes=False)  # fmt: skip
-    app.post("/v1/analyze", openapi_extra=analyze_extra(service.answerer, limits), summary="Answer from releases")(
-        service.analyze
-    )
-    app.get("/health", summary="Whether the service runs")(service.health)
-    app.get("/v1/bundle", summary="What goes in, what comes out, what leaks")(service.about)
-    app.get("/v1/bundle/model.onnx", summary="The filter, for the browser to run", response_class=Response)(
-        service.model
-    )
-    app.get("/healthz", include_in_schema=False)(service.alive)
-    app.get("/readyz", include_in_schema=False)(service.ready)
-    app.get("/metrics", include_in_schema=False)(service.metrics)
-    for path, (content, kind) in _page_files().items():
-        app.get(path, include_in_schema=False)(service.file(content, kind))
-    app.add_exception_handler(Exception, _failed)
-    with_security(app, keys is not None)
+    keys : the API keys; None lets everyone in (for a service that only this machine can reach)
+    limits : of a request
+    public : show schema, filter and audit without a key, so that the page works without one
+    hosts : names of this service; requests for another host are rejected
 
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi(request: Request) -> Response:
-        service.allow(request, "describe")
+    Examples
+    --------
+    >>> import tacit                                                           # doctest: +SKIP
+    >>> app = make_app(tacit.release.bundle.read_bundle("people.tacit"), None)  # doctest: +SKIP
+    """
+    limits = limits or Limits()
+    answerer, sha256 = Answerer(bundle), bundle.manifest["members"]["model.onnx"]["sha256"]
+    max_rows, max_bytes = limits.of_body(math.prod(answerer.shape))
+    releases = releases_model(answerer, max_rows)
+    about = {**describe(bundle), "needs_key": keys is not None, "max_rows": max_rows}
+    check_files()
+    app = FastAPI(
+        title=f"Tacit: {bundle.name}", version=__version__, openapi_url=None, docs_url=None, redoc_url=None,
+        redirect_slashes=False,
+    )  # fmt: skip
+    registry = CollectorRegistry()
+    answered = Counter("tacit_requests", "Requests answered.", ["method", "route", "status"], registry=registry)
+    seconds = Histogram("tacit_request_seconds", "Time until the answer began.", registry=registry)
+    rows_answered = Counter("tacit_releases", "Releases answered.", registry=registry)
+
+    def needs(scope: str) -> list[Any]:
+        """The dependencies of a route that needs a key; they run before the body is read."""
+
+        async def check(
+            request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+        ) -> None:
+            assert keys is not None
+            try:
+                entry = keys.find(credentials.credentials) if credentials else None
+            except InputError as error:
+                log.error("%s; all keys are rejected", error)
+                raise HTTPException(503, "the service cannot read its keys") from None
+            if entry is None:
+                raise HTTPException(
+                    401, "send a valid key as: Authorization: Bearer KEY", {"www-authenticate": "Bearer"}
+                )
+            request.state.key = entry["name"]
+            if entry["scope"] != scope:
+                raise HTTPException(403, f"this key has another scope than {scope}")
+
+        return [] if keys is None else [Depends(check)]
+
+    describes = [] if public else needs("analyze")
+
+    @app.post(
+        "/v1/analyze",
+        summary="Answer from releases",
+        dependencies=needs("analyze"),
+        response_model=Answers,
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": releases.model_json_schema()}},
+            }
+        },
+    )
+    async def analyze(request: Request, tacit_model: Annotated[str, Header()] = sha256) -> Response:
+        """Return the most likely class and all probabilities of each target. Raw records are rejected."""
+        if request.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
+            raise HTTPException(415, "send application/json")
+        if tacit_model != sha256:
+            raise HTTPException(409, "these releases come from another filter than the one of this service")
+        if limits.refuse_expired and is_expired(bundle.manifest):
+            raise HTTPException(503, f"the bundle of this service expired on {bundle.manifest['expires']}")
+        too_long = HTTPException(413, f"send at most {max_rows} releases and {max_bytes} bytes at a time")
+        declared, body = request.headers.get("content-length", "0"), bytearray()
+        if len(declared) > 15 or int(declared) > max_bytes:
+            raise too_long
+        async for part in request.stream():
+            body += part
+            if len(body) > max_bytes:
+                raise too_long
+
+        def answer() -> dict[str, Any]:
+            found = releases.model_validate_json(bytes(body))
+            return answerer.answer(np.asarray(found.release, dtype=np.float64))  # type: ignore[attr-defined]
+
+        try:
+            answers = await run_in_threadpool(answer)
+        except ValidationError as error:
+            raise HTTPException(422, _problem(error, answerer)) from None
+        request.state.rows = answers["rows"]
+        return JSONResponse(answers)
+
+    @app.get("/health", summary="Whether the service can answer")
+    async def health() -> Response:
+        try:
+            ready = not (limits.refuse_expired and is_expired(bundle.manifest))
+            if keys is not None:
+                keys.find("")
+        except InputError:
+            ready = False
+        return JSONResponse({"status": "ok" if ready else "not ready"}, 200 if ready else 503)
+
+    @app.get("/v1/bundle", summary="Input, output and audited leakage of the bundle", dependencies=describes)
+    async def described() -> Response:
+        return JSONResponse(about)
+
+    @app.get("/v1/bundle/model.onnx", summary="The filter, for the browser", dependencies=describes)
+    async def model() -> Response:
+        return Response(bundle.members["model.onnx"], media_type="application/octet-stream")
+
+    @app.get("/openapi.json", include_in_schema=False, dependencies=describes)
+    async def openapi() -> Response:
         return JSONResponse(app.openapi())
 
-    return Guard(app, counts, hosts, tls, limits.pause)
+    @app.get("/metrics", include_in_schema=False, dependencies=needs("metrics"))
+    async def metrics() -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return FileResponse(PAGE / "index.html")
 
-class _Service:
-    """What the routes do."""
+    app.mount("/page", StaticFiles(directory=PAGE))
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
 
-    def __init__(self, bundle: Bundle, keys: KeyFile | None, limits: Limits, public: bool, counts: Counts) -> None:
-        self.bundle, self.keys, self.limits, self.public, self.counts = bundle, keys, limits, public, counts
-        self.answerer, self.raw = Answerer(bundle), RawRecords(bundle)
-        self.sha256 = bundle.manifest["members"]["model.onnx"]["sha256"]
-        self.told = {**describe(bundle), "needs_key": keys is not None, "max_rows": limits.max_rows,
-                     "max_bytes": limits.max_bytes, "samples": samples(bundle.manifest["input"])}  # fmt: skip
-        self.slots = Slots(limits.in_flight, limits.per_key, limits.all_bytes)
-        self.downloads, self.turns = Slots(limits.downloads, 2), Turns(limits.threads)
-        counts.gauges["requests_under_way"] = lambda: limits.in_flight - self.slots.free
-
-    def allow(self, request: Request, scope: str) -> str:
-        """Who asks: the name of their key, or their address. Raises where they may not."""
-        address = request.client.host if request.client else "-"
-        if self.keys is None or (scope == "describe" and self.public):
-            return address
-        kind, _, key = request.headers.get("authorization", "").partition(" ")
+    @app.middleware("http")
+    async def observe(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        """Add security headers, count and log the request, and hide what an error says."""
+        began = time.perf_counter()
         try:
-            found = self.keys.find(key.strip()) if kind.lower() == "bearer" else None
-        except InputError as error:
-            log.error("%s; nobody is let in", error)
-            raise HTTPException(503, "the service cannot read its keys; nobody is let in") from None
-        if found is None:
-            raise HTTPException(401, "send a valid key as: Authorization: Bearer KEY", {"www-authenticate": "Bearer"})
-        request.scope["tacit.key"] = found["name"]
-        if scope not in found["scope"]:
-            raise HTTPException(403, f"this key is not for this; its owner can make one with --scope {scope}")
-        return str(found["name"])
+            response = await call_next(request)
+        except Exception as error:
+            # the text of the error may hold values of the request
+            log.error("failed with %s", type(error).__name__)
+            response = JSONResponse({"detail": "the service failed"}, 500)
+        page = request.url.path == "/" or request.url.path.startswith("/page/")
+        response.headers.update(HEADERS)
+        response.headers["content-security-policy"] = PAGE_POLICY if page else NOTHING
+        response.headers["cache-control"] = "no-cache" if page else "no-store"
+        # paths and methods that the service does not have are text of the sender
+        method = request.method if request.method in METHODS else "?"
+        route = getattr(request.scope.get("route"), "path", "(page)" if page else "(unknown)")
+        took, rows = time.perf_counter() - began, getattr(request.state, "rows", 0)
+        answered.labels(method, route, response.status_code).inc()
+        seconds.observe(took)
+        rows_answered.inc(rows)
+        key = getattr(request.state, "key", "-")
+        log.info("%s %s %s rows=%s key=%s %.0f ms", method, route, response.status_code, rows, key, 1000 * took)
+        return response
 
-    async def analyze(self, request: Request) -> Response:
-        """Takes releases (never raw records), returns for each target the likeliest class and all probabilities."""
-        who, limits = self.allow(request, "analyze"), self.limits
-        kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        if kind not in (JSON, BINARY):
-            raise HTTPException(415, f"send {JSON}, or {BINARY} (little-endian doubles, one release after the other)")
-        if request.headers.get(MODEL, self.sha256) != self.sha256:
-            raise HTTPException(409, "these releases were made by another filter than the one this service knows")
-        if limits.refuse_expired and is_expired(self.bundle.manifest):
-            last = self.bundle.manifest["expires"]
-            raise HTTPException(503, f"this service's bundle expired on {last}; ask its owner")
-        with self.slots.taken(who), self.slots.held() as hold, Admitted(request.scope):
-            body = await _body(request, limits, hold)
-
-            def work() -> tuple[int, bytes]:
-                Z = self.answerer.from_bytes(body) if kind == BINARY else self.raw.refuse_or_read(body, self.answerer)
-                if len(Z) > limits.max_rows:
-                    raise TooMuch(f"found {len(Z)} releases; send at most {limits.max_rows} at a time")
-                return len(Z), json.dumps(self.answerer.answer(Z)).encode()
-
-            try:
-                rows, answer = await self.turns.run(who, work)
-            except TooMuch as error:
-                raise HTTPException(413, str(error)) from None
-            except InputError as error:
-                raise HTTPException(422, str(error)) from None
-        request.scope["tacit.rows"] = rows
-        return Response(answer, media_type=JSON, headers={"cache-control": "no-store"})
-
-    async def health(self, request: Request) -> dict[str, str]:
-        """Whether the service runs; and, for who may see it, of which bundle."""
-        told = {"bundle": self.bundle.name, "model": self.sha256} if self.public or self.keys is None else {}
-        return {"status": "ok", **told}
-
-    async def about(self, request: Request) -> Response:
-        """What the bundle takes, gives and leaks."""
-        self.allow(request, "describe")
-        return JSONResponse(self.told)
-
-    async def model(self, request: Request) -> Response:
-        """The filter."""
-        who = self.allow(request, "describe")
-        return Streamed(self.bundle.members["model.onnx"], BINARY, self, who)
-
-    def file(self, content: Callable[[], bytes | None], kind: str) -> Callable[[Request], Any]:
-        """A route of a file of the page."""
-
-        async def send(request: Request) -> Response:
-            data = content()
-            if data is None:
-                raise HTTPException(
-                    404, "the browser's runtime is not here; fetch it with: python -m tacit.serve.browser"
-                )
-            headers = {"cache-control": "no-cache", "content-security-policy": POLICY}
-            if len(data) <= CHUNK:
-                return Response(data, media_type=kind, headers=headers)
-            return Streamed(data, kind, self, request.client.host if request.client else "-", headers)
-
-        return send
-
-    async def alive(self) -> dict[str, str]:
-        """For who starts it again when it does not answer."""
-        return {"status": "ok"}
-
-    async def ready(self) -> Response:
-        """For who sends it requests: whether it would answer one now."""
-        try:
-            known = self.keys is None or self.keys.find("") is None
-        except InputError:
-            known = False
-        expired = self.limits.refuse_expired and is_expired(self.bundle.manifest)
-        ready = known and self.slots.free > 0 and not expired
-        return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
-
-    async def metrics(self, request: Request) -> Response:
-        """Counts, as Prometheus reads them; nothing of what is in a request."""
-        self.allow(request, "metrics")
-        return Response(self.counts.text(), media_type="text/plain; version=0.0.4")
+    return app
 
 
-class Admitted:
-    """While a request is worked on its connection is not put out (`doors.py`); afterwards it was of use."""
-
-    def __init__(self, scope: Scope) -> None:
-        self.visit = scope.get("tacit.visit")
-
-    def __enter__(self) -> None:
-        if self.visit is not None:
-            self.visit.admitted = True
-
-    def __exit__(self, kind: Any, *_: object) -> None:
-        if self.visit is not None:
-            self.visit.admitted, self.visit.proven = False, self.visit.proven or kind is None
+def releases_model(answerer: Answerer, max_rows: int) -> type[BaseModel]:
+    """Return the body of a request: at most `max_rows` releases of the shape and range of the bundle's output."""
+    limits: dict[str, Any] = {"ge": -LARGEST, "le": LARGEST}
+    if answerer.codes is not None:
+        limits = {"ge": 0, "le": answerer.codes - 1, "multiple_of": 1}
+    release: Any = Annotated[float, Field(**limits)]
+    for n in reversed(answerer.shape):
+        release = Annotated[list[release], Field(min_length=n, max_length=n), FailFast()]
+    several = Annotated[list[release], Field(min_length=1, max_length=max_rows), FailFast()]
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    return create_model("Releases", __config__=config, release=(several, ...))
 
 
-class Streamed(Response):
-    """A long answer, a piece at a time and no faster than it is read, in a slot and within a time."""
-
-    def __init__(
-        self, data: bytes, kind: str, service: _Service, who: str, headers: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(None, headers=headers, media_type=kind)
-        del self.headers["content-length"]
-        self.headers["content-length"] = str(len(data))
-        self.data, self.service, self.who = memoryview(data), service, who
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        seconds = self.service.limits.download_seconds
-        with self.service.downloads.taken(self.who), Admitted(scope):
-            async with asyncio.timeout(seconds):
-                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                for at in range(0, len(self.data), CHUNK):
-                    piece = bytes(self.data[at : at + CHUNK])
-                    more = at + CHUNK < len(self.data)
-                    await send({"type": "http.response.body", "body": piece, "more_body": more})
+def _problem(error: ValidationError, answerer: Answerer) -> str:
+    """Say what is wrong with a body, without a value or a name that the sender chose."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = [f"release {first['loc'][1]}: "] if len(first["loc"]) > 1 and type(first["loc"][1]) is int else []
+    expected = "finite numbers" if answerer.codes is None else f"whole numbers from 0 to {answerer.codes - 1}"
+    return (
+        f'{"".join(place)}{first["type"].replace("_", " ")}; send {{"release": [...]}} with releases of shape '
+        f"{list(answerer.shape)}, {expected}. This service takes releases only, never raw records"
+    )
 
 
-async def _failed(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": "the service failed"}, 500)
+def describe(bundle: Bundle) -> dict[str, Any]:
+    """Return the public description of a bundle as plain data."""
+    m = bundle.manifest
+    return {
+        "name": bundle.name,
+        "filter": m["filter"],
+        "input": m["input"],
+        "gaps": list(GAPS),
+        "output": m["output"],
+        "noise": m["noise"],
+        "expires": m.get("expires"),
+        "analyzer": m["analyzer"],
+        "model": m["members"]["model.onnx"],
+        "audit": summary(parse_json(bundle.members["audit.json"], "audit.json")),
+        "samples": samples(m["input"]),
+    }
 
 
-class TooMuch(InputError):
-    """More releases than are taken at a time."""
-
-
-class RawRecords:
-    """Tells records that were sent raw by mistake from releases, by the columns and the shape of the bundle's input."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        declared = bundle.manifest["input"]
-        self.columns = {c["name"] for c in declared["columns"]} if declared["kind"] == "table" else set()
-        self.width = len(self.columns) or declared["shape"][0]
-        self.out = bundle.manifest["output"]["shape"][0]
-
-    def refuse_or_read(self, body: bytes, answerer: Answerer) -> Any:
-        found = parse(body)
-        value = found.get("release") if isinstance(found, dict) else found
-        first = value[0] if isinstance(value, list) and value else None
-        named = found.keys() if isinstance(found, dict) else ()
-        wide = isinstance(first, list) and len(first) == self.width != self.out
-        if isinstance(first, dict) or wide or not self.columns.isdisjoint(named):
-            raise InputError(RELEASES_ONLY)
-        if not isinstance(found, dict) or set(found) != {"release"}:
-            raise InputError('the body must be a JSON object with the one field "release"')
-        return answerer.from_lists(value)
-
-
-def parse(body: bytes) -> Any:
+def summary(audit: Any) -> dict[str, Any] | None:
+    """Return the audited leakage of each sensitive attribute, in figures and in words."""
     try:
-        return strict_json(body)
-    except ValueError:
-        raise InputError(
-            "the body cannot be read as JSON (numbers must be finite, and no key may occur twice)"
-        ) from None
+        report = Report.from_dict(audit)
+    except (InputError, ContradictionError):
+        return None  # no audit, one of another version, or one that contradicts itself
+    leakage = {}
+    for name, result in report.leakage.items():
+        bound, m = report.bound.get(name), result.measure
+        leakage[name] = {
+            "value": m.value,
+            "low": max(m.low, m.guessing),
+            "high": m.high if bound is None else bound,
+            "guessing": m.guessing,
+            "certified": bound is not None,
+            "attacker": result.attacker,
+            "words": leak_in_words(report, name),
+        }
+    return {"level": report.level, "fresh": report.fresh, "leakage": leakage}
 
 
-async def _body(request: Request, limits: Limits, hold: Callable[[int], None]) -> bytes:
-    """The body, read no further than is allowed, whatever it says of its own length."""
-    too_long = HTTPException(413, f"a request has at most {limits.max_bytes} bytes; send fewer releases at a time")
-    declared = request.headers.get("content-length", "0")
-    most = limits.max_bytes
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            if declared.isdecimal() and len(declared) < 20 and int(declared) > 8 * most:
-                raise too_long
-            async for part in request.stream():
-                size += len(part)
-                if size <= most:
-                    hold(len(part))
-                    parts.append(part)
-                elif size > 8 * most:
-                    raise too_long  # the connection is closed
-                else:
-                    parts.clear()  # a little more is read and dropped, so that the sender hears the answer
-    except TimeoutError:
-        raise HTTPException(408, f"the body did not arrive within {limits.body_seconds:g} seconds") from None
-    if size > most:
-        raise too_long
-    return b"".join(parts)
+def samples(declared: dict[str, Any], seed: int = 0) -> list[Any]:
+    """Return synthetic records from the ranges and categories of a schema; the page starts with them."""
+    schema, rng = schema_of(declared), np.random.default_rng(seed)
+    if isinstance(schema, TableSchema):
+        made = schema.made_up(N_SAMPLES, rng, odd=False)
+        return [{c.name: _plain(c, made[c.name][i]) for c in schema.columns} for i in range(N_SAMPLES)]
+    # the visitor draws images
+    return [] if len(schema.shape) == 3 else schema.made_up(N_SAMPLES, rng).round(4).tolist()
 
 
-def _page_files() -> dict[str, tuple[Callable[[], bytes | None], str]]:
-    kinds = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript",
-             ".wasm": "application/wasm", ".svg": "image/svg+xml"}  # fmt: skip
-    own = [p for p in sorted(PAGE.iterdir()) if p.is_file() and p.suffix in kinds]
-    files: dict[str, Callable[[], bytes | None]] = {f"/page/{p.name}": p.read_bytes for p in own}
-    for name in FILES:
-        checked_file(name)  # hashing takes a moment: before the first request
-    files |= {f"/page/runtime/{name}": partial(checked_file, name) for name in FILES}
-    files["/"] = (PAGE / "index.html").read_bytes
-    return {url: (read, kinds[Path(url).suffix or ".html"]) for url, read in files.items()}
+def _plain(column: Column, value: Any) -> Any:
+    if column.kind == "category":
+        return value
+    if column.type == "duration":
+        return value / np.timedelta64(1, "s")
+    if column.type in TIMES:
+        return str(value.astype("M8[D]" if column.type == "day" else "M8[m]"))
+    return int(value) if column.type != "float" else float(f"{value:.4g}")

@@ -1,14 +1,13 @@
 """Fetch what runs a filter in the browser: onnxruntime-web, from npm, at build time: python -m tacit.serve.browser
 
-The package comes from the registry that npm is configured for. Its hash is pinned here, and so are those of the three
-files that are unpacked of it; they are not part of this repository.
+The package comes from the registry that npm is configured for. Its hash is pinned here, and so are the hashes of the
+three files that are unpacked from it; they are not part of this repository.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import logging
 import shutil
 import subprocess
 import sys
@@ -19,10 +18,9 @@ from pathlib import Path
 from tacit.errors import InputError
 from tacit.files import write_whole
 
-log = logging.getLogger("tacit.serve")
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
 SHA512 = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
-# SHA-384 of each, of the package above: they are checked again whenever a service reads them
+# SHA-384 of each, of the package above: they are checked again whenever a service starts
 FILES = {
     "ort.wasm.min.mjs": "SfFfy/pvthiOsgaw3KX0bV5TfQ6Iq+oY9KutMe4SxIuHH4cl+DCSD4rTsYOoG1tJ",
     "ort-wasm-simd-threaded.mjs": "XcXA/MtAf0WpB8e023xQH9CM7RIjiugakT7x99DIwpFf7k56BIFFcAPerIF7FDad",
@@ -32,27 +30,23 @@ FOLDER = Path(__file__).parent / "page" / "runtime"
 
 
 def present() -> bool:
-    """Whether the files are here, as they were pinned."""
-    return all(checked_file(name) is not None for name in FILES)
+    """Return whether the files are here, as they were pinned."""
+    check_files()
+    return all((FOLDER / name).is_file() for name in FILES)
 
 
-def checked_file(name: str) -> bytes | None:
-    """A file as it was pinned, read once; None where it is not here, or is another."""
-    path = FOLDER / name
-    if name not in _checked and path.is_file():
-        data = path.read_bytes()
-        if base64.b64encode(hashlib.sha384(data).digest()).decode() == FILES[name]:
-            _checked[name] = data
-        else:
-            log.error("%s is not the file that was pinned, and is not used; run: python -m tacit.serve.browser", name)
-    return _checked.get(name)
-
-
-_checked: dict[str, bytes] = {}
+def check_files() -> None:
+    """Raise `InputError` where a file is here and is not the pinned one. A service calls this when it starts."""
+    for name, pinned in FILES.items():
+        path = FOLDER / name
+        if path.is_file() and base64.b64encode(hashlib.sha384(path.read_bytes()).digest()).decode() != pinned:
+            raise InputError(
+                f"{path} is not the file that was pinned; delete it and run: python -m tacit.serve.browser"
+            )
 
 
 def fetch() -> Path:
-    """Fetch, check and unpack the files, unless they are here."""
+    """Fetch, check and unpack the files, unless they are here. Returns their folder."""
     if present():
         return FOLDER
     npm = shutil.which("npm")
@@ -70,7 +64,7 @@ def fetch() -> Path:
 
 
 def unpack(archive: Path, folder: Path = FOLDER) -> None:
-    """The needed files of the package, if its hash is the pinned one."""
+    """Unpack the needed files of the package if its hash is the pinned one."""
     found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
     if found != SHA512:
         raise InputError(f"{archive.name} is not the package that was pinned: its SHA-512 is {found}; nothing was used")
