@@ -42,10 +42,10 @@ test-slow: browser .venv/engines
 
 test-all: test test-slow
 
-# Mutated bundles, for as long as it is told: make fuzz SECONDS=3600
-SECONDS ?= 60
+# Mutated bundles: make fuzz CASES=100000
+CASES ?= 20000
 fuzz: .venv/dev
-	$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
+	$(BIN)/python tests/fuzz.py --cases $(CASES)
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/adult.py

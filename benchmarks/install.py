@@ -50,7 +50,7 @@ def measure(name: str, wheel: Path) -> dict[str, float]:
         one = name == "release-only"
         asked = ["--no-deps", str(wheel), *DEVICE] if one else [f"{wheel}{INSTALLS[name][0]}"]
         start = time.perf_counter()
-        install = [python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *asked]
+        install = [python, "-P", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *asked]
         subprocess.run(install, check=True)
         seconds = time.perf_counter() - start
         subprocess.run([python, "-c", "import tacit; tacit.load"], check=True)
@@ -66,7 +66,7 @@ def main() -> None:
     kept = ROOT / "benchmarks" / "install.json"
     results = json.loads(kept.read_text()) if kept.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, str(ROOT)]
+        build = [sys.executable, "-P", "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, str(ROOT)]
         subprocess.run(build, check=True)
         wheel = next(Path(folder).glob("*.whl"))
         print(f"{'install':<14}{'MB':>8}{'MB, no byte code':>18}{'seconds':>9}{'limit':>7}")

@@ -158,7 +158,7 @@ def jobs(given: argparse.Namespace) -> dict:
             for n in best:
                 target = here / f"jobs-{source}"
                 target.unlink(missing_ok=True)
-                run = [sys.executable, "-m", "tacit", "release", "apply", here / bundle, here / source, target]
+                run = [sys.executable, "-P", "-m", "tacit", "release", "apply", here / bundle, here / source, target]
                 run += ["--jobs", str(n), *(["--key", here / "noise.key"] if "aae" in bundle else [])]
                 started = time.perf_counter()
                 subprocess.run(run, check=True, stdout=subprocess.DEVNULL)

@@ -89,7 +89,7 @@ def photos(place: Path) -> list[str]:
 def fit(asked: list[str], out: Path) -> dict[str, Any]:
     """Run the command; what it took, what it said it would take, and what its audit found."""
     alone = {n: "1" for n in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    command = [sys.executable, "-m", "tacit", "fit", *asked, "--out", str(out)]
+    command = [sys.executable, "-P", "-m", "tacit", "fit", *asked, "--out", str(out)]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, env={**os.environ, **alone, "COLUMNS": "300"}, capture_output=True, text=True)
     took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

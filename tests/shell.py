@@ -23,7 +23,7 @@ class Shell:
 
     def __init__(self, shims: Path) -> None:
         self.shims, self.address, self.stack = shims, PORT, contextlib.ExitStack()
-        for name, words in {"tacit": "-m tacit", "python": ""}.items():  # of this environment, wherever it lies
+        for name, words in {"tacit": "-P -m tacit", "python": ""}.items():  # of this environment, wherever it lies
             script = shims / name
             script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {words} "$@"\n')
             script.chmod(0o755)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is don
 
 def in_a_process(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "tacit", *arguments],
+        [sys.executable, "-P", "-m", "tacit", *arguments],
         capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": "80"},

@@ -43,10 +43,10 @@ def device(tmp_path_factory):
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    pip = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--quiet"]
     run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder, source])
     (wheel,) = folder.glob("tacit-*.whl")
-    run([sys.executable, "-m", "venv", "--without-pip", folder / "env"])
+    run([sys.executable, "-P", "-m", "venv", "--without-pip", folder / "env"])
     python = folder / "env" / "bin" / "python"
     run([*pip, "--python", python, "install", "--no-deps", "--no-index", wheel])
     # taken from this environment instead of the package index: tests need no network

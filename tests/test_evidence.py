@@ -15,7 +15,7 @@ from commands import tacit_command
 from tacit.errors import InputError
 from tacit.ledger.evidence import SUMS, write_evidence
 from tacit.release.bundle import read_bundle
-from tacit.release.key_folder import key_folder
+from tacit.release.keys import key_folder
 
 pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is filed is tested, not the figures
 

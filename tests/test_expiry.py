@@ -9,14 +9,14 @@ import pytest
 import tacit
 from commands import tacit_command
 from tacit.errors import BundleError, InputError
-from tacit.release import expiry
+from tacit.release import manifest
 from tacit.release.bulk import apply
 
 DAY = datetime.date(2030, 1, 31)
 
 
 def now(monkeypatch, day):
-    monkeypatch.setattr(expiry, "today", lambda: day)
+    monkeypatch.setattr(manifest, "today", lambda: day)
 
 
 @pytest.fixture
@@ -31,15 +31,15 @@ def bundle(tmp_path, monkeypatch):
 
 def test_dates_days_and_what_is_none(monkeypatch):
     now(monkeypatch, DAY)
-    assert expiry.expiry_date("90d") == "2030-05-01"
-    assert expiry.expiry_date(datetime.datetime(2031, 2, 3, 4)) == expiry.expiry_date("2031-02-03") == "2031-02-03"
-    assert expiry.expiry_date(DAY) == "2030-01-31"  # the last day of use may be today
-    assert expiry.expiry_date("never") is expiry.expiry_date(None) is None
+    assert manifest.expiry_date("90d") == "2030-05-01"
+    assert manifest.expiry_date(datetime.datetime(2031, 2, 3, 4)) == manifest.expiry_date("2031-02-03") == "2031-02-03"
+    assert manifest.expiry_date(DAY) == "2030-01-31"  # the last day of use may be today
+    assert manifest.expiry_date("never") is manifest.expiry_date(None) is None
     for wrong in ("soon", "2031-02-30", "-3d", "99999999d"):
         with pytest.raises(InputError, match="must be a date such as"):
-            expiry.expiry_date(wrong)
+            manifest.expiry_date(wrong)
     with pytest.raises(InputError, match="over already"):
-        expiry.expiry_date("2030-01-30")
+        manifest.expiry_date("2030-01-30")
 
 
 def test_the_last_day_is_a_day_of_use_and_the_next_is_not(bundle, monkeypatch, recwarn):

@@ -19,9 +19,9 @@ import pytest
 import tacit
 from commands import tacit_command
 from tacit.errors import InputError
-from tacit.release.bundle import read_bundle
-from tacit.release.key_folder import key_folder, key_path
-from tacit.release.signing import new_signing_key, sign
+from tacit.release.bundle import read_bundle, read_manifest, sign
+from tacit.release.keys import key_folder, key_path
+from tacit.release.signing import new_signing_key
 
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning")
 
@@ -88,13 +88,13 @@ def test_a_key_is_called_by_its_bundle_signed_or_not(tmp_path):
     paths = []
     for i, each in enumerate((f, g)):  # the same fit twice: two keys, two names
         bundle = tacit.save(each, tmp_path / f"{i}.tacit", keys=tmp_path / "keys")
-        paths.append(key_path(tmp_path / "keys", read_bundle(bundle), "noise"))
+        paths.append(key_path(tmp_path / "keys", read_manifest(bundle), "noise"))
     assert paths[0] != paths[1]
     again = tacit.load(tmp_path / "0.tacit", noise_key=paths[0]).transform(data.X)
     assert np.abs(again - f.transform(data.X)).max() < 1e-5
     secret, _ = new_signing_key(tmp_path / "signer.key")
     sign(tmp_path / "0.tacit", secret)
-    assert key_path(tmp_path / "keys", read_bundle(tmp_path / "0.tacit"), "noise") == paths[0]
+    assert key_path(tmp_path / "keys", read_manifest(tmp_path / "0.tacit"), "noise") == paths[0]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the umask is POSIX")
@@ -143,7 +143,7 @@ def check_whole(folder: Path) -> bool:
     """Whether what was handed over has its own key, draws as it was released, and nothing else lies there."""
     out = folder / "handover"
     for path in out.glob("[!.]*.tacit"):
-        assert key_path(folder / "handover-keys", read_bundle(path), "noise").exists()
+        assert key_path(folder / "handover-keys", read_manifest(path), "noise").exists()
     assert not list(out.rglob("*.key"))
     return (out / "filter.tacit").exists()
 
@@ -156,7 +156,7 @@ def check_mixed(folder: Path) -> None:
     assert there == set(order[: len(there)])
     if "filter.tacit" in there:
         bundle = read_bundle(out / "filter.tacit")
-        assert key_path(keys, bundle, "owner").exists()
+        assert key_path(keys, bundle.manifest, "owner").exists()
         assert json.loads(bundle.members["audit.json"]) == json.loads((out / "audit.json").read_text())
 
 

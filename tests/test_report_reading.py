@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,6 @@ from tacit.report.results import Measure, Result
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
 
-FIXTURES = Path(__file__).parent / "fixtures"
 KINDS = {
     "finite": Certificate,
     "gaussian": GaussianCertificate,
@@ -100,11 +98,6 @@ def test_a_bundle_carries_a_report(made, tmp_path):
     assert repr(release.report) == repr(report)
     release.report.require(leakage={"s": 1.0})
     assert tacit.load(tacit.save(f, tmp_path / "y.tacit")).report is None
-
-
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_bundles_of_old_formats_say_that_they_have_no_report(number):
-    assert tacit.load(FIXTURES / f"format{number}.tacit", noise_key=bytes(32)).report is None
 
 
 def old(report: Report, schema: int) -> dict:

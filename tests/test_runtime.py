@@ -21,7 +21,8 @@ from tacit.cli import app
 from tacit.noise import keyed as noise
 from tacit.records.cells import numbers
 from tacit.release.bulk import apply
-from tacit.release.runtime import load, read_key
+from tacit.release.keys import read_key
+from tacit.release.runtime import load
 from tacit.release.stream import release_lines
 
 pytestmark = pytest.mark.filterwarnings(
@@ -386,7 +387,7 @@ def test_arrow_functions(plain):
 
 def command(*arguments, **options):
     return subprocess.run(
-        [sys.executable, "-m", "tacit", "release", *map(str, arguments)],
+        [sys.executable, "-P", "-m", "tacit", "release", *map(str, arguments)],
         capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"}, **options,
     )  # fmt: skip
 
@@ -428,12 +429,12 @@ def test_fit_writes_a_bundle_and_audit_reads_it(tmp_path):
     X, y, s = table(600)
     X.assign(y=y, s=s).to_csv(tmp_path / "t.csv", index=False)
     roles = ("--target", "y", "--sensitive", "s")
-    fit = [sys.executable, "-m", "tacit", "fit", str(tmp_path / "t.csv"), *roles, "--out", str(tmp_path / "o")]
+    fit = [sys.executable, "-P", "-m", "tacit", "fit", str(tmp_path / "t.csv"), *roles, "--out", str(tmp_path / "o")]
     out = subprocess.run([*fit, "--filter", "eigan"], capture_output=True, text=True, check=False)
     assert out.returncode == 0, out.stderr
     fresh, labels, secret = table(600, seed=9)
     fresh.assign(y=labels, s=secret).to_csv(tmp_path / "fresh.csv", index=False)
-    audit = [sys.executable, "-m", "tacit", "audit", str(tmp_path / "o" / "filter.tacit"), "--data",
+    audit = [sys.executable, "-P", "-m", "tacit", "audit", str(tmp_path / "o" / "filter.tacit"), "--data",
              str(tmp_path / "fresh.csv"), *roles]  # fmt: skip
     out = subprocess.run(audit, capture_output=True, text=True, check=False)
     assert out.returncode == 0, out.stderr

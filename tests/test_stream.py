@@ -199,7 +199,7 @@ def test_lines_are_bounded_and_any_bytes(tmp_path):
 
 
 def stream(bundle, *options, **more):
-    arguments = [sys.executable, "-m", "tacit", "release", "stream", str(bundle), *options]
+    arguments = [sys.executable, "-P", "-m", "tacit", "release", "stream", str(bundle), *options]
     return subprocess.run(arguments, capture_output=True, check=False, env=os.environ, **more)
 
 
@@ -218,7 +218,7 @@ def test_a_reader_that_leaves(bundle):
     lines = "\n".join(interleaved(samples(gaps=False)) * 1).encode()
     read, write = os.pipe()
     os.close(read)
-    arguments = [sys.executable, "-m", "tacit", "release", "stream", str(bundle), "--windows"]
+    arguments = [sys.executable, "-P", "-m", "tacit", "release", "stream", str(bundle), "--windows"]
     done = subprocess.run(arguments, input=lines, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     told = done.stderr.decode()

@@ -21,7 +21,7 @@ from tacit.report.page import page_text
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "gallery"
-TACIT = [sys.executable, "-m", "tacit"]
+TACIT = [sys.executable, "-P", "-m", "tacit"]
 PEOPLE = "people.csv --target income --sensitive sex --out people"
 
 

@@ -1,10 +1,12 @@
-"""How many cores a piece of work takes."""
+"""How many cores a piece of work takes, and how other processes are started."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
-__all__ = ["cores", "threads"]
+__all__ = ["cores", "safe_path", "threads"]
 
 
 def cores() -> int:
@@ -28,3 +30,17 @@ def threads() -> int:
         return int(told)
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return max(1, int((cores() - busy) / 2))
+
+
+@contextlib.contextmanager
+def safe_path() -> Iterator[None]:
+    """Start processes that run no file of the current folder as a module, as `python -c` and `python -m` do."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before

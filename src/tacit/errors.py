@@ -26,6 +26,19 @@ class BundleError(TacitError, ValueError):
     """A bundle is damaged, forged, too new, or not what its manifest says; nothing of it was used."""
 
 
+class UntrustedBundle(BundleError):
+    """A bundle that this user has not written on this machine, and that no trusted key vouches for."""
+
+    code = "bundle.untrusted"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} was not written by you on this machine, so it is not loaded. If it is signed, name the public key "
+            f"(trusted_key=, --trusted-key); if you know where it comes from, pass trust=True (--trust)"
+        )
+        self.name = name
+
+
 class ContradictionError(TacitError):
     """An attacker of ours reads more than a certificate allows: one of the two is wrong, and nothing may be signed."""
 
@@ -90,6 +103,12 @@ def check_number(
 
 class TacitWarning(UserWarning):
     """Something works but is probably not what the user wants."""
+
+
+class OtherKeyWarning(TacitWarning):
+    """Noise is drawn under another key than that of the fit, so the draws are not the filter's."""
+
+    code = "noise_key.other"
 
 
 class DependenceWarning(TacitWarning):

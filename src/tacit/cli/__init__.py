@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from tacit.cores import threads
 
 os.environ.setdefault("OMP_NUM_THREADS", str(threads()))  # before numpy and the others read it
+os.environ["PYTHONSAFEPATH"] = "1"  # no child process runs a file of the current folder as a module
 
 try:
     import typer
@@ -83,6 +84,7 @@ from tacit.cli.options import (
     Target,
     TargetOption,
     Targets,
+    Trust,
     Unit,
     Unknown,
     Weight,
@@ -215,6 +217,7 @@ def audit(
     minutes: Minutes = None,
     out: OutOption = None,
     owner_key: OwnerKey = None,
+    trust: Trust = False,
     seed: SeedOption = 0,
 ) -> None:
     """Attack a release: what it keeps, what it gives away. Usable as a gate in a pipeline.
@@ -247,6 +250,7 @@ def audit_diff(
     numeric: Numeric = None,
     attackers: Annotated[str, typer.Option(help="quick or strong.")] = "quick",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    trust: Trust = False,
     seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
 ) -> None:
     """Say what changed between two audits. Exit 3: leakage has risen, or may have risen by more than --most."""
@@ -270,11 +274,12 @@ def check(
     bundle: Annotated[Path | None, typer.Option(help="Check this bundle, whatever the policy names.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the limits as a JUnit file.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html and audit.json.")] = None,
+    trust: Trust = False,
 ) -> None:
     """Fit or load what a policy names, audit it, and exit 3 unless every limit is kept. For version control."""
     from tacit.cli.check import run  # every command starts quickly
 
-    run(console, policy, bundle, junit, out)
+    run(console, policy, bundle, junit, out, trust)
 
 
 @app.command()
@@ -283,11 +288,12 @@ def profile(
     figure: Annotated[Path | None, typer.Option(help="Also draw it: a file that ends in .svg, .png or .pdf.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     repeats: Annotated[int, typer.Option(min=1, help="Passes, of which the median time is taken.")] = 20,
+    trust: Trust = False,
 ) -> None:
     """What a filter costs on a device, and what each possible cut of it would send: time, memory, work, bytes."""
     from tacit.cli.profile_command import run  # every command starts quickly
 
-    run(console, model, figure, as_json, repeats)
+    run(console, model, figure, as_json, repeats, trust)
 
 
 @app.command()

@@ -17,8 +17,8 @@ from tacit.records.csv_files import CsvFile
 from tacit.records.dataset import as_dataset, read_file
 from tacit.records.schema import TIMES
 from tacit.records.table_files import open_table
-from tacit.release.bundle import read_bundle
-from tacit.release.key_folder import key_folder
+from tacit.release.bundle import read_manifest
+from tacit.release.keys import key_folder
 from tacit.report.report import Report
 from tacit.report.screen import Console
 
@@ -100,6 +100,7 @@ def _attack(
     require_singling_out: float | None,
     out: Path | None,
     owner_key: Path | None,
+    trust: bool,
     seed: int,
     parts: tuple[float, ...] = (0.5, 0.5),
     noise_key: Path | None = None,
@@ -112,7 +113,7 @@ def _attack(
     own = (open_table(data, sql, _takes_dates(release)).table, data.name, target, sensitive, unit, drop or [], bins)
     rows = rows_as_people(console, as_dataset(*own, numeric=said_numbers(numeric)))
     attack, test = rows.split(parts, random_state=seed)[-2:]
-    what = read_release(release, rows, (attack, test), data.name, owner_key, noise_key)
+    what = read_release(release, rows, (attack, test), data.name, owner_key, noise_key, trust)
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = tacit.audit(
@@ -178,7 +179,7 @@ def _takes_dates(release: Path) -> bool:
     """Whether a bundle has columns of dates."""
     if release.suffix != ".tacit":
         return False
-    columns = read_bundle(release).manifest["input"].get("columns", ())
+    columns = read_manifest(release)["input"].get("columns", ())
     return any(c.get("type") in TIMES for c in columns)
 
 
@@ -189,12 +190,14 @@ def read_release(
     name: str,
     owner_key: Path | None,
     noise_key: Path | None = None,
+    trust: bool = False,
 ) -> Any:
     """A bundle, or the released rows of both parts as their receiver has them."""
     if release.suffix == ".tacit":
         if owner_key is None:
             owner_key = found_key(release, key_folder(release.parent), "owner")  # where tacit fit put it
-        return tacit.load(release, owner_key=owner_key, noise_key=noise_key)  # what the bundle releases, noise and all
+        # what the bundle releases, noise and all
+        return tacit.load(release, owner_key=owner_key, noise_key=noise_key, trust=trust)
     released = read_file(release)
     if len(released) != len(rows):
         raise InputError(

@@ -30,6 +30,7 @@ def run(
     numeric: list[str] | None,
     attackers: str,
     as_json: bool,
+    trust: bool,
     seed: int,
 ) -> None:
     if data is None:
@@ -40,7 +41,7 @@ def run(
         if not target or not sensitive:
             raise InputError("--data needs --target COLUMN and --sensitive COLUMN")
         rows = tacit.read_table(data, target, sensitive, unit, drop or [], bins, numeric=said_numbers(numeric))
-        found = _paired(console, (old, new), rows, data.name, attackers, seed)
+        found = _paired(console, (old, new), rows, data.name, attackers, seed, trust)
     print(json.dumps(found.to_dict(), indent=1)) if as_json else console.print(
         str(found), highlight=False, markup=False
     )
@@ -51,7 +52,7 @@ def read_audit(path: Path) -> Report:
     """The audit in a JSON file, in a bundle, or in a folder that `tacit fit` or `tacit audit --out` wrote."""
     path = path / "audit.json" if path.is_dir() else path
     if path.suffix == ".tacit":
-        bundle = read_bundle(path)
+        bundle = read_bundle(path, trust=True)  # its audit alone is read
         if bundle.members["audit.json"].strip() == b"null":
             raise InputError(f"{path.name} was saved without an audit; audit it: tacit audit {path.name} --data TABLE")
         return Report.from_json(bundle.members["audit.json"])
@@ -64,10 +65,16 @@ def read_audit(path: Path) -> Report:
 
 
 def _paired(
-    console: Console, releases: tuple[Path, Path], rows: tacit.Dataset, name: str, attackers: str, seed: int
+    console: Console,
+    releases: tuple[Path, Path],
+    rows: tacit.Dataset,
+    name: str,
+    attackers: str,
+    seed: int,
+    trust: bool,
 ) -> Difference:
     attack, test = rows.split((0.5, 0.5), random_state=seed)
-    old, new = (read_release(r, rows, (attack, test), name, None) for r in releases)
+    old, new = (read_release(r, rows, (attack, test), name, None, trust=trust) for r in releases)
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         told = lambda what, done, total: bar.update(task, description=f"attacking {what}")  # noqa: E731

@@ -35,6 +35,7 @@ def run(
     bundle: Path | None,
     junit_file: Path | None,
     out: Path | None,
+    trust: bool = False,
 ) -> None:
     started = time.perf_counter()
     asked = read_policy(policy)
@@ -45,7 +46,7 @@ def run(
             (place if place is out else place.parent).mkdir(parents=True, exist_ok=True)  # before the work
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
-        report, release = _audited(console, asked, bundle, bar)
+        report, release = _audited(console, asked, bundle, bar, trust)
     for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)):
         console.print(f"[yellow]note:[/yellow] {escape(text)}", highlight=False)
     cases = check_report(report, asked) + _receivers(asked, release)
@@ -66,7 +67,7 @@ def run(
     console.print(f"[green]all {len(cases)} limits are kept[/green]")
 
 
-def _audited(console: Console, policy: Policy, bundle: Path | None, bar: Any) -> tuple[Report, Any]:
+def _audited(console: Console, policy: Policy, bundle: Path | None, bar: Any, trust: bool) -> tuple[Report, Any]:
     """The audit of what the policy names, and the bundle where there is one."""
     d, f = policy.data, policy.filter
     assert d is not None
@@ -87,7 +88,8 @@ def _audited(console: Console, policy: Policy, bundle: Path | None, bar: Any) ->
         **({"linkability": True} if limits.linkability is not None else {}),
     }
     if place is not None:
-        release = tacit.load(place, owner_key=_file(policy, f.owner_key), noise_key=_file(policy, f.noise_key))
+        keys: dict[str, Any] = {"owner_key": _file(policy, f.owner_key), "noise_key": _file(policy, f.noise_key)}
+        release = tacit.load(place, **keys, trust=trust)
         attack, test = data.split((0.5, 0.5), random_state=f.seed)
         return tacit.audit(release, attack, test, name=place.name, **options), release
     train, attack, test = data.split((0.5, 0.2, 0.3), random_state=f.seed)

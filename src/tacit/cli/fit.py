@@ -32,7 +32,7 @@ from tacit.errors import InputError
 from tacit.filters.registry import make_filter
 from tacit.records.dataset import as_dataset
 from tacit.records.table_files import open_table
-from tacit.release.expiry import expiry_date
+from tacit.release.manifest import expiry_date
 from tacit.report import write_page
 from tacit.report.report import Report
 from tacit.report.screen import Console

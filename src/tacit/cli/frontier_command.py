@@ -15,7 +15,7 @@ from tacit.cli.handover import tell_keys
 from tacit.cli.ledger_command import Book
 from tacit.cli.tables import progress, rows_as_people, said_numbers
 from tacit.errors import InputError
-from tacit.release.key_folder import key_folder
+from tacit.release.keys import key_folder
 from tacit.report.screen import Console
 
 

@@ -20,8 +20,8 @@ from tacit.errors import InputError
 from tacit.files import replacing, write_whole
 from tacit.records.csv_files import CsvFile
 from tacit.records.table_files import DATABASE, EXCEL, kind_of, open_table
-from tacit.release.bundle import read_bundle
-from tacit.release.key_folder import key_folder, key_path
+from tacit.release.bundle import read_manifest
+from tacit.release.keys import key_folder, key_path
 from tacit.release.record_files import write_parts
 from tacit.report.screen import Console
 
@@ -48,7 +48,7 @@ class Source:
 
     @staticmethod
     def _place(keys: Path, bundle: Path) -> Path:
-        return key_path(keys, read_bundle(bundle), "source").with_suffix(".json")
+        return key_path(keys, read_manifest(bundle), "source").with_suffix(".json")
 
     @classmethod
     def read(cls, keys: Path, bundle: Path) -> Source | None:
@@ -74,7 +74,7 @@ def checked_places(table: Path, out: Path, keys: Path | None) -> Path:
 
 def found_key(bundle: Path, keys: Path, kind: str) -> Path | None:
     """A bundle's own key, where it lies in this folder."""
-    place = key_path(keys, read_bundle(bundle), kind)
+    place = key_path(keys, read_manifest(bundle), kind)
     return place if place.exists() else None
 
 

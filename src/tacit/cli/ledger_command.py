@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tacit.cli.options import Trust
 from tacit.errors import InputError, RequirementNotMet
 from tacit.report.results import at_most
 from tacit.report.screen import Console
@@ -130,6 +131,7 @@ def what_if(
     unit: Annotated[str | None, typer.Option(help="Column that says whose each record is.")] = None,
     key: NoiseKey = None,
     ledger_key: Key = None,
+    trust: Trust = False,
 ) -> None:
     """What the receiver would hold after one release more. Nothing is released; exit 3 where the policy forbids it."""
     from tacit.ledger.account import find_policy  # every command starts quickly
@@ -138,7 +140,7 @@ def what_if(
     from tacit.ledger.recording import entry, people_in
     from tacit.release.runtime import load
 
-    release = load(bundle, noise_key=key)
+    release = load(bundle, noise_key=key, trust=trust)
     ledger = Ledger(file, ledger_key)
     lines, policy = ledger.verify(), find_policy(ledger)
     if policy is None:
@@ -167,6 +169,7 @@ def together(
     ] = None,
     key: NoiseKey = None,
     ledger_key: Key = None,
+    trust: Trust = False,
 ) -> None:
     """Count several releases of the same records together, and write down what they tell as one."""
     import tacit
@@ -179,7 +182,7 @@ def together(
     owners: Sequence[Path | None] = owner_key or [None] * len(bundles)
     if len(owners) != len(bundles):
         raise InputError(f"found {len(owners)} owner's keys for {len(bundles)} bundles; pass one for each, in order")
-    releases = [tacit.load(b, noise_key=key, owner_key=o) for b, o in zip(bundles, owners, strict=True)]
+    releases = [tacit.load(b, noise_key=key, owner_key=o, trust=trust) for b, o in zip(bundles, owners, strict=True)]
     rows = rows_as_people(console, tacit.read_table(data, target, sensitive, unit, drop or []))
     attack, test = rows.split((0.5, 0.5), random_state=0)
     with progress(console) as bar:

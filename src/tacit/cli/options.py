@@ -31,6 +31,13 @@ Minutes = Annotated[
 Counts = Annotated[
     Path | None, typer.Option(help="Certify what an engine counted instead: the release, --sensitive, --unit and n.")
 ]
+Trusted = Annotated[Path | None, typer.Option("--trusted-key", help="Refuse what this public key has not signed.")]
+SignedName = Annotated[
+    str | None, typer.Option("--signed-name", help="With --trusted-key: the name it must be signed under; its file's.")
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Load an unsigned bundle of another user or machine. You vouch for it.")
+]
 Unit = Annotated[str | None, typer.Option(help="Column that says which rows belong together.")]
 Dropped = Annotated[list[str] | None, typer.Option(help="Column that is not an input (repeat for several).")]
 Expires = Annotated[

@@ -15,7 +15,7 @@ UNITS = ("", "k", "M", "G", "T")
 CAUTION = "Only the last row is what was audited: a cut before the end sends values that nobody has attacked yet."
 
 
-def run(console: Console, model: Path, figure: Path | None, as_json: bool, repeats: int) -> None:
+def run(console: Console, model: Path, figure: Path | None, as_json: bool, repeats: int, trust: bool) -> None:
     if model.suffix not in (".tacit", ".onnx"):
         raise InputError(
             f"{model.name}: a bundle (.tacit) or an ONNX file (.onnx) can be profiled; for a torch network call "
@@ -23,7 +23,7 @@ def run(console: Console, model: Path, figure: Path | None, as_json: bool, repea
         )
     if figure is not None and figure.suffix not in (".svg", ".png", ".pdf"):
         raise InputError(f"{figure.name}: a figure ends in .svg, .png or .pdf")
-    costs = profile(model, repeats=repeats)
+    costs = profile(model, repeats=repeats, trust=trust)
     if figure is not None:
         from tacit.report.profile_figure import profile_figure  # every command starts quickly
 

@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, open_book
+from tacit.cli.options import SignedName, Trust, Trusted
 from tacit.report.screen import Console
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ NoiseKey = Annotated[
 Unit = Annotated[
     str | None, typer.Option(help="Column that says whose each record is: people's noise is then independent.")
 ]
-Trusted = Annotated[Path | None, typer.Option("--trusted-key", help="Refuse what this public key has not signed.")]
 RefuseExpired = Annotated[
     bool, typer.Option("--refuse-expired", help="Refuse a bundle whose last day of use is over, instead of a note.")
 ]
@@ -52,6 +52,8 @@ def apply(
         typer.Option(help="For a table back: what the bundle's sensitive column is called here; it is dropped."),
     ] = None,
     trusted_key: Trusted = None,
+    signed_name: SignedName = None,
+    trust: Trust = False,
     on_error: Annotated[str, typer.Option(help="raise, or quarantine: set bad rows aside and continue.")] = "raise",
     rows: Annotated[int, typer.Option(min=1, help="Rows at a time, at most.")] = 65536,
     jobs: Annotated[int, typer.Option(min=1, help="Processes; the output does not depend on it.")] = 1,
@@ -72,7 +74,8 @@ def apply(
 
     book = open_book({"ledger": ledger, "to": to, "ledger_key": ledger_key})
     console = Console(stderr=True)
-    key = key or _own_noise_key(console, bundle)
+    opening: dict[str, Any] = {"trusted_key": trusted_key, "name": signed_name, "trust": trust}
+    opening |= {"noise_key": key or _own_noise_key(console, bundle), "refuse_expired": refuse_expired}
     with (
         Progress(console=console, transient=True) as bar,
         warnings.catch_warnings(),
@@ -83,13 +86,13 @@ def apply(
         if book is not None:
             from tacit.ledger.recording import record_file  # only where it is asked for
 
-            opened: dict[str, Any] = {"trusted_key": trusted_key, "noise_key": key, "refuse_expired": refuse_expired}
-            book.tell(record_file(book.ledger, book.to, bundle, file, target, unit, sensitive or (), **opened))
+            book.tell(record_file(book.ledger, book.to, bundle, file, target, unit, sensitive or (), **opening))
         done = run(
-            bundle, file, target, trusted_key=trusted_key, noise_key=key, unit=unit, sensitive=sensitive or (),
-            on_error=on_error, rows=rows, n_jobs=jobs, refuse_expired=refuse_expired,
+            bundle, file, target, unit=unit, sensitive=sensitive or (),
+            on_error=on_error, rows=rows, n_jobs=jobs,
             quote_formulas=quote_formulas,
             callback=lambda what, now, total: bar.update(task, completed=now, total=total),
+            **opening,
         )  # fmt: skip
         _tell_news(console, bundle, file, sensitive or [], source.name)
     _tell_done(done, target)
@@ -116,7 +119,7 @@ def _own_noise_key(console: Console, bundle: Path) -> Path | None:
     if not bundle.is_file():
         return None  # what opens it says so
     from tacit.cli.handover import found_key  # every command starts quickly
-    from tacit.release.key_folder import key_folder  # the same
+    from tacit.release.keys import key_folder  # the same
 
     place = found_key(bundle, key_folder(bundle.parent), "noise")
     if place is not None:
@@ -129,10 +132,12 @@ def _tell_news(console: Console, bundle: Path, source: Path, sensitive: list[str
     if source.suffix == ".npz" or (source.is_dir() and not any(source.rglob("*.parquet"))):
         return
     from tacit.release.bulk import sensitive_names  # every command starts quickly
+    from tacit.release.bundle import read_bundle  # the same
     from tacit.release.news import what_is_new  # the same
-    from tacit.release.runtime import load  # the same
+    from tacit.release.runtime import Release  # the same
 
-    for line in what_is_new(bundle, source, sensitive_names(load(bundle), sensitive)):
+    release = Release(read_bundle(bundle, trust=True))  # which was loaded above, as it was asked for
+    for line in what_is_new(bundle, source, sensitive_names(release, sensitive)):
         console.print(f"[yellow]note:[/yellow] new in {escape(name)}: {escape(line)}", highlight=False)
 
 
@@ -142,6 +147,8 @@ def stream(
     key: NoiseKey = None,
     unit: Unit = None,
     trusted_key: Trusted = None,
+    signed_name: SignedName = None,
+    trust: Trust = False,
     form: Annotated[str, typer.Option("--format", help="json: a record a line; csv: a header, then rows.")] = "json",
     windows: Annotated[
         bool, typer.Option("--windows", help="Lines are sensor samples; release windows of the bundle's length.")
@@ -167,7 +174,7 @@ def stream(
     from tacit.release.sensors import Sensors
     from tacit.release.stream import release_lines, text_lines
 
-    release = load(bundle, trusted_key, noise_key=key, refuse_expired=refuse_expired)
+    release = load(bundle, trusted_key, name=signed_name, trust=trust, noise_key=key, refuse_expired=refuse_expired)
     lines = text_lines(sys.stdin.buffer)
     sensors: Sensors | None = None
     if windows:
@@ -194,11 +201,11 @@ def stream(
 
 
 @release_app.command()
-def show(bundle: Bundle, trusted_key: Trusted = None) -> None:
+def show(bundle: Bundle, trusted_key: Trusted = None, signed_name: SignedName = None, trust: Trust = False) -> None:
     """Check a bundle and show what it takes, what it gives, and its model card."""
     from tacit.release.runtime import load  # every command starts quickly
 
-    release = load(bundle, trusted_key)
+    release = load(bundle, trusted_key, name=signed_name, trust=trust)
     m = release.manifest
     lines = [f"{m['filter']}, format {m['format']}", f"gives: {m['output']['meaning']}"]
     if m["input"]["kind"] == "table":
@@ -207,10 +214,9 @@ def show(bundle: Bundle, trusted_key: Trusted = None) -> None:
         lines.append(f"takes: arrays, a record of shape {tuple(m['input']['shape'])}")
     if m["noise"] is not None:
         lines.append(f"noise: {m['noise']['distribution']}, scale {m['noise']['scale']:g}; needs the owner's key")
-    graph = release._bundle.graph
-    lines.append(f"costs: {graph.parameters:,} parameters; at most {graph.multiply_adds:,} multiply-adds and "
-                 f"{graph.memory:,} bytes a record")  # fmt: skip
-    lines.append("never expires" if m.get("expires") is None else f"last day of use: {m['expires']}")
+    lines.append(f"costs: a graph of {m['members']['model.onnx']['bytes']:,} bytes, and {m['record_bytes']:,} bytes "
+                 f"for each record; tacit profile measures time")  # fmt: skip
+    lines.append("never expires" if m["expires"] is None else f"last day of use: {m['expires']}")
     lines.append("signed" if release._bundle.signature is not None else "not signed")
     _print("\n".join(lines) + "\n\n" + release.card)
 
@@ -220,18 +226,20 @@ def sign(
     bundle: Bundle,
     key: Annotated[Path, typer.Option("--key", help="The secret signing key (made by `tacit release keys`).")],
     name: Annotated[str | None, typer.Option(help="What it is a version of; the file's name without it.")] = None,
-    version: Annotated[int, typer.Option(min=1, help="Whoever has seen it refuses older ones of this name.")] = 1,
+    version: Annotated[int, typer.Option(min=1, help="A reader who has seen it refuses older ones of this name.")] = 1,
+    trust: Trust = False,
 ) -> None:
     """Sign a bundle, in place."""
-    from tacit.release.signing import sign as run  # every command starts quickly
+    from tacit.release.bundle import sign as run  # every command starts quickly
 
-    _print(f"Signed {run(bundle, key, name, version)}, version {version}")
+    _print(f"Signed {run(bundle, key, name, version, trust=trust)}, version {version}")
 
 
 @release_app.command()
 def verify(
     bundle: Bundle,
     trusted_key: Annotated[Path, typer.Option("--trusted-key", help="The public key that must have signed it.")],
+    signed_name: SignedName = None,
     min_version: Annotated[int | None, typer.Option(min=1, help="Refuse older versions.")] = None,
 ) -> None:
     """Check a bundle and its signature; exit 2 if anything is wrong.
@@ -239,13 +247,9 @@ def verify(
     The highest version of each name is remembered beside the key, in FILE.seen; older ones are refused from then on.
     """
     from tacit.release.bundle import read_bundle  # every command starts quickly
-    from tacit.release.signing import require_signature
 
-    found = read_bundle(bundle)
-    require_signature(found, trusted_key, min_version)
-    told = found.signature or {}
-    of = f" as version {told['version']} of {told['name']}" if "version" in told else ""
-    _print(f"{bundle.name} is whole and signed by {trusted_key}{of}")
+    told = read_bundle(bundle, trusted_key, name=signed_name, min_version=min_version).signature or {}
+    _print(f"{bundle.name} is whole and signed by {trusted_key} as version {told['version']} of {told['name']}")
 
 
 @release_app.command()

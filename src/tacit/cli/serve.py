@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, open_book
+from tacit.cli.options import SignedName, Trust, Trusted
 from tacit.errors import InputError
 from tacit.files import write_whole
 from tacit.report.screen import Console
@@ -21,7 +22,6 @@ keys_app = typer.Typer(help="API keys of a service.", no_args_is_help=True)
 serve_app.add_typer(keys_app, name="keys")
 
 Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
-Trusted = Annotated[Path | None, typer.Option("--trusted-key", help="Refuse what this public key has not signed.")]
 KeysFile = Annotated[Path, typer.Argument(help="The keys file of a service.")]
 KeyName = Annotated[str, typer.Argument(help="The client that the key is for.")]
 
@@ -40,6 +40,8 @@ def run(
     public: Annotated[bool, typer.Option("--public", help="Show schema, filter and audit without a key.")] = False,
     max_rows: Annotated[int, typer.Option(help="Most releases in a request.", min=1)] = 1024,
     trusted_key: Trusted = None,
+    signed_name: SignedName = None,
+    trust: Trust = False,
     refuse_expired: Annotated[
         bool, typer.Option("--refuse-expired", help="Stop answering after the bundle's last day of use.")
     ] = False,
@@ -55,8 +57,7 @@ def run(
     import uvicorn  # an extra
 
     from tacit.release.bundle import read_bundle  # every command starts quickly
-    from tacit.release.expiry import check_expiry
-    from tacit.release.signing import require_signature
+    from tacit.release.manifest import check_expiry
     from tacit.serve.app import Limits, make_app
     from tacit.serve.keys import KeyFile
 
@@ -74,9 +75,7 @@ def run(
         )
     if behind_proxy and not name:
         raise InputError("--behind-proxy needs --name, the host name in the URL of the service")
-    found = read_bundle(bundle)
-    if trusted_key is not None:
-        require_signature(found, trusted_key)
+    found = read_bundle(bundle, trusted_key, name=signed_name, trust=trust)
     check_expiry(found.manifest, found.name, refuse_expired)
     book = open_book({"ledger": ledger, "to": to, "ledger_key": ledger_key})
     if book is not None:
@@ -127,6 +126,8 @@ def client(
     ca: Annotated[Path | None, typer.Option(help="Certificate (PEM) to trust, of a service with its own.")] = None,
     allow_http: Annotated[bool, typer.Option(help="Send the key over a network unencrypted.")] = False,
     trusted_key: Trusted = None,
+    signed_name: SignedName = None,
+    trust: Trust = False,
 ) -> None:
     """Run a file through the filter here, send only the releases, write the service's answers."""
     needs_extra()
@@ -135,7 +136,7 @@ def client(
     from tacit.release.runtime import load  # every command starts quickly
     from tacit.serve.client import Client, answer_file
 
-    release = load(bundle, trusted_key, noise_key=noise_key)
+    release = load(bundle, trusted_key, name=signed_name, trust=trust, noise_key=noise_key)
     with Client(url, release, key_file=api_key, ca=ca, allow_http=allow_http) as service:
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(f"releasing {escape(source.name)}", total=None)

@@ -18,7 +18,7 @@ from tacit.auditing.trial import transformed
 from tacit.cli.handover import checked_places, clear, tell_files, tell_keys
 from tacit.cli.tables import print_comparison, progress
 from tacit.errors import InputError, NotInstalled, installed
-from tacit.release.expiry import expiry_date
+from tacit.release.manifest import expiry_date
 from tacit.report import write_page
 from tacit.report.report import Report
 from tacit.report.results import shown

@@ -86,17 +86,17 @@ def record_file(
     unit: str | None = None,
     sensitive: Sequence[str] = (),
     *,
-    trusted_key: Any = None,
-    noise_key: Any = None,
-    refuse_expired: bool = False,
     by: str = "apply",
     way: str = "",
+    **opening: Any,
 ) -> Line:
     """Write down that `tacit.release.apply` will release a file; the file is read for whose records it has.
 
+    `opening` is how the bundle is loaded: options of `tacit.load`.
+
     A run that was killed and started again is written down twice, and counts once: it is the same release.
     """
-    release = load(bundle, trusted_key, noise_key=noise_key, refuse_expired=refuse_expired)
+    release = load(bundle, **opening)
     pairs, rows = people_in(ledger, release, Path(source), unit, sensitive)
     return record(ledger, entry(release, by, Path(target).name, to, rows, way), pairs, unit is not None)
 

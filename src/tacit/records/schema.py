@@ -125,7 +125,7 @@ class ArraySchema:
 
     def __init__(self, shape: Sequence[int], ranges: Sequence[Sequence[float]] | None) -> None:
         self.shape = tuple(int(n) for n in shape)
-        self.ranges = None if ranges is None else [list(ends) for ends in ranges]  # format 1 told none
+        self.ranges = None if ranges is None else [list(ends) for ends in ranges]
 
     def to_dict(self) -> dict[str, Any]:
         ranges = None if self.ranges is None else [list(round_range(*ends)) for ends in self.ranges]

@@ -12,7 +12,7 @@ _HOME = {
     "Quarantined": "tacit.release.runtime",
     "apply": "tacit.release.bulk",
     "arrow_udf": "tacit.release.arrow_columns",
-    "sign": "tacit.release.signing",
+    "sign": "tacit.release.bundle",
 }
 
 __all__ = sorted(_HOME)
@@ -22,9 +22,9 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.noise.keyed import Occurrences as Occurrences
     from tacit.release.arrow_columns import arrow_udf as arrow_udf
     from tacit.release.bulk import apply as apply
+    from tacit.release.bundle import sign as sign
     from tacit.release.runtime import Quarantined as Quarantined
     from tacit.release.runtime import Release as Release
-    from tacit.release.signing import sign as sign
 else:
 
     def __getattr__(name: str) -> Any:

@@ -10,7 +10,6 @@ import numpy as np
 from tacit.errors import BundleError, InputError
 from tacit.files import onnx_session
 from tacit.release.bundle import Bundle
-from tacit.release.first_load import try_elsewhere
 from tacit.release.manifest import ANALYZER
 
 
@@ -24,13 +23,12 @@ class Answerer:
                 f"{bundle.name} has no analyzer, so a service could not answer; save it with "
                 f"tacit.save(f, path, report, analyzer=tacit.serve.fit_analyzer(f, data))"
             )
-        try_elsewhere(bundle)
         self.shape = tuple(output["shape"])
         self.codes: int | None = output["codes"]
         self.targets = declared["targets"]
         ends = np.cumsum([0, *(len(t["classes"]) for t in self.targets)]).tolist()
         self.spans = list(itertools.pairwise(ends))
-        self._session = _session(bundle.members[ANALYZER])
+        self._session = _session(bundle.graph(ANALYZER))
         found = self.probabilities(np.zeros((1, *self.shape)))
         if found.shape != (1, ends[-1]):
             raise BundleError(f"{ANALYZER} gives {found.shape[1:]} numbers a release, its manifest says {ends[-1]}")

@@ -19,7 +19,8 @@ from tacit.errors import InputError, InputTypeError, TacitWarning
 from tacit.noise.keyed import new_key
 from tacit.records.cells import is_gap
 from tacit.release.bundle import Bundle
-from tacit.release.runtime import NO_KEY, Release, load, read_key
+from tacit.release.keys import read_key
+from tacit.release.runtime import NO_KEY, Release, load
 
 VARIABLE, ENV = "TACIT_NOISE_KEY", "env"
 
@@ -28,6 +29,8 @@ def arrow_udf(
     bundle: str | Path | Release,
     trusted_key: Any = None,
     *,
+    name: str | None = None,
+    trust: bool = False,
     noise_key: bytes | str | Path | None = None,
     unit: str | None = None,
     keep: str | Sequence[str] = (),
@@ -42,7 +45,7 @@ def arrow_udf(
 
     Parameters
     ----------
-    bundle, trusted_key : as for `tacit.load`; or a loaded bundle
+    bundle, trusted_key, name, trust : as for `tacit.load`; or a loaded bundle
     noise_key : for releases with noise, the owner's secret: bytes or a file; "env" reads the environment variable
         TACIT_NOISE_KEY (hexadecimal text) wherever records are released, and the function does not carry it
     unit : with noise, the column of the data that says whose record a row is: engines cut data into batches as they
@@ -63,9 +66,9 @@ def arrow_udf(
     """
     keep = [keep] if isinstance(keep, str) else keep
     from_env = isinstance(noise_key, str) and noise_key == ENV
-    found = (
-        bundle if isinstance(bundle, Release) else load(bundle, trusted_key, noise_key=None if from_env else noise_key)
-    )
+    found = bundle
+    if not isinstance(found, Release):
+        found = load(found, trusted_key, name=name, trust=trust, noise_key=None if from_env else noise_key)
     if from_env and found.manifest["noise"] is not None:
         given = os.environ.get(VARIABLE)
         return ArrowFunction(found, unit, keep, shuffle, b"" if given is None else _key_print(_env_key()))

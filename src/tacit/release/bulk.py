@@ -23,10 +23,11 @@ from tacit.callback import Callback, silent
 from tacit.errors import InputError, check_number
 from tacit.files import parquet_files
 from tacit.noise.keyed import Numbers, Occurrences
+from tacit.release.keys import read_key
 from tacit.release.parts import PART, PICTURES, Instead, Journal, batch_bytes, describe, release_part
 from tacit.release.pictures import Pictures, check_pictures_out, pictures_in
 from tacit.release.record_files import FOLDER, FORMATS, Reader, open_reader, open_writer
-from tacit.release.runtime import Release, load, read_key
+from tacit.release.runtime import Release, load
 from tacit.release.workers import Workers, ahead
 
 PART_BYTES = 2**25  # of raw records in one part: a few parts are in memory at a time
@@ -50,6 +51,8 @@ def apply(
     target: str | Path,
     *,
     trusted_key: Any = None,
+    name: str | None = None,
+    trust: bool = False,
     noise_key: bytes | str | Path | None = None,
     unit: str | None = None,
     sensitive: Sequence[str] = (),
@@ -105,7 +108,7 @@ def apply(
     check_number("n_jobs", n_jobs, 1, whole=True)
     _check_places(bundle, source, target)
     given = None if noise_key is None else read_key(noise_key)
-    release = load(bundle, trusted_key, noise_key=given, refuse_expired=refuse_expired)
+    release = load(bundle, trusted_key, name=name, trust=trust, noise_key=given, refuse_expired=refuse_expired)
     rows = min(rows, max(1, PART_BYTES // _record_bytes(release.manifest)))
     called = sensitive_names(release, sensitive)
     reader, finish = _plan(

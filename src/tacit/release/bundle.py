@@ -1,12 +1,13 @@
 """The file NAME.tacit: a zip of known members, each stored as it is and named with its hash in the manifest.
 
-Nothing in it is code: the graph is ONNX of known operators, weights are safetensors, the rest is JSON and text.
-Members are not compressed, so that no file can be larger than it looks. Reading trusts nothing: sizes,
-names, hashes, format version and schema are checked before anything is parsed further. Standard library alone.
+Nothing in it is code: the graphs are ONNX of known operators, weights are safetensors, the rest is JSON and text.
+Members are not compressed, so that no file can be larger than it looks. A file is read once: sizes and names first,
+then who vouches for it (`tacit.release.trust`), then hashes, format version and schema. Standard library alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -14,16 +15,15 @@ import os
 import stat
 import struct
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tacit.errors import BundleError
+from tacit.errors import BundleError, InputError, TacitError, UntrustedBundle
 from tacit.files import strict_json, write_whole
-from tacit.release.graph_check import Graph, check_graph
-from tacit.release.manifest import ANALYZER, FORMAT, check_answers, check_fit, check_manifest, hashed
-from tacit.release.weights import check_header
+from tacit.release.manifest import ANALYZER, ENCODER, FORMAT, check_manifest, hashed
+from tacit.release.trust import check_graph, local_mac, written_here
 
 MB = 2**20
 # name -> most bytes
@@ -33,32 +33,41 @@ LIMITS = {
     "weights.safetensors": 256 * MB,
     "audit.json": 8 * MB,
     "card.md": MB,
-    "analyzer.onnx": 128 * MB,
+    ENCODER: 128 * MB,
+    ANALYZER: 128 * MB,
     "signature.json": 4096,
+    "local.mac": 64,
 }
 MOST_BYTES = 384 * MB  # of all together
 MOST_ENTRIES = 2**20  # of a member that is JSON: parsed, it takes up to a hundred times its bytes
-OPTIONAL = (ANALYZER, "signature.json")
+VOUCHES = ("manifest.json", "signature.json", "local.mac")
+OPTIONAL = (ENCODER, ANALYZER, "signature.json", "local.mac")
 END = struct.Struct("<4s4H2LH")  # the end record of a zip without a comment
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle in memory, checked."""
+    """A bundle in memory. `trusted`: this user wrote it, or a trusted key has signed it."""
 
     manifest: Mapping[str, Any]
     members: Mapping[str, bytes]
     name: str = "bundle"
-    graph: Graph = field(default_factory=Graph)
+    trusted: bool = True
 
     @property
     def signature(self) -> Mapping[str, Any] | None:
         text = self.members.get("signature.json")
         return None if text is None else parse_json(text, "signature.json")
 
+    def graph(self, member: str) -> bytes:
+        """The bytes of a graph that may be run: one that nobody vouches for has allowed operators alone."""
+        if not self.trusted:
+            check_graph(self.members[member], member)
+        return self.members[member]
+
 
 def write_bundle(path: str | Path, manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> Path:
-    """Write the members and a manifest with their hashes: the whole file or none."""
+    """Write the members and a manifest with their hashes, as a bundle of this user: the whole file or none."""
     full = {
         "format": FORMAT,
         **manifest,
@@ -66,13 +75,13 @@ def write_bundle(path: str | Path, manifest: Mapping[str, Any], members: Mapping
     }
     check_manifest(full)
     text = json.dumps(full, indent=1, ensure_ascii=False, allow_nan=False).encode()
-    return write_members(path, {"manifest.json": text, **members})
+    mac = local_mac(text)
+    return write_members(path, {"manifest.json": text, **members} | ({} if mac is None else {"local.mac": mac}))
 
 
 def write_members(path: str | Path, members: Mapping[str, bytes]) -> Path:
-    kept = [name for name in LIMITS if name in members]
-    for name in kept:
-        if len(members[name]) > LIMITS[name]:
+    for name in LIMITS:
+        if len(members.get(name, b"")) > LIMITS[name]:
             raise BundleError(f"{name} would have {len(members[name]):,} bytes; a bundle takes {LIMITS[name]:,}")
     return write_whole(path, members_zip(members))
 
@@ -86,37 +95,100 @@ def members_zip(members: Mapping[str, bytes]) -> bytes:
     return made.getvalue()
 
 
-def read_bundle(path: str | Path) -> Bundle:
-    """Read and check a bundle; raises `BundleError` that says what is wrong with it."""
+def read_bundle(
+    path: str | Path,
+    trusted_key: str | Path | bytes | None = None,
+    *,
+    name: str | None = None,
+    min_version: int | None = None,
+    trust: bool = False,
+) -> Bundle:
+    """Read a bundle that may be loaded; the way in for everything that runs one.
+
+    Parameters
+    ----------
+    path, trusted_key, name, min_version, trust : as for `tacit.load`
+
+    Raises
+    ------
+    UntrustedBundle
+        Where this user has not written it, no trusted key was given, and `trust` is False
+    BundleError
+        Where it is damaged, not signed as expected, or not what its manifest says
+    """
     with open_regular(Path(path)) as file:
-        return parse_bundle(file, os.fstat(file.fileno()).st_size, Path(path).name)
+        size = os.fstat(file.fileno()).st_size
+        return parse_bundle(file, size, Path(path), trusted_key, name=name, min_version=min_version, trust=trust)
 
 
-def parse_bundle(file: BinaryIO, size: int, called: str) -> Bundle:
-    """The bundle in an open file of this size, checked."""
-    members = _members(file, size, called)
-    manifest = parse_json(members["manifest.json"], "manifest.json")
+def read_manifest(path: str | Path) -> Mapping[str, Any]:
+    """The manifest of a bundle, whoever wrote it: what it says of itself. Nothing else is read."""
+    with open_regular(Path(path)) as file, _archive(file, os.fstat(file.fileno()).st_size, Path(path).name) as archive:
+        return _manifest(_read(archive, archive.getinfo("manifest.json")), Path(path).name)
+
+
+def parse_bundle(
+    file: BinaryIO,
+    size: int,
+    path: Path,
+    trusted_key: str | Path | bytes | None = None,
+    *,
+    name: str | None = None,
+    min_version: int | None = None,
+    trust: bool = False,
+) -> Bundle:
+    """The bundle in an open file of this size; see `read_bundle`."""
+    called = path.name
+    if trusted_key is None and (name is not None or min_version is not None):
+        raise InputError("name and min_version are about signatures; pass trusted_key as well")
+    with _archive(file, size, called) as archive:
+        infos = {info.filename: info for info in archive.infolist()}
+        # what is verified is what is parsed: nothing is read twice
+        members = {n: _read(archive, infos[n]) for n in VOUCHES if n in infos}
+        if trusted_key is not None:
+            from tacit.release.signing import require_signature  # a device without signatures has no cryptography
+
+            require_signature(members, called, trusted_key, path.stem if name is None else name, min_version)
+        trusted = trusted_key is not None or written_here(members["manifest.json"], members.get("local.mac"))
+        if not trusted and not trust:
+            raise UntrustedBundle(called)
+        members |= {n: _read(archive, info) for n, info in infos.items() if n not in members}
+    manifest = _manifest(members["manifest.json"], called)
+    if {n for n in members if n not in VOUCHES} != set(hashed(manifest)):
+        raise BundleError(f"{called}: its members are not those that its manifest names")
+    for member in hashed(manifest):
+        declared = manifest["members"][member]
+        if declared["bytes"] != len(members[member]) or declared["sha256"] != digest(members[member]):
+            raise BundleError(f"{called}: {member} is not what the manifest says; the file is damaged or was changed")
+    return Bundle(manifest, members, called, trusted)
+
+
+def _manifest(data: bytes, called: str) -> Mapping[str, Any]:
+    manifest = parse_json(data, "manifest.json")
     if not isinstance(manifest, dict):
         raise BundleError(f"{called}: manifest.json is not an object; this is not a bundle of Tacit")
     check_manifest(manifest)
-    if (ANALYZER in members) != (manifest.get("analyzer") is not None):
-        raise BundleError(f"{called}: the manifest does not tell of {ANALYZER} as it is")
-    for name in hashed(manifest):
-        declared = manifest["members"][name]
-        if declared["bytes"] != len(members[name]) or declared["sha256"] != digest(members[name]):
-            raise BundleError(f"{called}: {name} is not what the manifest says; the file is damaged or was changed")
-    graph = check_graph(members["model.onnx"])
-    check_fit(manifest, graph.inputs, graph.outputs)
-    if ANALYZER in members:
-        answers = check_graph(members[ANALYZER], ANALYZER)
-        check_answers(manifest, answers.inputs, answers.outputs)
-    check_header(members["weights.safetensors"])
-    parse_json(members["audit.json"], "audit.json")
-    try:
-        members["card.md"].decode()
-    except UnicodeDecodeError:
-        raise BundleError(f"{called}: card.md is not text") from None
-    return Bundle(manifest, members, called, graph)
+    return manifest
+
+
+def sign(
+    path: str | Path, secret_key: str | Path, name: str | None = None, version: int = 1, *, trust: bool = False
+) -> Path:
+    """Sign a bundle, in place, as this version of this name; an earlier signature is replaced.
+
+    Parameters
+    ----------
+    path : the bundle
+    secret_key : the file that `tacit release keys` wrote
+    name : what those who load it expect it to be; the file's name, without its suffix, by default
+    version : a reader who has seen a version of this name refuses all before it
+    trust : sign a bundle that another user or another machine has written
+    """
+    from tacit.release.signing import signature  # a device without signatures has no cryptography
+
+    bundle = read_bundle(path, trust=trust)
+    signed = signature(bundle.members["manifest.json"], secret_key, Path(path).stem if name is None else name, version)
+    return write_members(path, {**bundle.members, "signature.json": signed})
 
 
 def digest(data: bytes) -> str:
@@ -133,19 +205,20 @@ def parse_json(data: bytes, name: str) -> Any:
         raise BundleError(f"{name} cannot be read as JSON ({str(error)[:200]})") from None
 
 
-def _members(file: BinaryIO, size: int, called: str) -> dict[str, bytes]:
+@contextlib.contextmanager
+def _archive(file: BinaryIO, size: int, called: str) -> Iterator[zipfile.ZipFile]:
+    """The zip in an open file, its directory checked."""
     if size > MOST_BYTES:
         raise BundleError(f"{called} has {size:,} bytes; a bundle has at most {MOST_BYTES:,}")
     _check_end(file, size, called)
     file.seek(0)
     try:
         with zipfile.ZipFile(file) as archive:
-            infos = archive.infolist()
-            _check_entries(infos, size, called)
-            return {info.filename: _read(archive, info) for info in infos}
-    except BundleError:
+            _check_entries(archive.infolist(), size, called)
+            yield archive
+    except TacitError:
         raise
-    # the zip is a stranger's bytes: whatever its parser stumbles on is a damaged bundle
+    # the zip may be anybody's bytes: whatever its parser stumbles on is a damaged bundle
     except Exception as error:
         raise BundleError(f"{called} is damaged ({type(error).__name__}: {str(error)[:200]})") from None
 

@@ -7,26 +7,20 @@ import binascii
 import datetime
 import math
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.errors import BundleError
+from tacit.errors import BundleError, InputError, TacitWarning
 
-# 2: ranges of arrays, numbers of codes, and the analyzer of a service.
-# 3: a keyed sketch instead of a fingerprint, and the resolution by which noise is named.
-# 4: releases that are tables: columns that come as times, as targets and as sensitive; a value of its own a column
-# 5: the last day of use
-# 6: noise that is bound to the bundle
-FORMAT = 6
-OLDEST = 1  # formats from this one on are read
+FORMAT = 1
 MAX_COLUMNS = 100_000
 MEMBERS = ("model.onnx", "weights.safetensors", "audit.json", "card.md")
-TOP = {"format", "filter", "parameters", "input", "output", "noise", "versions", "members"}
-SINCE = {1: {"fingerprint"}, 2: {"fingerprint", "analyzer"}, 3: {"analyzer", "sketch", "min_people"}}
-SINCE[4] = SINCE[3]
-SINCE[5] = SINCE[4] | {"expires"}
-SINCE[6] = SINCE[5]
-ANALYZER = "analyzer.onnx"
+TOP = {
+    "format", "filter", "parameters", "input", "output", "noise", "versions", "members", "analyzer", "sketch",
+    "min_people", "expires", "record_bytes",
+}  # fmt: skip
+ENCODER, ANALYZER = "encoder.onnx", "analyzer.onnx"
 NUMBERS, TIMES = ("float", "integer", "boolean"), ("day", "time", "duration")
 
 
@@ -35,28 +29,26 @@ def check_manifest(m: Mapping[str, Any]) -> None:
     version = m.get("format")
     if not isinstance(version, int) or isinstance(version, bool):
         raise BundleError("manifest: there is no format version; this is not a bundle of Tacit")
-    if not OLDEST <= version <= FORMAT:
-        raise BundleError(
-            f"manifest: the bundle has format {version}, this Tacit reads {OLDEST} to {FORMAT}; update Tacit"
-        )
-    _keys(m, TOP | SINCE[version], "")
+    if version != FORMAT:
+        raise BundleError(f"manifest: the bundle has format {version}, this Tacit reads format {FORMAT}; save it again")
+    _keys(m, TOP, "")
     _text(m["filter"], "filter", 200)
     _need(isinstance(m["parameters"], dict), "parameters", "is not an object")
-    _input(m["input"], version)
-    _output(m["output"], version)
+    _input(m["input"])
+    _output(m["output"])
     if m["noise"] is not None:
-        _noise(m["noise"], version)
-    if version < 3:
-        _hex(m["fingerprint"], "fingerprint")
-    else:
-        _sketch(m["sketch"])
-        _whole(m["min_people"], "min_people", 1, 2**40)
-    if m.get("expires") is not None:
+        _noise(m["noise"])
+        added, width = m["noise"]["added"], math.prod(m["output"]["shape"])
+        _need(not added or m["noise"]["columns"] == width, "noise.columns", "is not one number for each released")
+    _sketch(m["sketch"])
+    _whole(m["min_people"], "min_people", 1, 2**40)
+    _whole(m["record_bytes"], "record_bytes", 1, 2**40)
+    if m["expires"] is not None:
         _day(m["expires"], "expires")
     _need(isinstance(m["versions"], dict), "versions", "is not an object")
     for k, v in m["versions"].items():
         _text(v, f"versions.{k}", 100)
-    if m.get("analyzer") is not None:
+    if m["analyzer"] is not None:
         _analyzer(m["analyzer"])
     members = hashed(m)
     _keys(m["members"], set(members), "members")
@@ -69,58 +61,37 @@ def check_manifest(m: Mapping[str, Any]) -> None:
 
 def hashed(m: Mapping[str, Any]) -> tuple[str, ...]:
     """The members whose hashes the manifest holds."""
-    return MEMBERS if m.get("analyzer") is None else (*MEMBERS, ANALYZER)
+    return MEMBERS + (ENCODER,) * (m["noise"] is not None) + (ANALYZER,) * (m["analyzer"] is not None)
 
 
-def check_fit(m: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Raise unless the graph takes and gives, by record, what the manifest says."""
-    noise, shape = m["noise"], tuple(m["output"]["shape"])
+def graph_inputs(m: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """What the graph takes: the shape of one record's part by name, without the noise."""
     if m["input"]["kind"] == "array":
-        taken = {"X": tuple(m["input"]["shape"])}
-    else:
-        kinds = [c["kind"] for c in m["input"]["columns"]]
-        counts = {"numbers": kinds.count("number"), "texts": kinds.count("category")}
-        taken = {name: (n,) for name, n in counts.items() if n}
-    added = noise is not None and noise["added"]
-    if noise is not None and not added:
-        taken["noise"] = (noise["columns"],)
-    _need(not added or noise["columns"] == math.prod(shape), "noise.columns", "is not one number for each released")
-    given = {"before_noise" if added else "release": shape, "encoded": outputs.get("encoded")}
-    _fits("model.onnx", taken, inputs, given, outputs)
+        return {"X": tuple(m["input"]["shape"])}
+    kinds = [c["kind"] for c in m["input"]["columns"]]
+    counts = {"numbers": kinds.count("number"), "texts": kinds.count("category")}
+    return {name: (n,) for name, n in counts.items() if n}
 
 
-def check_answers(m: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Raise unless the analyzer takes releases and gives a number for each class of the manifest."""
-    classes = sum(len(t["classes"]) for t in m["analyzer"]["targets"])
-    _fits(ANALYZER, {"release": tuple(m["output"]["shape"])}, inputs, {"answer": (classes,)}, outputs)
-
-
-def _fits(member: str, taken: Any, inputs: Any, given: Any, outputs: Any) -> None:
-    for what, said, found in (("takes", taken, inputs), ("gives", given, outputs)):
-        if said != found or None in found.values():
-            raise BundleError(f"{member} {what} {str(dict(found))[:200]} a record, the manifest says {str(said)[:200]}")
-
-
-def _input(value: Any, version: int) -> None:
+def _input(value: Any) -> None:
     _need(isinstance(value, dict) and value.get("kind") in ("table", "array"), "input", "is neither table nor array")
     if value["kind"] == "array":
-        _keys(value, {"kind", "shape"} if version == 1 else {"kind", "shape", "ranges"}, "input")
+        _keys(value, {"kind", "shape", "ranges"}, "input")
         _shape(value["shape"], "input.shape")
-        if version > 1:
-            ranges = value["ranges"]
-            _need(isinstance(ranges, list) and len(ranges) == value["shape"][0], "input.ranges", "is not a list")
-            for ends in ranges:
-                _range(ends, "input.ranges")
+        ranges = value["ranges"]
+        _need(isinstance(ranges, list) and len(ranges) == value["shape"][0], "input.ranges", "is not a list")
+        for ends in ranges:
+            _range(ends, "input.ranges")
         return
     _keys(value, {"kind", "columns"}, "input")
     _need(isinstance(value["columns"], list) and 0 < len(value["columns"]) <= MAX_COLUMNS, "input.columns", "is empty")
     for i, column in enumerate(value["columns"]):
         where = f"input.columns[{i}]"
         _need(isinstance(column, dict) and column.get("kind") in ("number", "category"), where, "has no known kind")
-        more = _role(column, where) if version > 3 and "role" in column else set()
+        more = _role(column, where) if "role" in column else set()
         if column["kind"] == "number":
             _keys(column, {"name", "kind", "type", "gaps", "range"} | more, where)
-            _need(column["type"] in (*NUMBERS, *(TIMES if version > 3 else ())), where, "has no known type")
+            _need(column["type"] in (*NUMBERS, *TIMES), where, "has no known type")
             _need(isinstance(column["gaps"], bool), where, "does not say whether it had gaps")
             _range(column["range"], where)
         else:
@@ -158,17 +129,16 @@ def _columns_out(value: Any) -> None:
             _need(cell is None or isinstance(cell, str | int | float | bool), "output.table", "holds more than values")
 
 
-def _output(value: Any, version: int) -> None:
-    known = {"shape", "names", "meaning", "table"} | ({"codes"} if version > 1 else set())
-    _keys(value, known | ({"types", "carried"} if version > 3 else set()), "output")
+def _output(value: Any) -> None:
+    _keys(value, {"shape", "names", "meaning", "table", "codes", "types", "carried"}, "output")
     _shape(value["shape"], "output.shape")
     _names(value["names"], "output.names")
     _text(value["meaning"], "output.meaning", 10_000)
     width = math.prod(value["shape"])
-    if value.get("types") is not None:
+    if value["types"] is not None:
         return _columns_out(value)
-    _need(not value.get("carried"), "output.carried", "is for releases that are tables")
-    if value.get("codes") is not None:  # each record is released as a whole number from 0 to codes - 1
+    _need(not value["carried"], "output.carried", "is for releases that are tables")
+    if value["codes"] is not None:  # each record is released as a whole number from 0 to codes - 1
         _whole(value["codes"], "output.codes", 1, 2**24)
         _need(value["shape"] == [1], "output.shape", "of code numbers must be [1]")
     if value["table"] is None:
@@ -186,20 +156,19 @@ def _output(value: Any, version: int) -> None:
         for cell in column:
             _need(cell is None or isinstance(cell, str | int | float | bool), "output.table", "holds more than values")
     _need(len(lengths) == 1 and 0 not in lengths, "output.table", "has columns of different lengths")
-    _need(version == 1 or lengths == {value["codes"]}, "output.codes", "is not the length of the table")
+    _need(lengths == {value["codes"]}, "output.codes", "is not the length of the table")
 
 
-def _noise(value: Any, version: int) -> None:
-    known = {"distribution", "scale", "columns", "added", "mechanism", "grid", "radius"}
-    known |= {"resolution"} if version >= 3 else set()
-    _keys(value, known | {"proof"} if version >= 6 else known, "noise")
-    if version >= 6:
-        _hex(value["proof"], "noise.proof")
-    if version >= 3:
-        _number(value["resolution"], "noise.resolution")
-        _need(0 < value["resolution"] <= 1, "noise.resolution", "is not between 0 and 1")
-    laws = ("normal", "laplace", *(("uniform",) if version > 3 else ()))
-    _need(value["distribution"] in laws, "noise.distribution", "is not known")
+def _noise(value: Any) -> None:
+    _keys(
+        value,
+        {"distribution", "scale", "columns", "added", "mechanism", "grid", "radius", "resolution", "proof"},
+        "noise",
+    )
+    _hex(value["proof"], "noise.proof")
+    _number(value["resolution"], "noise.resolution")
+    _need(0 < value["resolution"] <= 1, "noise.resolution", "is not between 0 and 1")
+    _need(value["distribution"] in ("normal", "laplace", "uniform"), "noise.distribution", "is not known")
     _number(value["scale"], "noise.scale")
     _need(value["scale"] > 0, "noise.scale", "is not positive")
     _number(value["grid"], "noise.grid")
@@ -310,3 +279,51 @@ def _shape(value: Any, where: str) -> None:
     for n in value:
         _whole(n, where, 1, 2**24)
     _need(math.prod(value) <= 2**21, where, "is too large")
+
+
+def today() -> datetime.date:
+    """The day it is, by this machine's clock."""
+    return datetime.date.today()
+
+
+def expiry_date(asked: str | datetime.date | None) -> str | None:
+    """The last day of use, of a date or of a number of days from now.
+
+    Examples
+    --------
+    >>> expiry_date("2999-02-01"), expiry_date(None)
+    ('2999-02-01', None)
+    """
+    if asked is None or asked == "never":
+        return None
+    if isinstance(asked, datetime.datetime):
+        asked = asked.date()
+    days = re.fullmatch(r"(\d{1,5})d", str(asked).strip())
+    try:
+        last = today() + datetime.timedelta(int(days[1])) if days else datetime.date.fromisoformat(str(asked).strip())
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"expires must be a date such as 2027-02-01, days such as 90d, or never; found {asked!r}"
+        ) from None
+    if last < today():
+        raise InputError(f"expires is {last}, which is over already; name a day from {today()} on")
+    return last.isoformat()
+
+
+def is_expired(manifest: Mapping[str, Any]) -> bool:
+    """Whether a bundle's last day is over; one without a date never expires."""
+    last = manifest.get("expires")
+    return last is not None and today() > datetime.date.fromisoformat(last)
+
+
+def check_expiry(manifest: Mapping[str, Any], name: str, refuse: bool = False) -> None:
+    """Warn where a bundle's last day is over; raise where that was asked for."""
+    if not is_expired(manifest):
+        return
+    said = (
+        f"{name} expired on {manifest['expires']} (today is {today()}): its figures belong to the people of its audit, "
+        f"and nobody has said since that they still hold. Audit it on new rows and save it again"
+    )
+    if refuse:
+        raise BundleError(said)
+    warnings.warn(said, TacitWarning, stacklevel=3)

@@ -12,7 +12,7 @@ from tacit.files import parquet_files
 from tacit.records.csv_files import CsvFile
 from tacit.records.schema import TableSchema, schema_of
 from tacit.records.table_files import TEXT
-from tacit.release.bundle import read_bundle
+from tacit.release.bundle import read_manifest
 from tacit.release.record_files import open_reader
 
 LARGEST = 2**30  # bytes of a file that is read a second time to count; of a larger one the first part tells
@@ -28,7 +28,7 @@ def what_is_new(bundle: str | Path, source: str | Path, called: Mapping[str, str
     source : the table that it releases
     called : what columns are called there, where it is another name
     """
-    manifest, source = read_bundle(bundle).manifest, Path(source)
+    manifest, source = read_manifest(bundle), Path(source)
     schema = schema_of(manifest["input"])
     if not isinstance(schema, TableSchema):
         return []

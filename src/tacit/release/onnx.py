@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 import itertools
 import logging
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 from onnx import TensorProto, helper, numpy_helper
 
 from tacit.errors import InputError
@@ -25,11 +27,12 @@ from tacit.release.tree_graph import posterior_graph, student_graph
 OPSET, ML_OPSET, IR = 20, 3, 9
 
 
-def export(m: Any) -> tuple[bytes, dict[str, np.ndarray]]:
-    """The graph of a fitted filter's mechanism, and its weights by name.
+def export(m: Any) -> tuple[bytes, bytes | None, dict[str, np.ndarray]]:
+    """The graph of a fitted filter's mechanism, the part of it that encodes (with noise), and its weights by name.
 
     Inputs are ``numbers`` and ``texts`` (tables) or ``X`` (arrays), and ``noise`` where the filter takes noise in;
     outputs are ``release`` (``before_noise`` where noise is added afterwards) and ``encoded``, by which noise is keyed.
+    A runtime that is asked for one output computes the others too, so the part that gives ``encoded`` is a graph too.
     """
     g = GraphBuilder()
     noise = m.noise
@@ -41,7 +44,24 @@ def export(m: Any) -> tuple[bytes, dict[str, np.ndarray]]:
     out = g.op("Where", g.op("Equal", out, g.number(0.0)), g.number(0.0), out)
     g.output(out, "before_noise" if noise is not None and noise.added else "release")
     g.output(named, "encoded")
-    return g.build(), g.weights
+    return g.build(), None if noise is None else g.build("encoded"), g.weights
+
+
+def record_bytes(model: bytes) -> int:
+    """Bytes of what a graph makes of one record, by which the runtime chooses how many it takes at a time."""
+    graph = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(model), data_prop=True).graph
+    total = 0
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        tensor = value.type.tensor_type
+        sizes = [d.dim_value or 1 for d in tensor.shape.dim]
+        if tensor.shape.dim and not tensor.shape.dim[0].dim_value:  # so much for each record
+            size = (
+                40
+                if tensor.elem_type == TensorProto.STRING
+                else helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize
+            )
+            total += size * math.prod(sizes)
+    return max(1, total)
 
 
 def export_analyzer(module: Any, shape: tuple[int, ...], sizes: Sequence[int]) -> bytes:
@@ -285,15 +305,27 @@ class GraphBuilder:
 
     # -- the graph ------------------------------------------------------------------------------
 
-    def build(self) -> bytes:
-        graph = helper.make_graph(self.nodes, "tacit", self.inputs, self.outputs, self.constants)
+    def build(self, output: str | None = None) -> bytes:
+        """The graph; or the part of it that gives one output."""
+        nodes, wanted = self.nodes, {output}
+        if output is not None:
+            nodes = []
+            for node in reversed(self.nodes):  # a node stands after those it needs
+                if not wanted.isdisjoint(node.output):
+                    wanted |= set(node.input)
+                    nodes.insert(0, node)
+        inputs, outputs, constants = (
+            [v for v in values if output is None or v.name in wanted]
+            for values in (self.inputs, self.outputs, self.constants)
+        )
+        graph = helper.make_graph(nodes, "tacit", inputs, outputs, constants)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR, producer_name="tacit")
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-        for output, known in zip(model.graph.output, inferred.graph.output, strict=True):
+        for given, known in zip(model.graph.output, inferred.graph.output, strict=True):
             dims = [d.dim_value for d in known.type.tensor_type.shape.dim[1:]]  # 0 where ONNX cannot infer the size
-            named = [size or f"{output.name}_{axis}" for axis, size in enumerate(dims, start=1)]
-            output.CopyFrom(helper.make_tensor_value_info(output.name, TensorProto.DOUBLE, ["n", *named]))
+            named = [size or f"{given.name}_{axis}" for axis, size in enumerate(dims, start=1)]
+            given.CopyFrom(helper.make_tensor_value_info(given.name, TensorProto.DOUBLE, ["n", *named]))
         return model.SerializeToString(deterministic=True)
 
     def _splice(self, made: onnx.ModelProto, inside: str, name: str) -> str:

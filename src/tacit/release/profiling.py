@@ -28,7 +28,7 @@ RAW, ALL = "(raw record)", "all"
 WEIGHTED = {"Conv", "ConvTranspose", "Gemm", "MatMul", "TreeEnsembleClassifier", "TreeEnsembleRegressor"}
 
 
-def profile(model: Any, example: Any = None, repeats: int = 20) -> pd.DataFrame:
+def profile(model: Any, example: Any = None, repeats: int = 20, *, trust: bool = False) -> pd.DataFrame:
     """Costs of cutting a model after each of its layers: what the device computes, holds and sends for one record.
 
     Parameters
@@ -36,6 +36,7 @@ def profile(model: Any, example: Any = None, repeats: int = 20) -> pd.DataFrame:
     model : a bundle NAME.tacit, an ONNX file, a fitted filter, or a torch network
     example : records, for a torch network
     repeats : passes, of which the median time is taken (one record, one thread)
+    trust : as for `tacit.load`
 
     Returns
     -------
@@ -57,7 +58,9 @@ def profile(model: Any, example: Any = None, repeats: int = 20) -> pd.DataFrame:
         path = Path(model)
         if path.suffix == ".onnx":
             return _graph_costs(_read(path.read_bytes(), path.name), path.name, repeats)
-        return _graph_costs(onnx.load_model_from_string(read_bundle(path).members["model.onnx"]), path.name, repeats)
+        return _graph_costs(
+            onnx.load_model_from_string(read_bundle(path, trust=trust).graph("model.onnx")), path.name, repeats
+        )
     from tacit.filters.base import Filter  # graphs are profiled without torch
 
     if isinstance(model, Filter):

@@ -14,7 +14,7 @@ import functools
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,20 +22,16 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from tacit.errors import BundleError, InputError, TacitWarning
+from tacit.errors import BundleError, InputError, OtherKeyWarning, TacitWarning
 from tacit.files import onnx_session
 from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key, unit_name
 from tacit.noise.support import Bounded, Finite, Support
 from tacit.records.cells import Problem, as_array
 from tacit.records.fingerprints import fingerprints, looked, sketched, sketched_units
-from tacit.records.schema import columns_of, schema_of
-from tacit.release import first_load
-from tacit.release.bound_noise import binding, bound_noise
+from tacit.records.schema import TIMES, columns_of, schema_of
 from tacit.release.bundle import Bundle, parse_json, read_bundle
-from tacit.release.expiry import check_expiry
-from tacit.release.graph_check import graph_up_to
-from tacit.release.table_cells import columns_out, objects
-from tacit.release.weights import read_weights
+from tacit.release.keys import bound_noise, is_key_of_fit, read_key
+from tacit.release.manifest import ENCODER, check_expiry, graph_inputs
 from tacit.report.foreign import on_screen
 from tacit.report.report import Report
 
@@ -48,39 +44,50 @@ NO_KEY = (
     "key (tacit release key FILE) and pass it as noise_key"
 )
 
-NEW_DRAWS = (
-    "this bundle is older than format 6 and cannot show which draws are its own: its noise is drawn anew, bound to its "
-    "graph. Whoever has releases of the same records from before can average both; save the filter again to keep "
-    "its draws"
+OTHER_KEY = (
+    "noise_key is not the key that {name} was fitted with, so its noise differs from the filter's own. A receiver who "
+    "has releases of the same records under both keys can average them. Pass the key that was saved with the bundle "
+    "if that was not meant"
 )
 STRANGE = "this combination was not in the fit, so nothing is known of how to hide it; leave such rows out"
 
 
 def load(
     path: str | Path,
-    trusted_key: Any = None,
+    trusted_key: str | Path | bytes | None = None,
     *,
+    name: str | None = None,
+    trust: bool = False,
     noise_key: bytes | str | Path | None = None,
     owner_key: bytes | str | Path | None = None,
     refuse_expired: bool = False,
-    trust: str = "unknown",
     min_version: int | None = None,
 ) -> Release:
-    """Load a bundle. Its hashes, sizes, format, schema and operators are checked first.
+    """Load a bundle that you wrote on this machine, that a trusted key has signed, or that you trust.
+
+    Sizes, hashes, format and schema are checked first.
 
     Parameters
     ----------
     path : the file NAME.tacit
     trusted_key : a public key (a file, or its 32 bytes); anything that this key has not signed is refused
+    name : with a trusted key, the name that the bundle must be signed under; by default that of the file
+    trust : load a bundle that another user or another machine has written, unsigned. It holds no code, and must still
+        have allowed operators alone, but it can release everything, and a graph of ill will can end the process
     noise_key : the owner's secret, for releases with noise: bytes, or a file made by ``tacit release key``.
         The same key and record give the same noise. Without one a fresh key is drawn
     owner_key : the owner's secret, ``f.owner_key`` of the filter: with it the release has ``seen``, which tells the
         rows it was fitted on, and an audit of it on those very rows is noticed
     refuse_expired : raise where the bundle's last day of use is over, instead of a warning
-    trust : "unknown": a bundle that the trusted key has not signed and this process has not saved is first loaded in
-        a process of its own, with limits on memory and time. "known": you know whose it is; it is loaded at once
     min_version : with a trusted key, refuse older versions of a signed bundle. Those older than one that was seen
-        before are refused anyway, where the key is a file: FILE.seen beside it remembers
+        before are refused anyway, where the key is a file: FILE.seen next to it remembers
+
+    Raises
+    ------
+    UntrustedBundle
+        Where you have not written it, no trusted key was given, and `trust` is False
+    BundleError
+        Where it is damaged, not signed as expected, or not what its manifest says
 
     Examples
     --------
@@ -93,22 +100,15 @@ def load(
     >>> release.transform(data.X).shape
     (400, 1)
     """
-    bundle = read_bundle(path)
-    if trusted_key is not None:
-        from tacit.release.signing import require_signature  # a device without signatures has no cryptography
-
-        require_signature(bundle, trusted_key, min_version)
-    elif min_version is not None:
-        raise InputError("min_version is about signatures; pass trusted_key as well")
-    if trust not in ("known", "unknown"):
-        raise InputError(f"trust must be 'known' or 'unknown'; found {trust!r}")
-    if trust == "known":
-        first_load.trust(bundle)
-    first_load.try_elsewhere(bundle)
+    bundle = read_bundle(path, trusted_key, name=name, min_version=min_version, trust=trust)
     check_expiry(bundle.manifest, bundle.name, refuse_expired)
     if owner_key is not None:
-        return OwnRelease(bundle, noise_key, owner_key=read_key(owner_key))
-    return Release(bundle, noise_key)
+        release: Release = OwnRelease(bundle, noise_key, owner_key=read_key(owner_key, "owner_key"))
+    else:
+        release = Release(bundle, noise_key)
+    if release.noise is not None and noise_key is not None and not is_key_of_fit(bundle.manifest, release._key or b""):
+        warnings.warn(OTHER_KEY.format(name=bundle.name), OtherKeyWarning, stacklevel=2)
+    return release
 
 
 @dataclass(frozen=True)
@@ -145,16 +145,16 @@ class Release:
     def __init__(self, bundle: Bundle, noise_key: bytes | str | Path | None = None) -> None:
         self.manifest, self.name = bundle.manifest, bundle.name
         self.audit = parse_json(bundle.members["audit.json"], "audit.json")
-        self.card = on_screen(bundle.members["card.md"].decode())
+        self.card = on_screen(bundle.members["card.md"].decode(errors="replace"))
         self._bundle = bundle
         self._schema = schema_of(self.manifest["input"])
         declared = self.manifest["noise"]
         self._noise = None if declared is None else _noise(declared)
         self._radius = None if declared is None else declared["radius"]
-        self._key = None if noise_key is None else read_key(noise_key)
+        self._key: bytes | None = None if noise_key is None else read_key(noise_key)
         self._bound: tuple[Noise, bytes] | None = None  # as it is drawn, and under which key; from the first draw on
         self._told_unusual = False
-        self._session = _session(bundle.members["model.onnx"], self._noise)
+        self._session = self._open_graph()
 
     # -- releasing ------------------------------------------------------------------------------
 
@@ -243,16 +243,17 @@ class Release:
         return self._encoded(self._checked(X))
 
     def _encoded(self, feeds: dict[str, np.ndarray]) -> np.ndarray:
-        names = [i.name for i in self._encoder.get_inputs()]
-        if not set(names) <= set(feeds):  # noise is named by the encoded record, so it cannot be made from it
-            raise BundleError(f"{self.name}: what names the noise of a record depends on the noise; it is not run")
-        taken = {name: feeds[name] for name in names}
+        taken = {i.name: feeds[i.name] for i in self._encoder.get_inputs()}
         return _run_graph(self.name, self._encoder, ["encoded"], taken)[0]
 
     @functools.cached_property
     def _encoder(self) -> Any:
-        """The graph's first half."""
-        return _open(graph_up_to(self._bundle.members["model.onnx"], "encoded"))
+        """The graph that gives ``encoded`` alone; without noise there is none, and the whole is asked."""
+        if self._noise is None:
+            return self._session
+        session = _open(self._bundle.graph(ENCODER), ENCODER)
+        _check_inputs(session, graph_inputs(self.manifest), ENCODER)  # not the noise: it is drawn by what this gives
+        return session
 
     def count(self, X: Any, file: Occurrences) -> Numbered | None:
         """Numbers that `file` gives to those of these records that fit, for a process that releases them elsewhere."""
@@ -397,12 +398,29 @@ class Release:
 
     def weights(self) -> dict[str, np.ndarray]:
         """The learned arrays by name, to look at or to continue training from."""
-        return read_weights(self._bundle.members["weights.safetensors"])
+        import safetensors.numpy  # a device has none
+
+        try:
+            return safetensors.numpy.load(self._bundle.members["weights.safetensors"])
+        except safetensors.SafetensorError as error:
+            raise BundleError(f"{self.name}: weights.safetensors cannot be read ({error})") from None
 
     def __repr__(self) -> str:
         return f"<Release {self.name}: {self.manifest['filter']}>"
 
     # -- the graph ------------------------------------------------------------------------------
+
+    def _open_graph(self) -> Any:
+        noise, expected = self._noise, graph_inputs(self.manifest)
+        if noise is not None and not noise.added:
+            expected |= {"noise": (noise.columns,)}
+        session = _open(self._bundle.graph("model.onnx"), "model.onnx")
+        _check_inputs(session, expected, "model.onnx")
+        outputs = {o.name for o in session.get_outputs()}
+        needed = {"encoded", "before_noise" if noise is not None and noise.added else "release"}
+        if outputs != needed:
+            raise BundleError(f"model.onnx gives {sorted(outputs)}, the manifest asks for {sorted(needed)}")
+        return session
 
     def _run(
         self, feeds: dict[str, np.ndarray], units: Sequence[Any] | None, file: Numbers | None, noisy: bool = True
@@ -412,7 +430,7 @@ class Release:
         if n == 0:
             return np.empty((0, *shape))
         width = sum(int(np.prod(v.shape[1:])) for v in feeds.values())
-        step = min(CHUNK_ROWS, CHUNK // max(width, int(np.prod(shape))), MEMORY // max(1, self._bundle.graph.memory))
+        step = min(CHUNK_ROWS, CHUNK // max(width, int(np.prod(shape))), MEMORY // self.manifest["record_bytes"])
         step = max(1, step)
         out = np.empty((n, *shape))
         file = file or Occurrences()
@@ -451,11 +469,8 @@ class Release:
         if self._bound is None:
             if self._key is None:
                 warnings.warn(NO_KEY, TacitWarning, stacklevel=6)
-            elif self.manifest["format"] < 6:
-                warnings.warn(NEW_DRAWS, TacitWarning, stacklevel=6)
             self._key = self._key or new_key()
-            bound = binding(self.manifest, self.manifest["members"]["model.onnx"]["sha256"])
-            self._bound = bound_noise(noise, bound, self._key, self.manifest["noise"].get("proof")), self._key
+            self._bound = bound_noise(noise, self.manifest, self._key), self._key
         drawn, key = self._bound
         return drawn.draw(key, names)
 
@@ -489,8 +504,8 @@ class OwnRelease(Release):
         declared = self.manifest.get("sketch")
         if declared is None:
             raise InputError(
-                f"{self.name} has no sketch of the rows it was fitted on (bundles before format 3 have none, nor have "
-                f"filters learned on other machines); load it without owner_key"
+                f"{self.name} has no sketch of the rows it was fitted on, as filters learned on other machines; load "
+                f"it without owner_key"
             )
         self._owner_key = owner_key
         self._sketch = base64.b64decode(declared["entries"])
@@ -510,21 +525,6 @@ class OwnRelease(Release):
         return seen
 
 
-def read_key(key: bytes | str | Path) -> bytes:
-    """The owner's noise key: 16 to 64 bytes, or a file that holds them as hexadecimal text."""
-    if isinstance(key, bytes):
-        found = key
-    else:
-        try:
-            found = bytes.fromhex(Path(key).read_text().strip())
-        except (OSError, ValueError) as error:
-            raise InputError(f"noise_key: no key can be read from {str(key)!r} ({type(error).__name__}: {error}); "
-                             f"make one with: tacit release key FILE") from None  # fmt: skip
-    if not 16 <= len(found) <= 64:
-        raise InputError(f"noise_key must have 16 to 64 bytes; found {len(found)}")
-    return found
-
-
 def _noise(declared: dict[str, Any]) -> Noise:
     return Noise(
         declared["distribution"],
@@ -533,24 +533,24 @@ def _noise(declared: dict[str, Any]) -> Noise:
         declared["added"],
         bytes.fromhex(declared["mechanism"]),
         float(declared["grid"]),
-        declared.get("resolution"),  # formats 1 and 2 name draws by the record alone
+        declared["resolution"],
     )
 
 
-def _session(model: bytes, noise: Noise | None) -> Any:
-    session = _open(model)
-    outputs = {o.name for o in session.get_outputs()}
-    needed = {"encoded", "before_noise" if noise is not None and noise.added else "release"}
-    if outputs != needed:
-        raise BundleError(f"model.onnx gives {sorted(outputs)}, the manifest asks for {sorted(needed)}")
-    return session
-
-
-def _open(model: bytes) -> Any:
+def _open(graph: bytes, member: str) -> Any:
     try:
-        return onnx_session(model, int(os.environ.get("OMP_NUM_THREADS") or 0))
+        return onnx_session(graph, int(os.environ.get("OMP_NUM_THREADS") or 0))
     except Exception as error:  # onnxruntime's errors share no base of their own
-        raise BundleError(f"model.onnx cannot be run ({str(error)[:300]})") from None
+        raise BundleError(f"{member} cannot be run ({str(error)[:300]})") from None
+
+
+def _check_inputs(session: Any, expected: Mapping[str, tuple[int, ...]], member: str) -> None:
+    """Raise unless a graph takes, for each record, what the manifest says."""
+    found = {i.name: (i.type, tuple(i.shape[1:])) for i in session.get_inputs()}
+    kinds = {name: "tensor(string)" if name == "texts" else "tensor(double)" for name in expected}
+    said = {name: (kinds[name], shape) for name, shape in expected.items()}
+    if found != said and not (member == ENCODER and found.items() <= said.items()):
+        raise BundleError(f"{member} takes {str(found)[:200]} for each record, the manifest says {str(said)[:200]}")
 
 
 def _run_graph(name: str, session: Any, outputs: list[str], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -582,3 +582,67 @@ def _length(feeds: dict[str, np.ndarray]) -> int:
 
 def _plain(values: list[Any]) -> bool:
     return all(isinstance(v, int | float) for v in values)
+
+
+# -- releases that are tables: numbers of values as cells, in the types in which the columns came ------
+
+TEXTS, BOOLEANS = ("object", "string", "str", "category"), ("bool", "boolean")
+
+
+def columns_out(
+    output: Mapping[str, Any], codes: np.ndarray, records: Mapping[str, Any], good: np.ndarray, like: Any
+) -> Any:
+    """Released numbers (n, columns) as a table of cells, with the columns that are carried.
+
+    Parameters
+    ----------
+    output : of the manifest
+    records : raw columns, from which some are carried
+    good : which of the records were released
+    like : a DataFrame in whose types the columns leave; None: as an array of plain cells, times as text
+    """
+    cells = iter(zip(output["table"], output["types"], codes.T.astype(np.int64), strict=True))
+    columns = {}
+    for name in output["names"]:
+        if name in output["carried"]:
+            columns[name] = as_array(records[name])[good] if like is None else like[name].to_numpy()[good]
+            continue
+        values, kind, own = next(cells)
+        if len(own) and not 0 <= own.min() <= own.max() < len(values):
+            raise BundleError(f"the graph names a value of {name!r} that the manifest does not have")
+        columns[name] = objects(values)[own] if like is None else _typed(values, kind, own, like, name)
+    if like is not None:
+        return sys.modules["pandas"].DataFrame(columns)
+    table = np.empty((len(codes), len(columns)), dtype=object)
+    for i, column in enumerate(columns.values()):
+        table[:, i] = column
+    return table
+
+
+def _typed(values: list[Any], kind: str, codes: np.ndarray, like: Any, name: str) -> Any:
+    """Values in the type of the column that came in; in their own where that cannot hold them."""
+    pandas = sys.modules["pandas"]
+    found = pandas.Series(values, dtype=object) if name in like or kind in TIMES else pandas.Series(values)
+    if kind in TIMES:
+        found = pandas.to_timedelta(found, unit="s") if kind == "duration" else pandas.to_datetime(found, utc=True)
+    elif kind != "text":
+        found = pandas.Series(values)
+    dtype = like[name].dtype if name in like else found.dtype
+    if (kind == "text") != (dtype.name in TEXTS) or (kind == "boolean") != (dtype.name in BOOLEANS):
+        dtype = found.dtype
+    if kind in ("day", "time"):
+        zone = getattr(dtype, "tz", None)
+        found = found.dt.tz_localize(None) if zone is None else found.dt.tz_convert(zone)
+    try:
+        typed = found.astype(dtype)
+        found = typed if (typed.isna() == found.isna()).all() else found
+    except (TypeError, ValueError):
+        pass  # a column of integers that has a gap now, or came as text
+    return found.iloc[codes].reset_index(drop=True)
+
+
+def objects(values: list[Any]) -> np.ndarray:
+    """Plain values as an array of objects."""
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import safetensors.numpy
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import __version__
@@ -24,14 +25,11 @@ from tacit.noise.support import Bounded, Finite
 from tacit.records.intake import Intake
 from tacit.records.schema import TableSchema, schema_of
 from tacit.release.answer import Answerer
-from tacit.release.bound_noise import binding, proof
-from tacit.release.bundle import digest, write_bundle
-from tacit.release.expiry import expiry_date
-from tacit.release.key_folder import key_folder, write_keys
-from tacit.release.manifest import ANALYZER
-from tacit.release.onnx import export, export_analyzer
-from tacit.release.runtime import Release, load
-from tacit.release.weights import write_weights
+from tacit.release.bundle import digest, read_bundle, write_bundle
+from tacit.release.keys import binding, key_folder, proof, write_keys
+from tacit.release.manifest import ANALYZER, ENCODER, expiry_date
+from tacit.release.onnx import export, export_analyzer, record_bytes
+from tacit.release.runtime import Release
 from tacit.report.plain_data import plain_parameter
 
 if TYPE_CHECKING:
@@ -89,16 +87,18 @@ def save(
         raise InputError(f"only Tacit's filters can be saved as a bundle; found a {type(f).__name__}")
     check_is_fitted(f)
     report = getattr(f, "report_", None) if report is None else report
-    model, weights = export(f.mechanism_)
-    manifest = _manifest(f) | {"expires": expiry_date(expires)}
-    if f.noise_key is not None:
-        manifest["noise"]["proof"] = proof(f.noise_key, binding(manifest, digest(model)))
+    model, encoder, weights = export(f.mechanism_)
+    manifest = _manifest(f) | {"expires": expiry_date(expires), "record_bytes": record_bytes(model)}
+    plain = {k: np.ascontiguousarray(v).reshape(np.shape(v) or (1,)) for k, v in weights.items()}
     members = {
         "model.onnx": model,
-        "weights.safetensors": write_weights(weights),
+        "weights.safetensors": safetensors.numpy.save(plain),
         "audit.json": json.dumps(None if report is None else report.to_dict()).encode(),
         "card.md": _card(f, path, report).encode(),
     }
+    if encoder is not None and f.noise_key is not None:
+        members[ENCODER] = encoder
+        manifest["noise"]["proof"] = proof(f.noise_key, binding(manifest, digest(model), digest(encoder)))
     answers = _own_analyzer(f) if analyzer is True else analyzer
     if answers is not None:
         members[ANALYZER] = export_analyzer(answers.module, tuple(manifest["output"]["shape"]), answers.sizes)
@@ -106,12 +106,12 @@ def save(
     # written beside its place, read back by the runtime, compared, and only then given its name
     with replacing(path) as made:
         write_bundle(made, manifest, members)
-        release = load(made, noise_key=f.noise_key, trust="known")
+        release = Release(read_bundle(made, trust=True), f.noise_key)
         compare(f, release)
         if answers is not None:
             compare_analyzer(answers, release, made_records(f.mechanism_.schema, 200))
         if keys is not None:
-            write_keys(key_folder(path, keys), made, owner=f.owner_key, noise=f.noise_key)
+            write_keys(key_folder(path, keys), release.manifest, owner=f.owner_key, noise=f.noise_key)
     return path
 
 

@@ -6,9 +6,12 @@ version of a name beside the trusted key, so that a signed bundle of yesterday d
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +27,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tacit.errors import BundleError, InputError, TacitWarning
-from tacit.files import strict_json, write_whole
-from tacit.release.bundle import Bundle, digest, read_bundle, write_members
-from tacit.release.first_load import trust
+from tacit.files import locked, strict_json, write_whole
 
-# so that a signature made for something else does not count
-PURPOSE, UNVERSIONED = b"tacit bundle signature 2\0", b"tacit bundle signature 1\0"
+PURPOSE = b"tacit bundle signature 1\0"  # a signature made for something else does not count
 
 
 def new_signing_key(path: str | Path) -> tuple[Path, Path]:
@@ -41,72 +41,65 @@ def new_signing_key(path: str | Path) -> tuple[Path, Path]:
     return secret, public
 
 
-def sign(path: str | Path, secret_key: str | Path, name: str | None = None, version: int = 1) -> Path:
-    """Sign a bundle, in place, as this version of this name; an earlier signature is replaced.
-
-    Parameters
-    ----------
-    path : the bundle
-    secret_key : the file that `new_signing_key` wrote
-    name : what the bundle replaces older versions of; the file's name without it
-    version : where it counts up, whoever has verified it refuses all before it
-    """
-    bundle = read_bundle(path)
+def signature(manifest: bytes, secret_key: str | Path, name: str, version: int) -> bytes:
+    """The signature of a manifest as this version of this name: the member signature.json."""
     key = read_secret_key(secret_key)
-    told = {"name": Path(path).stem if name is None else name, "version": version}
+    told = {"name": name, "version": version}
     if not _sound(told):
         raise InputError(f"a signature has a name of 1 to 200 characters and a version from 1 on; found {told}")
-    signature = {
+    found = {
         "algorithm": "ed25519",
         "public_key": raw_bytes(key.public_key()).hex(),
         **told,
-        "signature": key.sign(_message(bundle, told)).hex(),
+        "signature": key.sign(_message(manifest, told)).hex(),
     }
-    return write_members(path, {**bundle.members, "signature.json": json.dumps(signature).encode()})
+    return json.dumps(found).encode()
 
 
-def require_signature(bundle: Bundle, trusted_key: str | Path | bytes, min_version: int | None = None) -> None:
-    """Raise unless this key has signed the bundle, as no older version than is asked for or was seen before.
+def require_signature(
+    members: Mapping[str, bytes],
+    called: str,
+    trusted_key: str | Path | bytes,
+    name: str,
+    min_version: int | None = None,
+) -> None:
+    """Raise unless this key has signed these bytes under this name, as no older version than is asked for or was seen.
 
-    What was seen is kept beside the key, in FILE.seen, where the key is a file.
+    What was seen is kept next to the key, in FILE.seen, where the key is a file.
     """
     key = read_public_key(trusted_key)
-    found = bundle.signature
-    if found is None:
-        raise BundleError(f"{bundle.name} is not signed, and only bundles signed by the trusted key are loaded")
+    if "signature.json" not in members:
+        raise BundleError(f"{called} is not signed, and only bundles signed by the trusted key are loaded")
     try:
-        told = {k: found[k] for k in ("name", "version") if k in found}
+        found = strict_json(members["signature.json"])
+        told = {k: found[k] for k in ("name", "version")}
         # the key inside the bundle is only a name; what counts is the trusted one
-        key.verify(bytes.fromhex(found["signature"]), _message(bundle, told))
+        key.verify(bytes.fromhex(found["signature"]), _message(members["manifest.json"], told))
     except (InvalidSignature, KeyError, TypeError, ValueError, AttributeError):
-        raise BundleError(f"{bundle.name} is not signed by the trusted key {raw_bytes(key).hex()[:16]}...") from None
-    if told and not _sound(told):
-        raise BundleError(f"{bundle.name}: its signature has no sound name and version")
-    _check_version(bundle.name, told, trusted_key, min_version)
-    trust(bundle)
-
-
-def _check_version(called: str, told: dict[str, Any], trusted_key: Any, min_version: int | None) -> None:
-    """Raise where a signature is of an older version than is asked for or was seen; remember it otherwise."""
+        raise BundleError(f"{called} is not signed by the trusted key {raw_bytes(key).hex()[:16]}...") from None
+    if not _sound(told):
+        raise BundleError(f"{called}: its signature has no sound name and version")
+    if told["name"] != name:
+        raise BundleError(f"{called} is signed as {told['name']!r}, and {name!r} is expected; if it is the right "
+                          f"bundle, pass name={told['name']!r} (--name)")  # fmt: skip
     state = None if isinstance(trusted_key, bytes) else Path(f"{trusted_key}.seen")
-    seen = _seen(state)
-    # signatures without a version are older than any that has one
-    name, version = told.get("name"), told.get("version", 0)
-    highest = max(seen.values(), default=0) if name is None else seen.get(name, 0)
-    least = max(min_version or 0, highest)
-    if version < least:
-        why = f"was seen before ({state})" if highest == least else "is asked for"
-        said = f"version {version} of {name!r}" if told else "signed without a version"
-        raise BundleError(
-            f"{called} is {said}, and version {least} {why}: an older bundle is not taken for a newer one"
-        )
-    if state is None or name is None or version == seen.get(name):
-        return
+    version = told["version"]
     try:
-        write_whole(state, json.dumps(seen | {name: version}, indent=1))
+        with contextlib.nullcontext() if state is None else locked(f"{state}.lock"):
+            seen = _seen(state)
+            _check_version(called, name, version, min_version or 0, seen.get(name, 0))
+            if state is not None and version != seen.get(name):
+                write_whole(state, json.dumps(seen | {name: version}, indent=1))
     except OSError as error:
+        _check_version(called, name, version, min_version or 0, _seen(state).get(name, 0))
         warnings.warn(f"version {version} of {name!r} cannot be remembered in {state} ({error}); pass min_version, so "
                       f"that older bundles are refused", TacitWarning, stacklevel=4)  # fmt: skip
+
+
+def _check_version(called: str, name: str, version: int, asked: int, seen: int) -> None:
+    if version < max(asked, seen):
+        why = "was seen before" if seen >= asked else "is asked for"
+        raise BundleError(f"{called} is version {version} of {name!r}, and version {max(asked, seen)} {why}")
 
 
 def _seen(state: Path | None) -> dict[str, int]:
@@ -165,9 +158,8 @@ def write_secret(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _message(bundle: Bundle, told: dict[str, Any]) -> bytes:
-    manifest = digest(bundle.members["manifest.json"]).encode()
-    return PURPOSE + json.dumps(told, sort_keys=True).encode() + manifest if told else UNVERSIONED + manifest
+def _message(manifest: bytes, told: dict[str, Any]) -> bytes:
+    return PURPOSE + json.dumps(told, sort_keys=True).encode() + hashlib.sha256(manifest).hexdigest().encode()
 
 
 def raw_bytes(key: Ed25519PublicKey) -> bytes:

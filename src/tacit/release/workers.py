@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from typing import Any, TypeVar
 
+from tacit.cores import safe_path
 from tacit.errors import TacitError
 from tacit.release.runtime import Release
 
@@ -44,7 +45,8 @@ class Workers:
         """Start `work(release, *arguments)`."""
         if self._pool is not None:
             try:
-                return self._pool.submit(_work, work, arguments)
+                with safe_path():  # processes are started when they are needed
+                    return self._pool.submit(_work, work, arguments)
             except BrokenExecutor:
                 raise TacitError(DIED) from None
         done: Future[int] = Future()

@@ -30,7 +30,7 @@ from tacit.records.cells import GAPS
 from tacit.records.schema import TIMES, Column, TableSchema, schema_of
 from tacit.release.answer import Answerer
 from tacit.release.bundle import Bundle, parse_json
-from tacit.release.expiry import is_expired
+from tacit.release.manifest import is_expired
 from tacit.report.plain_words import leak_in_words
 from tacit.report.report import Report
 from tacit.serve.browser import check_files
@@ -196,7 +196,7 @@ def make_app(
 
     @app.get("/v1/bundle/model.onnx", summary="The filter, for the browser", dependencies=describes)
     async def model() -> Response:
-        return Response(bundle.members["model.onnx"], media_type="application/octet-stream")
+        return Response(bundle.graph("model.onnx"), media_type="application/octet-stream")
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=describes)
     async def openapi() -> Response:

@@ -20,6 +20,7 @@ from tacit.auditing.certification import Terms
 from tacit.auditing.looks import count_look
 from tacit.auditing.trial import check_pair
 from tacit.callback import Callback, silent
+from tacit.cores import safe_path
 from tacit.errors import InputError, TacitWarning, check_number
 from tacit.records.dataset import Dataset
 from tacit.report.certificates import AnyCertificate
@@ -167,7 +168,8 @@ class _Job:
         waking: Iterable[Any] = ()
         if self.on_gpu:  # while one process trains, the others begin
             calls = [*beside, *(delayed(wake)() for _ in range(self.n_jobs))]
-            waking, beside = Parallel(n_jobs=self.n_jobs, return_as="generator")(calls), []
+            with safe_path():
+                waking, beside = Parallel(n_jobs=self.n_jobs, return_as="generator")(calls), []
         told = self._train_on_gpu(together) if self.on_gpu else self._train(together)
         for text in dict.fromkeys(told):
             warnings.warn(text, TacitWarning, stacklevel=4)
@@ -219,7 +221,8 @@ class _Job:
         if n == 1:
             results = (f(*args, **kwargs) for f, args, kwargs in work)
         else:
-            results = Parallel(n_jobs=n, return_as="generator")(work)
+            with safe_path():
+                results = Parallel(n_jobs=n, return_as="generator")(work)
         for weight, result in zip(weights, results, strict=True):
             done += weight
             out.append(result)

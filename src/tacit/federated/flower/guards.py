@@ -89,7 +89,7 @@ def make_private(home: Path) -> dict[str, str]:
     folder.mkdir(exist_ok=True)
     for name in HELPERS:
         path = folder / name
-        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m {MODULE} {name} "$@"\n')
+        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m {MODULE} {name} "$@"\n')
         path.chmod(0o700)
     return {TOKEN: str(token), "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
 

@@ -32,7 +32,7 @@ def run_server(config: ServerConfig, say: Any = print) -> int:
     database.touch(mode=0o600)
     database.chmod(0o600)
     command = [
-        sys.executable, "-m", MODULE, "server",
+        sys.executable, "-P", "-m", MODULE, "server",
         "--host", host, "--port", str(port),
         "--ssl-certfile", str(config.keys / "server.pem"),
         "--ssl-keyfile", str(config.keys / "server.key"),
@@ -56,7 +56,7 @@ def run_node(config: NodeConfig, path: Path, say: Any = print) -> int:
     config.parts()  # a table that cannot be read is found out now, not in the first round
     settings = f'config="{path.resolve()}" data="{config.data}" secure="{"yes" if config.secure else "no"}"'
     command = [
-        sys.executable, "-m", MODULE, "node",
+        sys.executable, "-P", "-m", MODULE, "node",
         "--superlink", config.server,
         "--root-certificates", str(config.keys / "authority.pem"),
         "--auth-supernode-private-key", str(config.keys / "node.key"),
