@@ -53,6 +53,18 @@ def test_a_planted_leak_is_found(name):
     assert reads(name, "quick", ["lookup", "probing"]) == pytest.approx(truth, abs=0.05)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["product_code", "words_equal", "word_length", "case_of_many_words", "digits_inside_words",
+     "trailing_blank_of_many_words"],
+)  # fmt: skip
+def test_a_leak_in_rare_words_is_found_by_the_whole_preset(name):
+    """The encoder gives rare words one value; counting that value must not replace the attackers that read words."""
+    planted, Za, attack, Zt, test = parts_of(name, 2400)
+    found = AttackSuite("quick").measure(Trial((attack, test), (Za, Zt)), "sensitive")["s"]
+    assert found.value == pytest.approx(planted.truth, abs=0.06)
+
+
 def test_ordinary_attackers_do_not_find_these():
     """The control: what the fast cases plant is hidden from trees and networks."""
     for name in ("parity6", "float_lsb", "integer_mod7", "name_ending"):

@@ -299,8 +299,11 @@ class Trial:
 
     @cached_property
     def finite(self) -> bool:
-        """Whether there are few distinct releases, so that they can be counted."""
-        return release_cells(np.concatenate(self.encoded)) is not None
+        """Whether there are few distinct releases, so that they can be counted.
+
+        Both as encoded and as received: the encoder gives all rare words of a column one value, a receiver does not.
+        """
+        return release_cells(np.concatenate(self.encoded)) is not None and self.cells is not None
 
     @cached_property
     def _receiver(self) -> Pair:
