@@ -8,7 +8,7 @@ from scipy import integrate
 from scipy import stats as sps
 from scipy.spatial.distance import cdist
 
-from tacit.auditing.information_bounds import distance_bound, pairwise_divergence_bound, same_person_bound
+from papers.common.information_bounds import distance_bound, pairwise_divergence_bound, same_person_bound
 from tacit.auditing.measures import bits_leaked
 from tacit.errors import InputError
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as sps
 
-from tacit.auditing.kernel_ranks import kernel_log_rank, kernel_posterior, number_log_rank, silverman
+from papers.common.kernel_ranks import kernel_log_rank, kernel_posterior, number_log_rank, silverman
 from tacit.auditing.measures import log_rank
 from tacit.errors import InputError
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import KNeighborsClassifier
 
+from papers.common.information_bounds import distance_bound
+from papers.common.kernel_ranks import kernel_log_rank
 from tacit.auditing.attackers import resolve
-from tacit.auditing.information_bounds import distance_bound
-from tacit.auditing.kernel_ranks import kernel_log_rank
 from tacit.auditing.measures import bits_leaked, calibrate, log_rank, mean_measure, rank_statement
 from tacit.auditing.stats import Measure, accuracy, balanced_accuracy
 from tacit.auditing.suite import AttackSuite, Outcome

@@ -147,8 +147,7 @@ def bits_leaked(
 ) -> Measure:
     """Lower bound of what a release tells, in bits: H(prior) - the attacker's cross-entropy.
 
-    It is the variational bound of DPFE's lemma 1 and theorem 2, L = H(z) + E log q(z|f) with the attacker's q; upper
-    bounds are in `tacit.auditing.information_bounds`.
+    It is the variational bound of DPFE's lemma 1 and theorem 2, L = H(z) + E log q(z|f) with the attacker's q.
     True for any probabilities, tight for the right ones: `calibrate` them first. The attacker is made to hedge, with
     weight 1/(units + 1) on the prior: still an attacker, and now a surprise has a bounded price. The interval leaves
     room for one such unit in units + 1 that was not seen, so that a perfect attack on few people is not a point.
