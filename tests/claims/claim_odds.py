@@ -104,7 +104,6 @@ SPLIT = [Kind(0.7, [1, 2, 3], np.diag([0.6, 0.4]) @ laws(2, 4, 0.3), "class"),
 
 WORLDS = [
     World("odds, 2 to 64 cells, unequal classes, several columns", "odds", _anything),
-    World("odds, 2 to 64 cells, all 2,000 of the issue", "odds", _anything, runs=2000, slow=True),
     World("odds, 2 cells, 500 / 500", "odds", _cells(laws(2, 2, 0.3), [500, 500])),
     World("odds, 2 cells, nearly all in one", "odds", _cells(np.array([[0.97, 0.03], [0.99, 0.01]]), [900, 300])),
     World("odds, 4 cells, 5000 / 200", "odds", _cells(laws(2, 4, 0.3), [5000, 200])),
