@@ -461,6 +461,7 @@ def nginx(tmp_path):
         values = {"listen 443": f"listen 127.0.0.1:{port}", "filter.example.org": "localhost",
                   "127.0.0.1:8000": service_url.removeprefix("http://"),
                   "client_header_timeout 10s": "client_header_timeout 1s",
+                  "rate=50r/s": "rate=1r/m", "zone=keys burst=100": "zone=keys burst=10",  # on a machine of any speed
                   "/etc/tacit/cert.pem": str(cert), "/etc/tacit/key.pem": str(secret)}  # fmt: skip
         changed = text
         for old, new in values.items():
@@ -506,8 +507,8 @@ def test_the_documented_proxy(saved, keys, parts, nginx):
             assert http.get("/health", headers={"host": "evil.example"}).status_code == 421
             body = {"json": {"release": [[0.0, 0.0]]}}
             rates = [http.post("/v1/analyze", headers={"authorization": f"Bearer {greedy}"}, **body).status_code
-                     for _ in range(300)]  # fmt: skip
-            assert {200, 429} == set(rates)
+                     for _ in range(20)]  # fmt: skip
+            assert rates == [200] * 11 + [429] * 9
             assert http.post("/v1/analyze", **body).status_code == 200  # another key is not affected
         slow = ssl.create_default_context(cafile=str(cert)).wrap_socket(
             socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=60), server_hostname="localhost"
