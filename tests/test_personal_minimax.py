@@ -14,8 +14,8 @@ from sklearn.metrics import balanced_accuracy_score
 import tacit
 from tacit.errors import InputError
 from tacit.federated import Node, PersonalMinimax, simulate
+from tacit.federated.personal import made_samples, statistics_of, weighted_softmax
 from tacit.federated.protocol import Message
-from tacit.federated.samples_of_others import made_samples, statistics_of, weighted_softmax
 
 
 def crowd(n_people=4, n=80, seed=0, strange=2.0):

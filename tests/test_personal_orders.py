@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from tacit.errors import InputError
 from tacit.federated import PersonalMinimax
-from tacit.federated.personal_batch import PersonalGame
 from tests.test_personal_minimax import nodes_of, start_of
+
+AsynchronousMinimax = importlib.import_module("papers.minimax-filter.personal_asynchronous").AsynchronousMinimax
+PersonalGame = importlib.import_module("papers.minimax-filter.personal_batch").PersonalGame
+KINDS = {"sequential": PersonalMinimax, "asynchronous": AsynchronousMinimax}
 
 
 @pytest.fixture(scope="module", params=[0, 1])
@@ -18,8 +21,8 @@ def learned(request):
     """By order: the filters' common objective (eq. 16), and the fitted PersonalMinimax; of two crowds."""
     seed, out = request.param, {}
     game = PersonalGame(start_of(seed), nodes_of(seed))
-    for order in ("sequential", "asynchronous"):
-        f = PersonalMinimax(start_of(seed), rounds=30, order=order).fit(nodes_of(seed))
+    for order, kind in KINDS.items():
+        f = kind(start_of(seed), rounds=30).fit(nodes_of(seed))
         out[order] = game.objective(f.filters_), f
     common = {n: start_of(seed) for n in game.names}
     return {**out, "start": (game.objective(common), None), "game": game}
@@ -43,17 +46,15 @@ def test_nobody_waits(learned):
 
 
 def test_the_times_are_those_of_the_seed():
-    f = PersonalMinimax(start_of(0), rounds=2, order="asynchronous").fit(nodes_of(0))
-    again = PersonalMinimax(start_of(0), rounds=2, order="asynchronous").fit(nodes_of(0))
-    other = PersonalMinimax(start_of(0), rounds=2, order="asynchronous", random_state=1).fit(nodes_of(0))
+    def run(seed):
+        f = AsynchronousMinimax(start_of(0), rounds=2)
+        f.random_state = seed
+        return f.fit(nodes_of(0))
+
+    f, again, other = run(0), run(0), run(1)
     X = nodes_of(0)[0].X
     assert np.array_equal(f.transform(X, "p0"), again.transform(X, "p0"))
     assert not np.array_equal(f.transform(X, "p0"), other.transform(X, "p0"))
-
-
-def test_no_checkpoint_of_work_on_the_way(tmp_path):
-    with pytest.raises(InputError, match="keeps no checkpoint"):
-        PersonalMinimax(start_of(0), rounds=2, order="asynchronous", checkpoint=str(tmp_path / "c")).fit(nodes_of(0))
 
 
 def test_the_protocol_ends_where_the_batch_solution_ends(learned):

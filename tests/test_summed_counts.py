@@ -1,4 +1,4 @@
-"""Certificates by secure sums of counts are those of the pooled records, and no label is shown."""
+"""Certificates by sums of counts are those of the pooled records, and under masks no count is shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.auditing.looks import new_project
 from tacit.baselines import LabelOnly
 from tacit.errors import InputError
 from tacit.federated import Node, certify_nodes
-from tacit.federated.summed_counts import ONE_EACH, Counting
+from tacit.federated.certificate import ONE_EACH, Counting
 
 TRAIN, *PARTS = tacit.load_dataset("quadrants", n=2400).split((0.25, 0.25, 0.25, 0.25), random_state=0)
 NODES = [Node(d.X, d.y, sensitive_features=d.sensitive, name=f"n{i}") for i, d in enumerate(PARTS)]
@@ -38,8 +38,9 @@ def pooled(f):
     return table.groupby(list(table.columns)).size().rename("n").reset_index()
 
 
-def test_the_certificate_is_that_of_all_records(fitted):
-    found = certify_nodes(fitted, NODES)
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_certificate_is_that_of_all_records(fitted, secure):
+    found = certify_nodes(fitted, NODES, secure=secure)
     with new_project():
         expected = tacit.certify(pooled(fitted), "shape")
     assert found["shape"].bound == pytest.approx(expected["shape"].bound, abs=1e-12)
@@ -58,7 +59,7 @@ def test_the_floor_too():
 
 
 def test_no_message_holds_a_count(fitted):
-    algorithm = Counting(fitted, {})
+    algorithm = Counting(fitted, {}, secure=True)
     workers = {str(n.name): algorithm.worker(n) for n in NODES}
     coordinator = algorithm.coordinator(list(workers))
     own = [np.unique(n.sensitive_features["shape"], return_counts=True)[1] for n in NODES]
@@ -69,7 +70,7 @@ def test_no_message_holds_a_count(fitted):
         coordinator.receive(answers)
     told = str([m.facts["outline"] for m in sent if m.kind == "opened"])
     assert all(f"{count}" not in told for counts in own for count in counts)
-    assert {tuple(sorted(m.facts)) for m in sent if m.kind == "opened"} == {("keys", "kind", "outline", "records")}
+    assert {tuple(sorted(m.facts)) for m in sent if m.kind == "opened"} == {("key", "kind", "outline", "records")}
     assert {m.kind for m in sent if m.arrays} == {"masked"}
 
 

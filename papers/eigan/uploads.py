@@ -27,7 +27,7 @@ from tacit.records.encoding import make_encoder
 from .protocol import ATTACKS_ALONE
 
 with suppress(ModuleNotFoundError):  # without cryptography there are no federations, and all other experiments
-    from tacit.federated.eigan_rounds import parameters_of
+    from tacit.federated.distributed_eigan import parameters_of
     from tacit.federated.protocol import choose_indices
 
 

@@ -32,10 +32,11 @@ from papers.common.run import Run, by_attacker, together
 from papers.common.shown import shown
 from tacit.federated import Node, PersonalMinimax
 from tacit.federated.node import named
-from tacit.federated.personal_batch import PersonalGame
-from tacit.federated.personal_rounds import Contributor
+from tacit.federated.personal import Contributor
 
 from .later import floor_of
+from .personal_asynchronous import AsynchronousMinimax
+from .personal_batch import PersonalGame
 
 OUT = Path(__file__).with_suffix(".json")
 SETTINGS = {
@@ -236,8 +237,11 @@ def in_other_orders(trial: int, rounds: int, every: int, batch: int) -> dict:
     start, nodes, members, halves = people_of(arrays_of(data.take(np.arange(0, len(data), every))), trial, False)
     game = PersonalGame(start, nodes)
     ends = {"common filter": {n: start for n in game.names}}
-    for order in ("sequential", "parallel", "asynchronous"):
-        ends[order] = PersonalMinimax(start, rounds=rounds, order=order, random_state=trial).fit(nodes).filters_
+    for order in ("sequential", "parallel"):
+        ends[order] = PersonalMinimax(start, rounds=rounds, order=order).fit(nodes).filters_
+    own = AsynchronousMinimax(start, rounds=rounds)
+    own.random_state = trial
+    ends["asynchronous"] = own.fit(nodes).filters_
     ends["batch"] = {}
     for node, matrix in zip(nodes, game.solve(batch)[0].values(), strict=True):
         own = Contributor(PersonalMinimax(start), node)

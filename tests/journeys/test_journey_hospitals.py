@@ -1,4 +1,4 @@
-"""Three hospitals that may not pool records: practise on one machine, make the keys, ask how far the real one is."""
+"""Three hospitals that may not pool records: one command simulates the federation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 import tacit
 from tacit.cli import app
 
-pytest.importorskip("flwr")
 pytestmark = [
     pytest.mark.usefixtures("one_attacker"),
     pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning"),  # few epochs
@@ -34,12 +33,18 @@ def run(*words: str) -> str:
     return told.output
 
 
-def test_from_three_files_to_a_federation_in_three_commands(tmp_path):
+def test_three_files_make_a_federation_in_one_command(tmp_path):
     for seed, name in enumerate(HOSPITALS):
         ward(seed).to_csv(tmp_path / f"{name}.csv", index=False)
-    files, home = [str(tmp_path / f"{n}.csv") for n in HOSPITALS], tmp_path / "federation"
-    told = run("try", *files, "--target", "died", "--sensitive", "sex", "--epochs", "2", "--out", str(home))
-    assert "worst: sex leaks most at" in told
-    assert tacit.load(home / "encoder.tacit").transform(ward(9).drop(columns=["died", "sex"])).shape == (300, 4)
-    run("keys", str(home / "keys"), *(word for n in HOSPITALS for word in ("--node", n)))
-    assert "allowed: hill, north, st-anna" in run("status", str(home / "server.toml"))
+    files, out = [str(tmp_path / f"{n}.csv") for n in HOSPITALS], tmp_path / "encoder.tacit"
+    told = run("simulate", *files, "--target", "died", "--sensitive", "sex", "--epochs", "2", "--out", str(out))
+    assert all(name in told for name in HOSPITALS)
+    assert tacit.load(out).transform(ward(9).drop(columns=["died", "sex"])).shape == (300, 4)
+
+
+def test_the_simulation_refuses_what_a_node_refuses(tmp_path):
+    for seed, n in enumerate((300, 25)):  # 15 rows to train on
+        ward(seed, n).to_csv(tmp_path / f"{seed}.csv", index=False)
+    files = [str(tmp_path / f"{seed}.csv") for seed in (0, 1)]
+    told = CliRunner().invoke(app, ["federated", "simulate", *files, "--target", "died", "--sensitive", "sex"])
+    assert told.exit_code != 0

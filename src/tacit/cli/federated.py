@@ -1,4 +1,4 @@
-"""`tacit federated`: try, keys, server, node, submit, status."""
+"""`tacit federated`: simulate, server, node, submit."""
 
 from __future__ import annotations
 
@@ -13,53 +13,45 @@ from tacit.errors import InputError
 federated_app = typer.Typer(help="Learn across silos: records stay where they are.", no_args_is_help=True)
 
 
-@federated_app.command("try")
-def practise(
+@federated_app.command("simulate")
+def simulate_tables(
     tables: Annotated[list[Path], typer.Argument(help="One table for each node, such as three/*.csv.")],
     target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
     sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")],
     unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column that is not an input (repeat for several).")] = None,
-    secure: Annotated[bool, typer.Option("--secure", help="By secure sums (three tables or more).")] = False,
+    secure: Annotated[bool, typer.Option("--secure", help="By masked sums (needs the extra federated).")] = False,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over each node's rows.")] = 20,
     components: Annotated[int, typer.Option(min=1, help="Numbers that are released of a record.")] = 4,
     noise: Annotated[float, typer.Option(min=0, help="Noise on them, relative to the code.")] = 0.3,
-    out: Annotated[Path, typer.Option(help="Folder for the encoder and the files of the real federation.")] = Path(
-        "federation"
-    ),
+    out: Annotated[Path, typer.Option(help="Where the encoder goes.")] = Path("encoder.tacit"),
 ) -> None:
-    """Practise on one machine: a whole federation over these files, then the commands for the real one."""
-    from tacit.cli.federated_practice import practise as run  # every command starts quickly
+    """Run a whole federation over these files in one process, and audit its encoder at every node."""
+    import tacit  # every command starts quickly
+    from tacit.federated import DistributedEIGAN, Node, audit_nodes
+    from tacit.federated.node import Grants
 
-    run(
-        typer.echo, tables, target, sensitive, unit, drop or [], out, secure, epochs, components, noise,
+    names = [p.stem for p in tables]
+    if len(names) < 2:
+        raise InputError(f"a federation needs at least two tables; found {len(names)}: pass three/*.csv, say")
+    nodes, held = [], {}
+    for name, path in zip(names, tables, strict=True):
+        train, *held[name] = tacit.read_table(path, target, sensitive, unit, drop or []).split(
+            (0.6, 0.2, 0.2), random_state=0
+        )
+        nodes.append(Node(train.X, train.y, train.sensitive, train.units_of(), name))
+        Grants().check_node(nodes[-1])  # what a node between machines refuses is refused here too
+    typer.echo(f"{len(nodes)} nodes: " + ", ".join(f"{n.name} ({len(n):,} rows to train on)" for n in nodes))
+    f = DistributedEIGAN(
+        n_components=components, noise=noise, epochs=epochs, sync_every=2, secure=secure, random_state=0,
         verbose=sys.stderr.isatty(),
-    )  # fmt: skip
-
-
-@federated_app.command()
-def status(config: Annotated[Path, typer.Argument(help="The server's or a node's TOML file.")]) -> None:
-    """Say how far a federation is, who is missing and what has been sent. Reads files; asks nobody."""
-    _check_flower()
-    from tacit.cli.federated_practice import status as told  # every command starts quickly
-
-    for line in told(config):
-        typer.echo(line)
-
-
-@federated_app.command()
-def keys(
-    folder: Annotated[Path, typer.Argument(help="Folder to make: server/, nodes/NAME/ and the authority's key.")],
-    node: Annotated[list[str], typer.Option(help="Name of a node (repeat for several).")],
-    host: Annotated[list[str] | None, typer.Option(help="Name or address under which nodes reach the server.")] = None,
-) -> None:
-    """Make the authority, the server's certificate and a key for every node. Nodes can be added later."""
-    _check_flower()
-    from tacit.federated.flower.trust import make_keys  # every command starts quickly
-
-    make_keys(folder, node, host or [])
-    typer.echo(f"{folder}/server goes to the server, each {folder}/nodes/NAME to its node and nowhere else.")
-    typer.echo(f"Keep {folder}/authority.key off both: it can make another server.")
+    ).fit(nodes)  # fmt: skip
+    up, down = (sum(int(line[k]) for line in f.rounds_) for k in ("bytes_up", "bytes_down"))
+    rounds = len({line["round"] for line in f.rounds_ if line["round"] >= 0})
+    typer.echo(f"{rounds} rounds; {up:,} bytes went up to the server, {down:,} came down")
+    typer.echo(str(audit_nodes(f, {name: (parts[0], parts[1]) for name, parts in held.items()})))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    typer.echo(f"Nothing left this machine. The encoder: {tacit.save(f, out)}")
 
 
 @federated_app.command()
@@ -73,32 +65,27 @@ def server(config: Annotated[Path, typer.Argument(help="The server's TOML file."
 
 
 @federated_app.command()
-def node(
-    config: Annotated[Path, typer.Argument(help="The node's TOML file.")],
-    data: Annotated[Path | None, typer.Option(help="CSV or Parquet file, in place of the one in the file.")] = None,
-    secure: Annotated[bool, typer.Option("--secure", help="Answer in secure sums alone.")] = False,
-) -> None:
+def node(config: Annotated[Path, typer.Argument(help="The node's TOML file.")]) -> None:
     """Run a node beside its data."""
     _check_flower()
     from tacit.federated.flower.config import read_node  # every command starts quickly
     from tacit.federated.flower.launch import run_node
 
-    raise typer.Exit(run_node(read_node(config, data, secure), config, typer.echo))
+    raise typer.Exit(run_node(read_node(config), config, typer.echo))
 
 
 @federated_app.command()
-def submit(
-    config: Annotated[Path, typer.Argument(help="The server's TOML file.")],
-    secure: Annotated[bool, typer.Option("--secure", help="The server sees sums over all nodes alone.")] = False,
-) -> None:
+def submit(config: Annotated[Path, typer.Argument(help="The server's TOML file.")]) -> None:
     """Start a federation on the running server, or resume one that was stopped. Run it on the server's machine."""
     _check_flower()
     from tacit.federated.flower.config import read_server  # every command starts quickly
     from tacit.federated.flower.launch import submit as start
 
-    told = read_server(config, secure)
-    number = start(told, config)
-    where = f"the filter will be in {told.out}" if told.public is None else "every node will have its own filter"
+    settings = read_server(config)
+    number = start(settings, config)
+    where = (
+        f"the filter will be in {settings.out}" if settings.public is None else "every node will have its own filter"
+    )
     typer.echo(f"started (Flower's run {number}); {where}")
 
 

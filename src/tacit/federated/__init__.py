@@ -13,7 +13,7 @@ _HOME = {
     "ProtocolError": "tacit.federated.protocol",
     "FederatedReport": "tacit.federated.node_audit",
     "audit_nodes": "tacit.federated.node_audit",
-    "certify_nodes": "tacit.federated.summed_counts",
+    "certify_nodes": "tacit.federated.certificate",
     "fit_closed_form": "tacit.federated.closed_form",
     "simulate": "tacit.federated.simulation",
 }
@@ -22,6 +22,7 @@ __all__ = sorted(_HOME)
 
 
 if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
+    from tacit.federated.certificate import certify_nodes as certify_nodes
     from tacit.federated.closed_form import fit_closed_form as fit_closed_form
     from tacit.federated.distributed_eigan import DistributedEIGAN as DistributedEIGAN
     from tacit.federated.node import Node as Node
@@ -30,7 +31,6 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.federated.personal import PersonalMinimax as PersonalMinimax
     from tacit.federated.protocol import ProtocolError as ProtocolError
     from tacit.federated.simulation import simulate as simulate
-    from tacit.federated.summed_counts import certify_nodes as certify_nodes
 else:
 
     def __getattr__(name: str) -> Any:

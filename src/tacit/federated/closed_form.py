@@ -4,8 +4,8 @@
 agreed each node sends these once; merged they are exact. Per node: the number of encoded records, their mean and
 covariance, and per class of its labels its size and mean; of columns where one value is that of at least half of the
 node's records, that value and how often (to know columns that hardly vary). The mean of a class of one record is that
-record: a class of fewer than `min_count` records is refused. And the covariances of a word that one record has are
-that record: see `coarsened`.
+record: a class of fewer than `min_count` records is refused. The covariances of a word that one record has are that
+record: agree on words beforehand (`categories`), or use masked sums.
 """
 
 from __future__ import annotations
@@ -24,123 +24,20 @@ from tacit.baselines.linear_eraser import LinearEraser
 from tacit.baselines.moments import ClassMeans, Moments, moments_of
 from tacit.baselines.noisy_moments import noisy_moments
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
-from tacit.federated.common_schema import LARGEST, make_common_encoder
-from tacit.federated.grants import Grants, crowd_of
-from tacit.federated.node import Node, naming
-from tacit.federated.private_nodes import TOLD, spent_at_nodes
-from tacit.federated.protocol import Message, ProtocolError, fault_of_arrays, fault_of_head, under
+from tacit.federated.common_schema import LARGEST, Descriptions, make_common_encoder
+from tacit.federated.masked_sums import Addend, SumCoordinator, SumWorker
+from tacit.federated.node import TOLD, Grants, Node, naming, spent_at_nodes
+from tacit.federated.protocol import ALL, Message, ProtocolError, fault_of_arrays, fault_of_head, under
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker, agreed_preparation
-from tacit.federated.secure_rounds import Addend, Descriptions, SecureCoordinator, SecureWorker
 from tacit.federated.simulation import simulate
-from tacit.federated.summed_statistics import ROLES, SummedStatistics, readable_classes
 from tacit.filters.base import Problem, check_units, finish_fit
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.public_intake import tell_spent
 from tacit.labels import encode_labels
 from tacit.noise.fit_privacy import spent_by_all
-from tacit.records.encoding import ArrayEncoder, TableEncoder
-from tacit.records.people import Crowd
 
-ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "sums": SummedStatistics()}
-
-
-def fit_closed_form(
-    estimator: Any,
-    nodes: Sequence[Node],
-    *,
-    min_count: int = 5,
-    categories: Mapping[str, Sequence[str]] | None = None,
-    secure: bool = False,
-) -> Any:
-    """Fit `LinearARL` or `LinearEraser` from summed statistics of all nodes.
-
-    Parameters
-    ----------
-    estimator : an unfitted `LinearARL` (without features) or `LinearEraser`; a fitted copy is returned, with
-        `rounds_`: the bytes of the two rounds (scaling, then sums), and `nodes_`: the records of each node
-    nodes : `Node`s with the same label columns
-    min_count : smallest class, in records at one node, whose mean may travel
-    categories : words of text columns that were agreed on beforehand, as of `DistributedEIGAN`
-    secure : the server sees sums over all nodes alone (`tacit.federated.secure_sums`)
-
-    Examples
-    --------
-    >>> import numpy as np, tacit
-    >>> from tacit.federated import Node, fit_closed_form
-    >>> data = tacit.load_dataset("gaussians", n=200, n_nodes=3)
-    >>> nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in data.split("official")]
-    >>> f = fit_closed_form(tacit.baselines.LinearARL(), nodes)
-    >>> pooled = tacit.baselines.LinearARL().fit(data.X, data.y, sensitive_features=data.sensitive)
-    >>> bool(np.allclose(f.transform(data.X), pooled.transform(data.X), atol=1e-8))
-    True
-    """
-    return simulate(nodes, ClosedForm(estimator, min_count=min_count, categories=categories, secure=secure))
-
-
-class ClosedForm(BaseEstimator):
-    """The algorithm behind `fit_closed_form`, for `simulate` and for Flower; parameters as there."""
-
-    grants: Grants | None = None  # a node's, where sums leave the machine: rare words are then hidden (`coarsened`)
-
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        min_count: int = 5,
-        categories: Mapping[str, Sequence[str]] | None = None,
-        secure: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.min_count = min_count
-        self.categories = categories
-        self.secure = secure
-
-    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> Any:
-        """The server's side."""
-        self.check_parameters()
-        if self.secure:
-            return SecureCoordinator(SumsCoordinator(self, []), names, min_nodes, ADDENDS)
-        return SumsCoordinator(self, names, min_nodes)
-
-    def worker(self, node: Node) -> Any:
-        """A node's side."""
-        self.check_parameters()
-        made = SumsWorker(self, node)
-        return SecureWorker(made, ADDENDS) if self.secure else made
-
-    def conclude(self, coordinator: Any, workers: Sequence[SumsWorker] = ()) -> Any:
-        """The fitted filter. `workers` are those of this process: none between machines."""
-        f = clone(self.estimator)
-        f.rounds_ = copy.deepcopy(coordinator.log)
-        f.nodes_ = dict(coordinator.contributed)
-        f.notes_ = []
-        known = agreed_preparation(f, coordinator.agreed, workers)
-        finish_fit(f, None, _solve(f, coordinator.sums, known.intake.scaling), known)
-        if f.dp is not None:
-            told = {node: own for s in coordinator.sums.values() for node, own in s["facts"].get("dp", {}).items()}
-            tell_spent(f, spent_by_all(spent_at_nodes(f.dp, f.nodes_, told)))
-        for line in f.rounds_:
-            for node, why in line["rejected"].items():
-                if node not in f.nodes_:
-                    note(f, f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)
-        return f
-
-    def check_parameters(self) -> None:
-        """Raise where a parameter is not one that can be used."""
-        f = self.estimator
-        if type(f) not in (LinearARL, LinearEraser):
-            raise InputTypeError(
-                f"sums of statistics are enough for LinearARL and LinearEraser; found a {type(f).__name__}"
-            )
-        if f.dp is not None and (f.dp.ranges is not None or f.dp.categories is not None):
-            raise InputError("nodes agree on scaling and words: leave ranges and categories out of dp")
-        check_number("min_count", self.min_count, 1, whole=True)
-        if isinstance(f, LinearARL):
-            check_number("lam", f.lam, 0, 1)
-            check_number("n_components", f.n_components, 1, whole=True, optional=True)
-        else:
-            check_number("min_frequency", f.min_frequency, 0, 1)
+ROLES = ("targets", "sensitive")
 
 
 class SumsCoordinator(AgreeingCoordinator):
@@ -197,11 +94,7 @@ class SumsWorker(AgreeingWorker):
     def _answer(self, message: Message) -> Message:
         encoder = make_common_encoder(message.facts["agreed"], under(SCALING, message.arrays))
         X = encoder.transform(self._records)
-        if self.grants is None:
-            return sums(self.node, X, self.min_count, self.f)
-        if message.round != 0:
-            raise ProtocolError(f"node {self.name!r} gives its sums once, in round 0; asked in round {message.round}")
-        return sums(self.node, coarsened(X, encoder, self.min_count, crowd_of(self.node)), self.min_count, self.f)
+        return sums(self.node, X, self.min_count, self.f)
 
 
 # -- what a node tells of its records ---------------------------------------------------------------
@@ -245,43 +138,6 @@ def sums(node: Node, X: np.ndarray, min_count: int = 5, f: Any = None) -> Messag
             arrays[f"{key}/counts"] = np.array([n for n, _ in classes.values()], dtype=np.int64)
             arrays[f"{key}/means"] = np.array([mean for _, mean in classes.values()]).reshape(-1, flat.shape[1])
     return Message("sums", str(node.name), 0, {**facts, "classes": known}, arrays)
-
-
-def coarsened(
-    X: np.ndarray, encoder: TableEncoder | ArrayEncoder, min_count: int, crowd: Crowd | None = None
-) -> np.ndarray:
-    """Encoded records without what fewer than `min_count` people have: covariances with it would be their records.
-
-    Records with a rare word (or with one of few gaps) count as having the commonest; a number that all but a few
-    records have in common counts as common to all.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"job": ["cook"] * 5 + ["nurse"] * 6 + ["pilot"]})
-    >>> encoder = TableEncoder().fit(table)
-    >>> coarsened(encoder.transform(table), encoder, 5).sum(axis=0).astype(int).tolist()  # cook, nurse, other, missing
-    [5, 7, 0, 0]
-    """
-    crowd = crowd or Crowd(len(X))
-    out = X.reshape(len(X), -1).copy()
-    at, numbers = 0, []
-    for column in encoder.columns if isinstance(encoder, TableEncoder) else ():
-        slots = np.arange(at, at + column.width)
-        at += column.width
-        if column.kind != "category":
-            numbers += slots.tolist()
-            continue
-        counts = out[:, slots].sum(axis=0)
-        few = np.array([crowd.count(out[:, j] > 0) < min_count for j in slots])
-        rare = out[:, slots[few]].any(axis=1)
-        out[np.ix_(rare, slots)] = np.eye(len(slots))[counts.argmax()]
-    for j in numbers if isinstance(encoder, TableEncoder) else range(out.shape[1]):
-        values, counts = np.unique(out[:, j], return_counts=True)
-        usual = values[counts.argmax()]
-        if crowd.count(out[:, j] != usual) < min_count:
-            out[:, j] = usual
-    return out.reshape(X.shape)
 
 
 # -- what the server makes of it --------------------------------------------------------------------
@@ -340,3 +196,189 @@ def _solve(f: Any, sums: Mapping[str, Mapping[str, Any]], scaling: Any) -> Learn
             raise InputError("LinearARL needs a target (y) at the nodes: say what must keep working")
         return f.take(*solve_moments(total, means["targets"], means["sensitive"], f.lam))
     return f.finish(scaling, total, means["sensitive"])
+
+
+class SummedStatistics:
+    """How `closed_form.sums` are added up."""
+
+    def outline(self, answer: Message) -> dict[str, Any]:
+        common = [None if np.isnan(v) else float(v) for v in answer.arrays["common"]]
+        return {"classes": answer.facts["classes"], "common": common, "dp": answer.facts.get("dp", {})}
+
+    def agree(self, outlines: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+        rejected = {
+            n: f"node {n!r} sent classes that cannot be read" for n, told in outlines.items() if not _fits(told)
+        }
+        left = {n: told for n, told in sorted(outlines.items()) if n not in rejected}
+        if not left:
+            return {}, rejected
+        forms = {n: (frozenset(told["classes"]), len(told["common"])) for n, told in left.items()}
+        usual = Counter(forms.values()).most_common(1)[0][0]
+        for node, form in forms.items():
+            odd = sorted(usual[0] ^ form[0])
+            if odd:
+                name = odd[0].split("/", 1)[1]
+                rejected[node] = f"node {node!r}: the label column {name!r} is not at all nodes; pass it everywhere"
+            elif form != usual:
+                rejected[node] = f"node {node!r} has {form[1]} encoded columns, the others have {usual[1]}"
+        told = [told for node, told in left.items() if node not in rejected]
+        classes = {key: list(dict.fromkeys(c for t in told for c in t["classes"][key])) for key in told[0]["classes"]}
+        by_column = [list(dict.fromkeys(v for v in values if v is not None))[:2] for values in
+                     zip(*(t["common"] for t in told), strict=True)]  # fmt: skip
+        common = [[values[i] if len(values) > i else None for values in by_column] for i in range(2)]
+        spent = {node: own for t in told for node, own in t.get("dp", {}).items()}  # what a private fit cost
+        return {"classes": classes, "common": common, "dp": spent}, rejected
+
+    def numbers(self, answer: Message, agreed: Mapping[str, Any]) -> np.ndarray:
+        n, arrays = answer.facts["records"], answer.arrays
+        mean, upper = arrays["mean"], np.triu_indices(len(arrays["mean"]))
+        parts = [n * mean, arrays["scatter"] + n * np.outer(mean, mean)[upper]]
+        for values in agreed["common"]:
+            parts.append(np.where(arrays["common"] == np.array(values, dtype=float), arrays["often"], 0))
+        for key, classes in agreed["classes"].items():
+            mine = answer.facts["classes"][key]
+            counts, sums = np.zeros(len(classes)), np.zeros((len(classes), len(mean)))
+            at = [classes.index(c) for c in mine]
+            counts[at] = arrays[f"{key}/counts"]
+            sums[at] = counts[at][:, None] * arrays[f"{key}/means"]
+            parts += [counts, sums.reshape(-1)]
+        return np.concatenate(parts)
+
+    def total(self, numbers: np.ndarray, agreed: Mapping[str, Any], records: int, within: Any) -> Message:
+        width = len(agreed["common"][0])
+        sizes = [width, width * (width + 1) // 2, width, width]
+        for classes in agreed["classes"].values():
+            sizes += [len(classes), len(classes) * width]
+        if numbers.size != sum(sizes):
+            raise ProtocolError(f"nodes summed {numbers.size} numbers, expected {sum(sizes)} of {width} columns")
+        first, second, *parts = np.split(numbers, np.cumsum(sizes)[:-1])
+        mean = first / records
+        arrays = {"mean": mean, "scatter": second - records * np.outer(mean, mean)[np.triu_indices(width)]}
+        often = np.rint(parts[:2])
+        values, more = np.array(agreed["common"], dtype=float), often.argmax(axis=0)
+        arrays |= {"common": values[more, np.arange(width)], "often": often.max(axis=0)}
+        known = {}
+        for key, counts, sums in zip(agreed["classes"], parts[2::2], parts[3::2], strict=True):
+            here = np.flatnonzero(np.rint(counts) > 0)  # a class may have left with the one node that had it
+            known[key] = [agreed["classes"][key][i] for i in here]
+            arrays[f"{key}/counts"] = np.rint(counts[here]).astype(np.int64)
+            arrays[f"{key}/means"] = sums.reshape(-1, width)[here] / arrays[f"{key}/counts"][:, None]
+        return Message("sums", ALL, 0, {"records": records, "classes": known, "dp": agreed["dp"]}, arrays)
+
+
+def _fits(told: Mapping[str, Any]) -> bool:
+    classes, common = told.get("classes"), told.get("common")
+    return (
+        isinstance(classes, dict)
+        and isinstance(told.get("dp", {}), dict)
+        and all(readable_classes(key, known) for key, known in classes.items())
+        and isinstance(common, list)
+        and all(v is None or isinstance(v, float | int) for v in common)
+    )
+
+
+def readable_classes(key: Any, known: Any) -> bool:
+    """Whether a label column's name and classes, as a node told them, are what they should be."""
+    plain = isinstance(known, list) and all(isinstance(c, str | int | float | bool) for c in known)
+    return plain and str(key).split("/", 1)[0] in ROLES and "/" in key and len(set(known)) == len(known)
+
+
+ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "sums": SummedStatistics()}
+
+
+def fit_closed_form(
+    estimator: Any,
+    nodes: Sequence[Node],
+    *,
+    min_count: int = 5,
+    categories: Mapping[str, Sequence[str]] | None = None,
+    secure: bool = False,
+) -> Any:
+    """Fit `LinearARL` or `LinearEraser` from summed statistics of all nodes.
+
+    Parameters
+    ----------
+    estimator : an unfitted `LinearARL` (without features) or `LinearEraser`; a fitted copy is returned, with
+        `rounds_`: the bytes of the two rounds (scaling, then sums), and `nodes_`: the records of each node
+    nodes : `Node`s with the same label columns
+    min_count : smallest class, in records at one node, whose mean may travel
+    categories : words of text columns that were agreed on beforehand, as of `DistributedEIGAN`
+    secure : the server sees sums over all nodes alone (`tacit.federated.masked_sums`)
+
+    Examples
+    --------
+    >>> import numpy as np, tacit
+    >>> from tacit.federated import Node, fit_closed_form
+    >>> data = tacit.load_dataset("gaussians", n=200, n_nodes=3)
+    >>> nodes = [Node(d.X, d.y, sensitive_features=d.sensitive) for d in data.split("official")]
+    >>> f = fit_closed_form(tacit.baselines.LinearARL(), nodes)
+    >>> pooled = tacit.baselines.LinearARL().fit(data.X, data.y, sensitive_features=data.sensitive)
+    >>> bool(np.allclose(f.transform(data.X), pooled.transform(data.X), atol=1e-8))
+    True
+    """
+    return simulate(nodes, ClosedForm(estimator, min_count=min_count, categories=categories, secure=secure))
+
+
+class ClosedForm(BaseEstimator):
+    """The algorithm behind `fit_closed_form`, for `simulate` and for Flower; parameters as there."""
+
+    grants: Grants | None = None  # a node's, where sums leave the machine
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        min_count: int = 5,
+        categories: Mapping[str, Sequence[str]] | None = None,
+        secure: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.min_count = min_count
+        self.categories = categories
+        self.secure = secure
+
+    def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> Any:
+        """The server's side."""
+        self.check_parameters()
+        if self.secure:
+            return SumCoordinator(SumsCoordinator(self, []), names, min_nodes, ADDENDS)
+        return SumsCoordinator(self, names, min_nodes)
+
+    def worker(self, node: Node) -> Any:
+        """A node's side."""
+        self.check_parameters()
+        made = SumsWorker(self, node)
+        return SumWorker(made, ADDENDS) if self.secure else made
+
+    def conclude(self, coordinator: Any, workers: Sequence[SumsWorker] = ()) -> Any:
+        """The fitted filter. `workers` are those of this process: none between machines."""
+        f = clone(self.estimator)
+        f.rounds_ = copy.deepcopy(coordinator.log)
+        f.nodes_ = dict(coordinator.contributed)
+        f.notes_ = []
+        known = agreed_preparation(f, coordinator.agreed, workers)
+        finish_fit(f, None, _solve(f, coordinator.sums, known.intake.scaling), known)
+        if f.dp is not None:
+            told = {node: own for s in coordinator.sums.values() for node, own in s["facts"].get("dp", {}).items()}
+            tell_spent(f, spent_by_all(spent_at_nodes(f.dp, f.nodes_, told)))
+        for line in f.rounds_:
+            for node, why in line["rejected"].items():
+                if node not in f.nodes_:
+                    note(f, f"{node}: what it sent was rejected, so its records have no part: {why}", TacitWarning)
+        return f
+
+    def check_parameters(self) -> None:
+        """Raise where a parameter is not one that can be used."""
+        f = self.estimator
+        if type(f) not in (LinearARL, LinearEraser):
+            raise InputTypeError(
+                f"sums of statistics are enough for LinearARL and LinearEraser; found a {type(f).__name__}"
+            )
+        if f.dp is not None and (f.dp.ranges is not None or f.dp.categories is not None):
+            raise InputError("nodes agree on scaling and words: leave ranges and categories out of dp")
+        check_number("min_count", self.min_count, 1, whole=True)
+        if isinstance(f, LinearARL):
+            check_number("lam", f.lam, 0, 1)
+            check_number("n_components", f.n_components, 1, whole=True, optional=True)
+        else:
+            check_number("min_frequency", f.min_frequency, 0, 1)

@@ -19,7 +19,7 @@ import pandas as pd
 
 from tacit.errors import InputError
 from tacit.federated.node import naming
-from tacit.federated.protocol import Arrays, Message, fault_of_arrays, fault_of_head
+from tacit.federated.protocol import ALL, Arrays, Message, fault_of_arrays, fault_of_head
 from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.records.people import Crowd
 from tacit.records.schema import Column
@@ -254,3 +254,45 @@ def _few(values: set[str]) -> str:
 
 def _words(outline: tuple[Any, ...]) -> str:
     return f"arrays of shape {outline[1:]}" if outline[0] == "array" else f"a table of {len(outline)} columns"
+
+
+class Descriptions:
+    """Addends of a masked sum: columns travel in the clear, counts, means and variances are summed in agreed ranges."""
+
+    def outline(self, answer: Message) -> dict[str, Any]:
+        return dict(answer.facts)
+
+    def agree(self, outlines: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+        told = []
+        for node, facts in outlines.items():
+            try:
+                middle, half = _scale(facts)
+            except (KeyError, TypeError, ValueError):  # the outline itself is judged below
+                middle = half = np.zeros(0)
+            nothing = {"count": 0 * half, "mean": middle, "variance": 0 * half}
+            told.append(Message("description", node, -1, facts, nothing))
+        usable, agreed, _, rejected = agree_among(told)
+        return agreed | {"named": all(m.facts.get("named") for m in usable)}, rejected
+
+    def numbers(self, answer: Message, agreed: Mapping[str, Any]) -> np.ndarray:
+        middle, half = _scale(agreed)
+        count = answer.arrays["count"].astype(np.float64)
+        mean = (answer.arrays["mean"] - middle) / half
+        return np.concatenate([count, count * mean, count * (answer.arrays["variance"] / half**2 + mean**2)])
+
+    def total(self, numbers: np.ndarray, agreed: Mapping[str, Any], records: int, within: Any) -> Message:
+        middle, half = _scale(agreed)
+        count, first, second = numbers.reshape(3, -1)
+        mean, square = first / np.maximum(count, 1), second / np.maximum(count, 1)
+        arrays = {"count": np.rint(count).astype(np.int64), "mean": middle + half * mean}
+        arrays["variance"] = half**2 * np.maximum(square - mean**2, 0)
+        return Message("description", ALL, -1, {**agreed, "records": records}, arrays)
+
+
+def _scale(facts: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half width of the ranges of number columns; arrays have none, and are summed as they are."""
+    if "shape" in facts:
+        return np.zeros(int(facts["shape"][0])), np.ones(int(facts["shape"][0]))
+    ranges = np.array([c["range"] for c in facts["columns"] if c["kind"] == "number"], dtype=np.float64).reshape(-1, 2)
+    half = (ranges[:, 1] - ranges[:, 0]) / 2
+    return ranges.mean(axis=1), np.where(half > 0, half, 1.0)

@@ -20,15 +20,18 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tacit import files
 from tacit.errors import InputError, TacitError
 
 Arrays = Mapping[str, np.ndarray]
 AGGREGATIONS = ("unbiased", "paper")
 INDICES, VALUES = "indices/", "values/"
+ALL = "all nodes"  # in masked sums
 MAX_RECORDS = 10**9  # of a node
 LARGEST = 1e6  # of a parameter: inputs are scaled, so that training comes nowhere near; averaged in, more ends in NaN
 
@@ -266,3 +269,68 @@ def fault_of_parameters(message: Message, like: Arrays) -> str | None:
         if indices.dtype != np.uint32 or (steps <= 0).any():
             return f"{name!r} has indices that are not sorted, repeat, or lie outside 0..{array.size - 1}"
     return fault
+
+
+# -- what must survive the end of a process --------------------------------------------------------
+
+FORMAT = "tacit-federation-2"
+State = tuple[dict[str, np.ndarray], dict[str, Any]]
+
+
+class Kept:
+    """An object whose attributes named in `kept` are its state: plain data, arrays, and dicts of these."""
+
+    kept: Sequence[str] = ()
+
+    def state(self) -> State:
+        return parted({name: getattr(self, name) for name in self.kept})
+
+    def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+        for name, value in joined(arrays, facts).items():
+            setattr(self, name, value)
+
+
+def parted(tree: Mapping[str, Any]) -> State:
+    """A tree of dicts as its arrays, by their paths, and the rest of it.
+
+    Examples
+    --------
+    >>> arrays, facts = parted({"round": 3, "encoder": {"weight": np.ones(2), "kind": "linear"}})
+    >>> list(arrays), facts
+    (['encoder/weight'], {'round': 3, 'encoder': {'kind': 'linear'}})
+    >>> joined(arrays, facts)["encoder"]["weight"]
+    array([1., 1.])
+    """
+    arrays: dict[str, np.ndarray] = {}
+    facts: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, np.ndarray):
+            arrays[key] = value
+        elif isinstance(value, Mapping):
+            inner, facts[key] = parted(value)
+            arrays |= over(f"{key}/", inner)
+        else:
+            facts[key] = value
+    return arrays, facts
+
+
+def joined(arrays: Arrays, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree that `parted` parted."""
+    tree, left = dict(facts), dict(arrays)
+    for key in sorted((k for k, v in facts.items() if isinstance(v, Mapping)), key=len, reverse=True):
+        inner = under(f"{key}/", left)
+        left = {k: v for k, v in left.items() if not k.startswith(f"{key}/")}
+        tree[key] = joined(inner, facts[key])
+    return tree | left
+
+
+def write_state(path: Path, parts: Mapping[str, tuple[Arrays, Mapping[str, Any]]], identity: str) -> None:
+    """Named states in one file, which its owner alone can read: a node's may hold keys."""
+    arrays = {f"{part}/{k}": v for part, (own, _) in parts.items() for k, v in own.items()}
+    files.write_state(path, arrays, {part: dict(told) for part, (_, told) in parts.items()}, FORMAT, identity, True)
+
+
+def read_state(path: Path, identity: str) -> dict[str, State]:
+    """What `write_state` wrote; a file of another federation is refused."""
+    arrays, facts = files.read_state(path, FORMAT, "a federation", identity)
+    return {part: (under(f"{part}/", arrays), told) for part, told in facts.items()}

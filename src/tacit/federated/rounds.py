@@ -13,21 +13,19 @@ from typing import Any
 import numpy as np
 
 from tacit.federated.common_schema import STATISTICS, SchemaMismatch, agree, agree_among, describe, make_common_encoder
-from tacit.federated.grants import Grants, crowd_of
-from tacit.federated.node import Node, naming
+from tacit.federated.node import Grants, Node, crowd_of, naming
 from tacit.federated.protocol import (
     MAX_RECORDS,
     NODE,
     SERVER,
     Arrays,
+    Kept,
     Message,
     ProtocolError,
     follow,
     over,
     sift,
 )
-from tacit.federated.robust import middle
-from tacit.federated.states import Kept
 from tacit.filters.base import Filter, Preparation
 from tacit.labels import encode_labels
 from tacit.records.dataset import unit_columns
@@ -152,9 +150,9 @@ class AgreeingCoordinator(Rounds):
             return why
         if "columns" in facts:
             facts["named"] = all(m.facts.get("named") for m in answers)
-        if robust := getattr(self.f, "robust", None):  # one node's numbers must not shift the scaling of all
-            told = {word: np.array([m.arrays[word] for m in answers], dtype=float) for word in STATISTICS}
-            scaling = {word: middle(votes, robust) for word, votes in told.items()} | {"count": scaling["count"]}
+        if getattr(self.f, "robust", None):  # one node's numbers must not shift the scaling of all
+            votes = {word: np.array([m.arrays[word] for m in answers], dtype=float) for word in STATISTICS}
+            scaling = {word: np.median(v, axis=0) for word, v in votes.items()} | {"count": scaling["count"]}
         self.columns, self.scaling = facts, scaling
         records = {m.node: int(m.facts["records"]) for m in answers}
         self.members = {n: records[n] for n in self.names or sorted(records) if n in records}

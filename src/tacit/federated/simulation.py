@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from tacit.errors import TacitWarning
 from tacit.federated.node import Node, named
-from tacit.federated.states import read_state, write_state
+from tacit.federated.protocol import read_state, write_state
 
 WRITES = 50  # of the checkpoint, in all
 

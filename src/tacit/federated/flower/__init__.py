@@ -1,1 +1,1 @@
-"""Federations between machines, on Flower: TLS, registered keys, and the protocol functions that `simulate` runs."""
+"""Federations between machines, on Flower: the same coordinators and workers that `simulate` runs."""

@@ -10,7 +10,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError, check_number
-from tacit.federated.grants import Grants
-from tacit.federated.node import Node
-from tacit.federated.private_nodes import private_settings
+from tacit.federated.node import Grants, Node, private_settings
 from tacit.federated.protocol import Arrays, over, under
 from tacit.records.dataset import Dataset, read_table
 
@@ -38,7 +36,6 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     CERTIFICATE: ("n_cells", "candidates", "confidence_level", "secure"),
     "PersonalMinimax": ("rho", "rounds", "steps", "order", "exchange", "loss", "ridge"),
 }  # fmt: skip
-OLD = {"fewest": "min_count", "head_speed": "head_lr_factor", "rare": "min_frequency"}  # in settings written before
 DEFAULT = "DistributedEIGAN"
 START = "start/"
 
@@ -49,7 +46,7 @@ def name_of(settings: Mapping[str, Any]) -> str:
     if name not in SETTINGS:
         raise InputError(f"[training] algorithm is one of {', '.join(SETTINGS)}; found {name!r}")
     for setting in settings:
-        if OLD.get(setting, setting) not in ("algorithm", *SETTINGS[name]):
+        if setting not in ("algorithm", *SETTINGS[name]):
             raise InputError(f"[training] has no setting {setting!r}; {name} has {', '.join(SETTINGS[name])}")
     return str(name)
 
@@ -63,14 +60,14 @@ def algorithm_of(settings: Mapping[str, Any], start: Any = None) -> Any:
     ClosedForm(estimator=LinearARL(lam=0.3))
     """
     name = name_of(settings)
-    own = {OLD.get(k, k): v for k, v in settings.items() if k != "algorithm"}
+    own = {k: v for k, v in settings.items() if k != "algorithm"}
     if "dp" in own:
         own["dp"] = private_settings(own["dp"])
     f: Any
     if name == CERTIFICATE:
-        from tacit.federated.summed_counts import Counting  # every message starts a new Python at a node
+        from tacit.federated.certificate import Counting  # every message starts a new Python at a node
 
-        f = Counting(None, {k: v for k, v in own.items() if k != "secure"})
+        f = Counting(None, own, own.pop("secure", False))
     elif name == "DistributedEIGAN":
         from tacit.federated.distributed_eigan import DistributedEIGAN  # every message starts a new Python at a node
 
@@ -159,7 +156,8 @@ class ServerConfig:
 
     Attributes
     ----------
-    keys : folder ``server`` that `tacit federated keys` made
+    keys : folder with server.pem and server.key (the certificate), authority.pem (which signed it), and the folder
+        ``allowed`` with the public key of every node, NAME.pub
     address : host:port to listen on
     state : folder for what must survive a restart
     out : where the learned encoder goes, NAME.tacit
@@ -173,7 +171,7 @@ class ServerConfig:
     """
 
     keys: Path
-    address: str = "0.0.0.0:9092"
+    address: str = "127.0.0.1:9092"
     state: Path = Path("state")
     out: Path = Path("encoder.tacit")
     min_nodes: int = 2
@@ -205,9 +203,9 @@ class NodeConfig(TableConfig, Grants):
 
     Attributes
     ----------
-    name : as given to `tacit federated keys`
+    name : as of NAME.pub at the server
     server : host:port
-    keys : folder ``nodes/NAME`` that `tacit federated keys` made
+    keys : folder with node.key (this node's private key) and authority.pem (which signed the server's certificate)
     data : CSV or Parquet file; it never leaves this machine
     target, sensitive : columns; a node may have its own
     unit, drop : as of `tacit fit`
@@ -215,7 +213,8 @@ class NodeConfig(TableConfig, Grants):
     state : folder for this node's heads and optimisers
     algorithm : the one this node takes part in. What travels depends on it, so the server alone does not choose it
     out : for PersonalMinimax, where this node's own filter goes, NAME.tacit
-    secure : answer in secure sums alone, of which the server sees nothing but the sum
+    secure : answer by masked sums alone, of which the server sees nothing but the sum
+    group_secret : a file that all nodes have and the server does not: then it cannot replace the nodes' public keys
     bundle : for Certificate, the release that is certified: this node's own copy, whatever the server says
     min_people, min_count, ... : what the server may ask at most, see `Grants`
     """
@@ -228,6 +227,7 @@ class NodeConfig(TableConfig, Grants):
     algorithm: str = DEFAULT
     out: Path = Path("filter.tacit")
     secure: bool = False
+    group_secret: Path | None = None
     bundle: Path | None = None
 
     def certified_node(self) -> Node:
@@ -252,10 +252,9 @@ class NodeConfig(TableConfig, Grants):
         return train, attack, test
 
 
-def read_server(path: str | Path, secure: bool = False) -> ServerConfig:
-    """Read and check the server's file; paths in it are relative to it. `secure` asks for secure sums besides."""
+def read_server(path: str | Path) -> ServerConfig:
+    """Read and check the server's file; paths in it are relative to it."""
     config = _read(Path(path), ServerConfig)
-    config = replace(config, training={**config.training, "secure": True}) if secure else config
     check_number("min_nodes", config.min_nodes, 1, whole=True)
     for name in ("deadline", "wait"):
         check_number(name, getattr(config, name), 0)
@@ -272,17 +271,9 @@ def read_server(path: str | Path, secure: bool = False) -> ServerConfig:
     return config
 
 
-def read_config(path: str | Path) -> ServerConfig | NodeConfig:
-    """The server's file or a node's: a node's has a name."""
-    text = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
-    node = any(line.split("=")[0].strip() == "name" for line in text.splitlines())
-    return read_node(path) if node else read_server(path)
-
-
-def read_node(path: str | Path, data: str | Path | None = None, secure: bool = False) -> NodeConfig:
+def read_node(path: str | Path) -> NodeConfig:
     """Read and check a node's file."""
-    config = _read(Path(path), NodeConfig, {} if data is None else {"data": str(Path(data).resolve())})
-    config = replace(config, secure=config.secure or secure)
+    config = _read(Path(path), NodeConfig)
     check_number("hold_out", config.hold_out, 0, 0.9)
     config.check()
     name_of({"algorithm": config.algorithm})
@@ -297,14 +288,14 @@ def _check_files(path: str | Path, config: ServerConfig | NodeConfig, keys: Sequ
         raise InputError(f"{path}: out is called NAME.tacit; found {config.out.name!r}")
     for name in keys:
         if not (config.keys / name).exists():
-            raise InputError(f"{path}: {config.keys} has no {name}; make it with: tacit federated keys")
+            raise InputError(f"{path}: {config.keys} has no {name}; docs/federated.md says how to make it")
 
 
-def _read(path: Path, kind: type, more: Mapping[str, Any] | None = None) -> Any:
+def _read(path: Path, kind: type) -> Any:
     if not path.exists():
         raise InputError(f"no file {path}; check the path")
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8")) | dict(more or {})
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not TOML: {error}") from None
     return _build(found, path, kind)
@@ -313,7 +304,7 @@ def _read(path: Path, kind: type, more: Mapping[str, Any] | None = None) -> Any:
 def _build(found: Mapping[str, Any], path: Path, kind: type) -> Any:
     known = {f.name: f for f in fields(kind)}
     given = {f.name: str(f.default) for f in fields(kind) if isinstance(f.default, Path)}  # relative to the file, too
-    given |= {OLD.get(name, name): value for name, value in found.items()}
+    given |= found
     for name in given:
         if name not in known:
             raise InputError(f"{path} has no setting {name!r}; it has {', '.join(known)}")

@@ -1,8 +1,8 @@
 """`certify_nodes`: the certificate of a finite release from counts of several holders, none of whom shows a label.
 
-Each node releases its own records and counts them, by release and by sensitive class; the counts are added up by a
-secure sum, and `tacit.certify` reads the sum. The floor (label-only) is certified in the same way: pass a fitted
-`LabelOnly`.
+Each node releases its own records and counts them, by release and by sensitive class; the counts are summed (under
+masks with `secure=True`), and `tacit.certify` takes the sum. The label-only baseline is certified in the same way: pass
+a fitted `LabelOnly`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ import pandas as pd
 
 from tacit.auditing.engine_counts import CountedCertificates, certify
 from tacit.errors import InputError, check_number
-from tacit.federated.grants import Grants
-from tacit.federated.node import Node, naming
-from tacit.federated.protocol import Message, ProtocolError
-from tacit.federated.secure_rounds import ALL, SecureCoordinator, SecureWorker
+from tacit.federated.masked_sums import SumCoordinator, SumWorker
+from tacit.federated.node import Grants, Node, naming
+from tacit.federated.protocol import ALL, Kept, Message, ProtocolError
 from tacit.federated.simulation import simulate
-from tacit.federated.states import Kept
 from tacit.labels import label_frame
 from tacit.records.dataset import unit_columns
 from tacit.records.fingerprints import fingerprints
@@ -34,13 +32,14 @@ ONE_EACH = (
 )
 
 
-def certify_nodes(release: Any, nodes: Sequence[Node], **terms: Any) -> CountedCertificates:
-    """Bound any attacker on a finite release by counts of all nodes, of which the server sees the sums alone.
+def certify_nodes(release: Any, nodes: Sequence[Node], *, secure: bool = False, **terms: Any) -> CountedCertificates:
+    """Bound any attacker on a finite release by the sums of counts of all nodes.
 
     Parameters
     ----------
     release : a fitted filter or a loaded bundle whose releases are few (a codebook, label-only)
     nodes : `Node`s whose records the filter has not seen, with the same sensitive columns
+    secure : the server sees sums over all nodes alone (`tacit.federated.masked_sums`); otherwise each node's counts
     terms : `classes`, `n_cells`, `candidates`, `confidence_level`, as of `tacit.certify`
 
     Notes
@@ -60,7 +59,7 @@ def certify_nodes(release: Any, nodes: Sequence[Node], **terms: Any) -> CountedC
     >>> found["shape"].n
     3000
     """
-    return simulate(nodes, Counting(release, terms))
+    return simulate(nodes, Counting(release, terms, secure))
 
 
 class Counting:
@@ -70,11 +69,10 @@ class Counting:
     choose one that tells a person from all others. Copies that differ are refused.
     """
 
-    secure = True  # counts leave a node in sums alone
     grants: Grants | None = None
 
-    def __init__(self, release: Any, terms: Mapping[str, Any]) -> None:
-        self.release, self.terms, self.copy = release, terms, ""
+    def __init__(self, release: Any, terms: Mapping[str, Any], secure: bool = False) -> None:
+        self.release, self.terms, self.secure, self.copy = release, terms, secure, ""
 
     def check_parameters(self) -> None:
         """Raise where a term is not one that can be used."""
@@ -88,11 +86,11 @@ class Counting:
 
         self.release, self.copy = load(bundle, trust=True), hashlib.sha256(bundle.read_bytes()).hexdigest()
 
-    def coordinator(self, names: Sequence[str], min_nodes: int = 2) -> SecureCoordinator:
-        return SecureCoordinator(CountsCoordinator(), names, min_nodes, {"counts": Counts()})
+    def coordinator(self, names: Sequence[str], min_nodes: int = 2) -> SumCoordinator:
+        return SumCoordinator(CountsCoordinator(), names, min_nodes, {"counts": Counts()})
 
-    def worker(self, node: Node) -> SecureWorker:
-        return SecureWorker(CountsWorker(self.release, node, self.copy), {"counts": Counts()})
+    def worker(self, node: Node) -> SumWorker:
+        return SumWorker(CountsWorker(self.release, node, self.copy), {"counts": Counts()}, self.secure)
 
     def conclude(self, coordinator: Any, workers: Sequence[Any] = ()) -> CountedCertificates:
         found = certify(coordinator.table, coordinator.sensitive, **self.terms)

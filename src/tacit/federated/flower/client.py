@@ -17,12 +17,11 @@ from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from tacit.errors import TacitError, check_number
-from tacit.federated.flower.carried import from_records, to_records
 from tacit.federated.flower.config import CERTIFICATE, START, NodeConfig, name_of, read_node, unpack_algorithm
-from tacit.federated.flower.trust import NodeIdentity
-from tacit.federated.grants import SURE, blur_figures, grant_audit, grant_federation, grant_fit, grant_table, spending
-from tacit.federated.protocol import Arrays, Message, ProtocolError
-from tacit.federated.states import State, read_state, write_state
+from tacit.federated.flower.messages import from_records, to_records
+from tacit.federated.masked_sums import SumWorker
+from tacit.federated.node import spend_fit
+from tacit.federated.protocol import Arrays, Message, ProtocolError, State, read_state, write_state
 from tacit.records.people import Crowd
 
 MAX_CODE = 10_000  # columns of a release: more would take this node's memory
@@ -36,8 +35,7 @@ def train(message: FlowerMessage, context: Context) -> FlowerMessage:
     """Answer the server's message."""
     name, round_ = "", -1
     try:
-        told = context.node_config
-        config = read_node(str(told["config"]), str(told["data"]), str(told.get("secure", "")) == "yes")
+        config = read_node(str(context.node_config["config"]))
         request = from_records(message.content)
         name, round_ = config.name, request.round
         answer = answer_request(config, request)
@@ -49,44 +47,36 @@ def train(message: FlowerMessage, context: Context) -> FlowerMessage:
 
 
 def answer_request(config: NodeConfig, request: Message) -> Message:
-    """One message in, one out; the node's state goes to its disk before the answer leaves."""
+    """One message in, one out; the node's state goes to its disk before the answer leaves.
+
+    A round is answered once: asked again, however else, the node sends what it sent (it may have been lost).
+    """
     if request.node != config.name:
         raise ProtocolError(f"this is node {config.name!r}, the message is for {request.node!r}")
-    with spending(config.state) as granted:
-        return _answer_once(config, request, granted)
-
-
-def _answer_once(config: NodeConfig, request: Message, granted: dict[str, Any]) -> Message:
-    """A round is answered once: asked again, however else, the node sends what it sent (it may have been lost)."""
     algorithm = _algorithm(config, request)
     node = config.certified_node() if config.algorithm == CERTIFICATE else config.training_node()
     config.check_node(node)
     worker = algorithm.worker(node)
-    secure = getattr(algorithm, "secure", False)
-    if secure:
-        worker.identity = NodeIdentity(config.keys)
+    sums = isinstance(worker, SumWorker)  # answers two questions in a round
+    if sums and config.group_secret is not None:
+        worker.group_secret = config.group_secret.read_bytes()
     federation = hashlib.sha256(str(request.facts["federation"]).encode()).hexdigest()[:16]
     path = config.state / f"{federation}.safetensors"  # never under a name of the server's choice
     kept = read_state(path, worker.digest()) if path.exists() else {}
     settings = {"settings": request.facts["settings"]}
     if not kept:
-        grant_fit(granted, config, request.facts["settings"].get("dp"))
-        grant_federation(granted, config, federation)
-        grant_table(config.state, config, node)
+        spend_fit(config.state, config, request.facts["settings"].get("dp"))
     elif kept["settings"][1] != settings:
         raise ProtocolError("the server asks with other settings than this federation began with; begin another")
     else:
         worker.restore(*kept["worker"])
     if request.kind == "audit":
-        answer = _audit(config, request, kept, granted, worker.own_filter())
+        answer = _audit(config, request, kept, worker.own_filter())
         write_state(path, {**kept, "audit": ({}, answer.facts)}, worker.digest())
         return answer
     asks = request.kind not in FIRST
-    # a secure sum answers several questions in a round, each once
-    if asks and not secure and "answer" in kept and (again := _again(config, request, *kept["answer"])) is not None:
+    if asks and not sums and "answer" in kept and (again := _again(config, request, *kept["answer"])) is not None:
         return again
-    if request.round >= config.max_rounds:
-        raise ProtocolError(f"round {request.round}; this node answers {config.max_rounds} (max_rounds)")
     arrays = {k: v for k, v in request.arrays.items() if not k.startswith(START)}
     answer = worker.work(replace(request, arrays=arrays))
     own = worker.own_filter()
@@ -96,8 +86,8 @@ def _answer_once(config: NodeConfig, request: Message, granted: dict[str, Any]) 
         save(own, config.out)
     kept |= {"worker": worker.state(), "settings": ({}, settings)}
     if asks:
-        told = {"kind": answer.kind, "round": request.round, "facts": dict(answer.facts)}
-        kept["answer"] = dict(answer.arrays), told
+        facts = {"kind": answer.kind, "round": request.round, "facts": dict(answer.facts)}
+        kept["answer"] = dict(answer.arrays), facts
     write_state(path, kept, worker.digest())
     return answer
 
@@ -123,8 +113,8 @@ def _algorithm(config: NodeConfig, request: Message) -> Any:
     algorithm = unpack_algorithm(request.facts, arrays)
     if config.secure and not getattr(algorithm, "secure", False):
         raise ProtocolError(
-            f"this node answers in secure sums alone (secure = true in its file); the server asks {name} in the clear: "
-            f"start it there with --secure"
+            f"this node answers by masked sums alone (secure = true in its file); the server asks {name} in the clear: "
+            f"set secure = true under [training] there"
         )
     check_number("n_components", getattr(algorithm, "n_components", None), 1, MAX_CODE, whole=True, optional=True)
     algorithm.grants = config
@@ -153,14 +143,8 @@ def _kept_start(config: NodeConfig, request: Message) -> Mapping[str, np.ndarray
     return arrays
 
 
-def _audit(
-    config: NodeConfig,
-    request: Message,
-    kept: Mapping[str, State],
-    granted: dict[str, Any],
-    own: Any,
-) -> Message:
-    """One audit for a federation that this node took part in; whatever filter is asked for, figures carry noise."""
+def _audit(config: NodeConfig, request: Message, kept: Mapping[str, State], own: Any) -> Message:
+    """One audit for a federation that this node took part in."""
     from tacit.federated.node_audit import audit_here  # every message starts a new Python at a node
 
     _, attack, test = config.parts()
@@ -171,12 +155,8 @@ def _audit(
     if "audit" in kept:
         return Message("audited", config.name, request.round, kept["audit"][1])
     config.check_rows(Crowd(len(test), test.units_of()), len(test), "an audit", "hold out more")
-    grant_audit(granted, config)
     release = _given_filter(request.arrays["bundle"]) if "bundle" in request.arrays else own
-    figures = audit_here(release, attack, test, confidence_level=1 - 0.05 + SURE)
-    return Message(
-        "audited", config.name, request.round, {"figures": blur_figures(figures, test, config.audit_epsilon)}
-    )
+    return Message("audited", config.name, request.round, {"figures": audit_here(release, attack, test)})
 
 
 def _given_filter(bundle: np.ndarray) -> Any:

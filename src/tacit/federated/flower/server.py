@@ -19,10 +19,9 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore import log
 
 from tacit.errors import InputError
-from tacit.federated.flower.carried import from_records, to_records
 from tacit.federated.flower.config import ServerConfig, pack_algorithm, read_server, unpack_algorithm
-from tacit.federated.protocol import Message, ProtocolError, printable
-from tacit.federated.states import read_state, write_state
+from tacit.federated.flower.messages import from_records, to_records
+from tacit.federated.protocol import Message, ProtocolError, printable, read_state, write_state
 from tacit.files import write_whole
 from tacit.filters.base import Filter
 
@@ -36,7 +35,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     told = context.run_config
-    config = read_server(str(told["config"]), str(told.get("secure", "")) == "yes")
+    config = read_server(str(told["config"]))
     # Flower keeps an app's log in its database; who runs the server wants a file
     log_file = logging.FileHandler(config.state / "federation.log")
     log_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -87,8 +86,6 @@ class Server:
             log(logging.INFO, "round %s: %s; %s bytes up", *told)
             for node, why in (line["rejected"] | line["failed"]).items():
                 log(logging.WARNING, "round %s: left out %s: %s", line["round"], node, printable(why, 1000))
-            for node, why in line.get("doubtful", {}).items():
-                log(logging.WARNING, "round %s: doubtful: %s: %s", line["round"], node, why)
             self._keep()
         common = self._finish()
         if self.config.audit and not self.config.certifies:
@@ -205,7 +202,6 @@ def registered_names(folder: Path) -> dict[bytes, str]:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
-    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
     names: dict[bytes, str] = {}
     for path in sorted(folder.glob("*.pub")):
@@ -214,11 +210,11 @@ def registered_names(folder: Path) -> dict[bytes, str]:
         except (ValueError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, ec.EllipticCurvePublicKey):
-            raise InputError(f"{path} is not an elliptic-curve key; make it with: tacit federated keys")
-        told = public_key_to_bytes(key)
+            raise InputError(f"{path} is not an elliptic-curve key; docs/federated.md says how to make it")
+        told = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         if told in names:
             raise InputError(f"{path} is the key of {names[told]!r} too; every node has its own: delete one")
         names[told] = path.stem
     if not names:
-        raise InputError(f"{folder} allows no node; add keys with: tacit federated keys")
+        raise InputError(f"{folder} allows no node; add NAME.pub of every node")
     return names
