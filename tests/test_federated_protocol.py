@@ -10,6 +10,7 @@ import pytest
 
 from tacit.errors import InputError, TacitError
 from tacit.federated import protocol
+from tacit.federated.distributed_eigan import clip, clip_answer, median_of
 from tacit.federated.protocol import (
     Message,
     ProtocolError,
@@ -200,3 +201,36 @@ def test_words_of_refusal():
         aggregate(LIKE, [answer("a", weights(0))], "mean")
     with pytest.raises(TacitError, match="no answer"):
         aggregate(LIKE, [])
+
+
+# -- nodes that send something else -------------------------------------------------------------------
+
+
+def test_one_false_answer_of_five_stays_within_the_honest_ones():
+    current, rng = weights(0), np.random.default_rng(0)
+    honest = [{k: a + rng.normal(size=a.shape).astype(a.dtype) for k, a in current.items()} for _ in range(4)]
+    for by in (1e5, -1e5):
+        false = {k: a + np.asarray(by, a.dtype) for k, a in current.items()}
+        answers = [answer(f"n{i}", mine) for i, mine in enumerate([*honest, false])]
+        merged = median_of(current, answers)
+        for name in current:
+            votes = np.array([mine[name] for mine in honest])
+            assert (votes.min(axis=0) <= merged[name]).all()
+            assert (merged[name] <= votes.max(axis=0)).all()
+            mean = aggregate(current, answers)[name]
+            assert (np.abs(mean) > 1e4).all()  # the control
+    two = [answer(f"n{i}", mine) for i, mine in enumerate(honest[:2])]
+    assert all(np.array_equal(a, current[k]) for k, a in median_of(current, two).items())
+
+
+def test_updates_are_cut_to_the_norm_and_shorter_ones_are_not_touched():
+    current = weights(0)
+    far = {k: a + np.ones_like(a) for k, a in current.items()}
+    moved = {k: a - current[k] for k, a in clip(current, far, 1.0).items()}
+    assert np.sqrt(sum(float((a**2).sum()) for a in moved.values())) == pytest.approx(1.0, rel=1e-5)
+    assert all(np.array_equal(a, far[k]) for k, a in clip(current, far, 1e3).items())
+    message = answer("n1", far)
+    assert all(
+        np.allclose(a, current[k] + moved[k])
+        for k, a in unpack(clip_answer(current, message, 1.0).arrays, current).items()
+    )
