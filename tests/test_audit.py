@@ -357,7 +357,7 @@ def test_json_table_and_page(tmp_path, digits):
     train, attack, test = digits
     report = tacit.audit(PCA(2, random_state=0).fit(train.X), attack, test, attackers="logistic")
     plain = json.loads(report.to_json(tmp_path / "a.json"))
-    assert plain["schema"] == 3
+    assert plain["schema"] == 1
     assert plain["leakage"]["digit"]["balanced_accuracy"]["value"] == report.leakage["digit"].value
     assert set(report.table["role"]) == {"utility", "leakage", "leakage, label-only"}
     page = report.to_html(tmp_path / "r.html").read_text()

@@ -363,15 +363,6 @@ def reproduce(
         papers.run(console, experiment, everything, quick, seeds, out, again, data, jobs)
 
 
-@app.command()
-def glossary(term: Annotated[str | None, typer.Argument(help="One word; all without it.")] = None) -> None:
-    """Explain the words of reports and messages."""
-    from tacit.report.glossary import GLOSSARY, explain  # every command starts quickly
-
-    for word, text in {term: explain(term)}.items() if term else GLOSSARY.items():
-        console.print(f"[bold]{escape(word)}[/bold]  {escape(text)}", highlight=False)
-
-
 @data_app.command("list")
 def data_list() -> None:
     """All data sets: rows, targets, sensitive attributes, licence, and whether they are here."""

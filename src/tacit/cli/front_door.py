@@ -11,7 +11,7 @@ GROUPS = {
     START: ("demo", "fit", "audit", "audit diff", "frontier", "release", "doctor"),
     PROMISE: ("check", "ledger", "evidence"),
     PLACES: ("serve", "profile", "federated"),
-    STUDY: ("data", "reproduce", "glossary"),
+    STUDY: ("data", "reproduce"),
 }
 EXAMPLES = {
     "demo": "tacit demo",
@@ -48,7 +48,6 @@ EXAMPLES = {
     "data show": "tacit data show digits",
     "data prepare": "tacit data prepare uci_har 'UCI HAR Dataset.zip'",
     "reproduce": "tacit reproduce eigan/table1 --quick",
-    "glossary": "tacit glossary certified",
 }
 FIRST = """To see what it does:       tacit demo
 To hand over your table:   tacit fit people.csv --target income --sensitive sex --out handover

@@ -23,7 +23,6 @@ from tacit.report import write_page
 from tacit.report.report import Report
 from tacit.report.results import shown
 from tacit.report.screen import Console
-from tacit.report.worse_part import worse_part
 
 TRIED = 192  # records and one epoch, by which the time to the end is told
 AUDIT, AUDIT_EACH = 10.0, 3.2e-6  # seconds of a small audit; and for a number of a record, times classes to tell apart
@@ -105,6 +104,7 @@ def fit_shaped(
     out.mkdir(parents=True, exist_ok=True)
     second = clone(chosen) if all_records else None
     reports = _fit_and_attack(console, (chosen, second), name, (train, rest, attack, test), what, by, seed, quick)
+    own, reports = reports[1], [reports[0], *sorted(reports[1:], key=_most_leakage)]  # the last one is the headline
     print_comparison(console, reports)
     if not reports[-1].leakage:
         kept = ", ".join(f"{t} {shown(u.value)} (guessing {shown(u.guessing)})" for t, u in reports[-1].utility.items())
@@ -118,7 +118,7 @@ def fit_shaped(
     page = write_page(reports, out / "report.html", f"{source.name}: {name}")
     reports[-1].to_json(out / "audit.json")
     # the bundle carries the audit of its own filter
-    bundle = tacit.save(chosen, out / "filter.tacit", reports[1], expires=last_day, keys=secrets)
+    bundle = tacit.save(chosen, out / "filter.tacit", own, expires=last_day, keys=secrets)
     tell_keys(console, bundle, secrets)
     leaves = [(chosen, rest)] + ([] if second is None else [(second, train)])
     order = np.random.default_rng().permutation(sum(len(part) for _, part in leaves))
@@ -140,9 +140,9 @@ def _fit_and_attack(
     seed: int,
     quick: bool,
 ) -> list[Report]:
-    """Reports of the raw records and of what the filter releases; with a second filter also of that, and of both.
+    """Audit the raw records and what the filter releases; with a second filter also what that one releases.
 
-    The last one is of all that leaves.
+    The second report is of the first filter.
     """
     (chosen, second), (train, rest, attack, test) = filters, parts
     asked: dict[str, Any] = {"floor": False, "random_state": seed, **WINDOWS_APART}
@@ -171,7 +171,13 @@ def _fit_and_attack(
     for warning in sorted({str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)}):
         console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False)
     own, raw, *other = reports
-    return [raw, own, *other, *(worse_part(own, o, f"{name}, worse part") for o in other)]
+    return [raw, own, *other]
+
+
+def _most_leakage(report: Report) -> float:
+    """How far above chance the most exposed attribute may be, by the upper end of its bound or interval."""
+    upper = {s: report.bound.get(s) or r.high for s, r in report.leakage.items()}
+    return max((upper[s] - r.guessing for s, r in report.leakage.items()), default=0.0)
 
 
 def _told(place: Path, what: str, first: int, second: int, all_records: bool) -> str:

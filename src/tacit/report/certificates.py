@@ -153,17 +153,13 @@ class AnyCertificate(ABC):
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any], name: str = "certificate") -> AnyCertificate:
-        """The inverse of `to_dict`. Reports of schema 1 and 2 name no kind, and the oldest have fewer fields."""
-        marks = {"epsilon": LocalPrivacyCertificate, "sigma": GaussianCertificate}
-        guess = next((kind for mark, kind in marks.items() if mark in told), Certificate)
-        kind = cls.kinds.get(told["kind"]) if "kind" in told else guess
+        """The inverse of `to_dict`."""
+        kind = cls.kinds.get(str(told.get("kind")))
         if kind is None:
-            raise InputError(f"{name}: {told['kind']!r} is not a kind of certificate; there are {', '.join(cls.kinds)}")
-        guessing = told.get("guessing")
-        unknown = {"exposed": 1.0, "candidates": 1, "per": "record", "absent": 0, "unseen_mass": 1.0}
-        if isinstance(guessing, float) and 0 < guessing <= 1:
-            unknown["n_classes"] = round(1 / guessing)
-        return read_fields(kind, {**unknown, **told}, name)
+            raise InputError(
+                f"{name}: {told.get('kind')!r} is not a kind of certificate; there are {', '.join(cls.kinds)}"
+            )
+        return read_fields(kind, told, name)
 
 
 @dataclass(frozen=True)

@@ -20,16 +20,3 @@ def on_screen(text: str) -> str:
     '\\x1b[2Jsigned'
     """
     return ODD.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def in_markdown(text: str) -> str:
-    """One line of text in which no tag and no link of Markdown is left.
-
-    Examples
-    --------
-    >>> in_markdown("[sex](http://evil) <img src=x> [.5, .6]")
-    '[sex]\\\\(http://evil) &lt;img src=x> [.5, .6]'
-    """
-    line = " ".join(on_screen(text).split("\n"))
-    line = re.sub(r"\](?=[(\[])", r"]\\", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line))
-    return re.sub(r"^(\s*\[[^\]]*\])(?=:)", r"\1\\", line)  # a link may also be defined at the beginning of a line

@@ -13,12 +13,28 @@ import jinja2
 import markupsafe
 
 from tacit.files import write_whole
-from tacit.report.glossary import explain
-from tacit.report.markdown import DOES_NOT_PROTECT
 from tacit.report.results import NumberResult, at_most, beats, digits, shown
-from tacit.report.verdict import RULE, not_covered, opening, verdict
+from tacit.report.verdict import DOES_NOT_PROTECT, RULE, not_covered, opening, verdict
 
 MEASURES = {"r2": "R²", "balanced_accuracy": "balanced accuracy of the best attacker"}
+WORDS = {  # explained one hover away; docs/glossary.md has more
+    "guessing": "What somebody gets who sees no release: the least that any figure can be compared with.",
+    "balanced accuracy": (
+        "The share of right answers when every class is as common as every other, so that always naming the "
+        "commonest class gains nothing. Of two classes guessing gives .500."
+    ),
+    "audited": (
+        "Attackers were trained and this is how far they got. It was measured, not proved: a cleverer one may get "
+        "further."
+    ),
+    "certified": (
+        "No attacker, however clever, does better on average on one release of a new person who is like those counted, "
+        "if they know nothing else about that person. Wrong in at most 5 of 100 such statements."
+    ),
+    "label-only": "Releasing nothing but the predicted target: the floor that every release is compared with.",
+    "dominated": "Another release is as useful and leaks less, both beyond chance: there is no reason to use this one.",
+    "breadth": "How much of every column can still be told from the release: 0 as by guessing, 1 as from raw rows.",
+}
 
 
 def write_page(reports: Sequence[Any], path: str | Path, title: str, introduction: str = "") -> Path:
@@ -66,7 +82,7 @@ def render(template: str, data: Any, **told: Any) -> str:
         loader=jinja2.PackageLoader("tacit", "report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["up"] = lambda value: "–" if value is None else at_most(value)
-    environment.globals |= {"term": term, "explained": explain}
+    environment.globals |= {"term": term, "explained": WORDS.__getitem__}
     environment.filters["p"] = lambda value: "–" if value is None else shown(value)
     # inside a script element only "<" could end it
     embedded = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
@@ -75,7 +91,7 @@ def render(template: str, data: Any, **told: Any) -> str:
 
 def term(word: str, shown_as: str | None = None) -> Any:
     """A word whose explanation is one hover, or one touch, away."""
-    return markupsafe.Markup('<abbr tabindex="0" title="{}">{}</abbr>').format(explain(word), shown_as or word)
+    return markupsafe.Markup('<abbr tabindex="0" title="{}">{}</abbr>').format(WORDS[word], shown_as or word)
 
 
 def _why(report: Any, attribute: str, beaten: dict[tuple[str, str], str]) -> str | None:
@@ -100,10 +116,14 @@ def dominated(reports: Sequence[Any]) -> dict[tuple[str, str], str]:
 
 def figure(reports: Sequence[Any], attribute: str) -> str:
     """Utility against leakage of every release, with intervals and certificates, as inline SVG."""
+    return inline_svg(drawn(reports, attribute))
+
+
+def inline_svg(fig: Any) -> str:
+    """A matplotlib figure as inline SVG."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG  # slow to import, and a device has none
 
     out = io.StringIO()
-    fig = drawn(reports, attribute)
     FigureCanvasSVG(fig).print_svg(out, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = out.getvalue()
     return text[text.index("<svg") :]

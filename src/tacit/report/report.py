@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import html
 import importlib.metadata
 import json
 import math
@@ -42,15 +43,13 @@ from tacit.report.results import (
     shown,
 )
 from tacit.report.table_changes import TableChange
-from tacit.report.three_questions import Answer, three_questions
+from tacit.report.verdict import Answer, Verdict, three_questions, verdict
 
 if TYPE_CHECKING:
     import pandas as pd  # a device has none, and reads reports all the same
 
-    from tacit.report.notebook import Inline
-    from tacit.report.verdict import Verdict
 
-SCHEMA = 3
+SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -272,10 +271,10 @@ class Report:
         return rich_report(self)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """The same as Markdown, for a pull request or a model card; written when a path is given."""
-        from tacit.report.markdown import markdown_report  # needs pandas, as `table`
+        """The same text as Markdown, for a pull request or a model card; written when a path is given."""
+        from tacit.report.terminal import as_markdown  # rich is slow to import, and a device has none
 
-        text = markdown_report(self)
+        text = as_markdown(self)
         if path is not None:
             write_whole(path, text)
         return text
@@ -380,17 +379,13 @@ class Report:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Report:
-        """The inverse of `to_dict`; also reads schema 1 and 2, whose missing parts are empty."""
+        """The inverse of `to_dict`."""
         schema = told.get("schema") if isinstance(told, Mapping) else None
-        if schema not in range(1, SCHEMA + 1):
+        if schema != SCHEMA or isinstance(schema, bool):
             raise InputError(
-                f"this is not a report that Tacit {__version__} reads: its schema is {schema!r}, known are 1 to "
-                f"{SCHEMA}; a newer one needs a newer Tacit"
+                f"this is not a report that Tacit {__version__} reads: expected schema {SCHEMA}, found {schema!r}"
             )
-        fresh = not any(
-            str(note).startswith("in-sample:") for note in told.get("notes") or ()
-        )  # schema 1 says so there
-        found: Report = read_fields(cls, {"attacks": [], "fresh": fresh, **told}, "report")
+        found: Report = read_fields(cls, told, "report")
         return found
 
     @classmethod
@@ -418,8 +413,6 @@ class Report:
 
     def verdict(self, attribute: str) -> Verdict:
         """A light ("green", "amber", "red"), a sentence in words, and what both rest on."""
-        from tacit.report.verdict import verdict  # it reads a Report, and so cannot be imported above
-
         return verdict(self, attribute)
 
     def figure(self, attribute: str | None = None) -> Any:
@@ -430,17 +423,8 @@ class Report:
         self._known(chosen, self.leakage)
         return drawn([self], chosen)
 
-    def page(self) -> Inline:
-        """The interactive page, for a cell of a notebook."""
-        from tacit.report.notebook import Inline  # jinja2 is slow to import, and a device has none
-        from tacit.report.page import page_text
-
-        return Inline(page_text([self], f"Audit of {self.name}"))
-
     def _repr_html_(self) -> str:
-        from tacit.report.notebook import report_html  # a notebook asks for it, and nobody else
-
-        return report_html(self)
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def _other_measures(r: AnyResult) -> dict[str, float]:

@@ -10,8 +10,12 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
+from tacit.report.foreign import on_screen
 from tacit.report.results import AnyResult, NumberResult, digits, interval, shown
 from tacit.report.screen import Console
+from tacit.report.verdict import DOES_NOT_PROTECT
+
+WIDE = 10_000  # so that no line is broken
 
 
 def as_text(told: Any, width: int) -> str:
@@ -20,6 +24,19 @@ def as_text(told: Any, width: int) -> str:
     console.print(told, highlight=False)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def as_markdown(report: Any) -> str:
+    """The text of a report as a code block, in which names are never tags or links, then what it does not cover."""
+    out = io.StringIO()
+    Console(file=out, width=WIDE).print(report, highlight=False)
+    lines = [line.rstrip().replace("`", "'") for line in out.getvalue().splitlines()]
+    s = report.settings
+    lines.append(
+        f"Data {s.data or 'unnamed'}, {s.rows['attack']:,} rows to attack and {s.rows['test']:,} to test, "
+        f"seed {s.seed}, {s.seconds} s, {', '.join(f'{k} {v}' for k, v in s.versions.items())}, {s.when}."
+    )
+    return "\n".join(["```text", *map(on_screen, lines), "```", "", *(f"- {t}" for t in DOES_NOT_PROTECT)]) + "\n"
 
 
 def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot be imported here

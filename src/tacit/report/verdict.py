@@ -1,14 +1,26 @@
-"""What a report opens with: one sentence, and for every sensitive attribute a light and what it rests on."""
+"""A report in words: its opening, a light and a sentence for every sensitive attribute, and three questions.
+
+The questions are those of the European data protection authorities (WP29, opinion 05/2014): can somebody be singled
+out, can records of one person be linked, can something be inferred of a person? The first two are attacks of the audit;
+the third is its leakage, with a certificate where there is one.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from tacit.report.markdown import DOES_NOT_PROTECT
-from tacit.report.plain_words import leak_in_words
-from tacit.report.results import NumberResult, percent, shown
+from tacit.report.results import NumberResult, digits, percent, shown
 
+DOES_NOT_PROTECT = (
+    "Several releases of the same person, or a release combined with other columns, give away more than one.",
+    "Attributes that were not declared sensitive were not tested.",
+    "Other populations: the figures hold for records like those audited.",
+    "An audit is a lower bound: a stronger attacker may find more. Only a certificate bounds every attacker.",
+)
+NOT_ASKED = "none: not measured"
+NOT_PAIRED = "none: not measured; it needs two records of a person, or a release of several columns"
 SMALL, MIDDLING = 0.1, 0.3  # of the way from guessing to certainty
 RULE = (
     f"Green: certified, and at most {percent(SMALL, 0)} of the way from guessing to always right. Red: more than "
@@ -93,3 +105,78 @@ def _rests_on(report: Any, attribute: str) -> str:
 
 def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def leak_in_words(report: Any, name: str) -> str:
+    """What an attacker can tell of one sensitive attribute from a release."""
+    m, certificate = report.leakage[name].measure, report.certificate.get(name)
+    if isinstance(report.leakage[name], NumberResult):
+        told = _number_in_words(report.leakage[name], report.level)
+        return (
+            f"{told}{_classes_in_words(report, name)} This was measured, not proved: a cleverer attacker may do better."
+        )
+    reached = f"Attackers that we trained name {name} right {percent(m.value)} of the time"
+    if certificate is not None and report.bound.get(name) is not None:
+        return (
+            f"Whoever sees one release, however clever, names {name} right at most "
+            f"{_percent_at_most(certificate.bound)} of the time (certified, with "
+            f"{report.level} confidence). {reached}; guessing gives {percent(m.guessing)}."
+        )
+    return (
+        f"{reached} (between {percent(m.low)} and {percent(m.high)}, with {report.level} confidence); guessing gives "
+        f"{percent(m.guessing)}. This was measured, not proved: a cleverer attacker may do better."
+    )
+
+
+def _classes_in_words(report: Any, name: str) -> str:
+    """What is certified of a number's classes; nothing where nothing is."""
+    classes = report.certified_classes(name)
+    if classes is None:
+        return ""
+    found = report.certificate[classes]
+    return (
+        f" Of {found.n_classes} classes of about equal size, whoever sees one release names the right one at most "
+        f"{_percent_at_most(found.bound)} of the time (certified, with {report.level} confidence; guessing gives "
+        f"{percent(1 / found.n_classes)})."
+    )
+
+
+def _number_in_words(r: NumberResult, level: str) -> str:
+    """How well attackers infer a number, without R²."""
+    off = r.mae
+    return (
+        f"Attackers that we trained guess {r.attribute} with a mean error of {digits(off.value)} (between "
+        f"{digits(off.low)} and {digits(off.high)}, with "
+        f"{level} confidence); always naming the median is off by {digits(off.guessing)}. "
+        f"That explains {percent(max(0.0, r.value))} of how it differs between people."
+    )
+
+
+def _percent_at_most(bound: float) -> str:
+    """A bound in percent, rounded up: rounded down it would promise more than was proved.
+
+    Examples
+    --------
+    >>> _percent_at_most(0.5449), _percent_at_most(0.57), _percent_at_most(1.0)
+    ('54.5 %', '57.0 %', '100.0 %')
+    """
+    return percent(math.ceil(round(1000 * bound, 9)) / 1000, 1)
+
+
+class Answer(NamedTuple):
+    """One question, how it was answered ("certified", "audited" or "none"), and the answer."""
+
+    question: str
+    status: str
+    sentence: str
+
+
+def three_questions(report: Any) -> tuple[Answer, ...]:  # a Report, which calls this and so cannot be imported here
+    """One answer to singling out, one to linkability, and one of inference for each sensitive attribute."""
+    out, link = report.singling_out, report.linkability
+    audited = out is not None and out.worst is not None
+    return (
+        Answer("singling out", "audited" if audited else "none", NOT_ASKED if out is None else out.sentence),
+        Answer("linkability", "none" if link is None else "audited", NOT_PAIRED if link is None else link.sentence),
+        *(Answer("inference", report.status(name), report.sentence(name)) for name in report.leakage),
+    )

@@ -31,8 +31,8 @@ from tacit.records.schema import TIMES, Column, TableSchema, schema_of
 from tacit.release.answer import Answerer
 from tacit.release.bundle import Bundle, parse_json
 from tacit.release.manifest import is_expired
-from tacit.report.plain_words import leak_in_words
 from tacit.report.report import Report
+from tacit.report.verdict import leak_in_words
 from tacit.serve.browser import check_files
 from tacit.serve.client import Answers
 from tacit.serve.keys import KeyFile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -329,9 +330,9 @@ class Frontier:
         return drawn(self, sensitive or self.sensitive[0])
 
     def _repr_html_(self) -> str:
-        from tacit.report.notebook import frontier_html  # a notebook asks for it, and nobody else
+        from tacit.report.page import inline_svg  # matplotlib is slow to import
 
-        return frontier_html(self)
+        return f"{inline_svg(self.figure())}<pre>{html.escape(str(self))}</pre>"
 
     def to_html(self, path: str | Path) -> Path:
         """Write the curve as one self-contained page with an interactive figure."""
