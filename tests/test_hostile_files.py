@@ -9,7 +9,6 @@ import re
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -220,41 +219,6 @@ print("whole", kill + 1)
 def test_two_writers_killed_at_fifty_random_moments_leave_a_whole_file(tmp_path):
     ran = subprocess.run([sys.executable, "-c", WRITES, str(tmp_path / "f.txt")], capture_output=True, text=True)
     assert ran.stdout == "whole 50\n", ran.stderr
-
-
-def test_two_runs_on_one_output_do_not_mix(bundle, tmp_path):
-    from tacit.release.parts import Journal
-
-    (tmp_path / "t.csv").write_text("a,b\n1,x\n")
-    first = Journal(tmp_path / "out.csv", {})
-    first.start()
-    with pytest.raises(InputError, match="another run is writing"):
-        apply(bundle, tmp_path / "t.csv", tmp_path / "out.csv")
-    first.remove()
-    assert apply(bundle, tmp_path / "t.csv", tmp_path / "out.csv").released == 1
-
-
-@posix
-def test_the_key_of_a_run_is_gone_before_its_output_is_there(tmp_path, monkeypatch):
-    """Without a noise key `apply` draws one; it must not lie beside what was released with it, at no moment."""
-    data = tacit.load_dataset("quadrants", n=200)
-    f = tacit.baselines.LaplaceMechanism(random_state=0).fit(data.X, data.y, sensitive_features=data.sensitive)
-    bundle = tacit.save(f, tmp_path / "n.tacit")
-    np.savez(tmp_path / "raw.npz", X=data.X)
-    seen = []
-    replace = os.replace
-
-    def noted(a: Path, b: Path) -> None:
-        seen.append((Path(b).name, sorted(p.name for p in tmp_path.rglob("noise.key"))))
-        replace(a, b)
-
-    monkeypatch.setattr("tacit.files.os.replace", noted)
-    for target in ("out.npz", "out.parquet"):
-        seen.clear()
-        apply(bundle, tmp_path / "raw.npz", tmp_path / target)
-        told = dict(seen)
-        assert told["00000000.arrow"] == ["noise.key"]  # the control: it was there
-        assert told[target] == []
 
 
 def test_a_secret_is_never_readable_by_others(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -297,47 +296,6 @@ def test_bad_rows_of_files(plain, tmp_path):
             apply(plain, source, target)
     with pytest.raises(tacit.TacitError, match="no column 'pay'"):
         apply(plain, written(X.drop(columns="pay"), tmp_path / "less.csv"), tmp_path / "out.csv")
-
-
-KILLED = """
-import os, signal, sys
-from tacit.release import bulk
-done = []
-def tell(what, now, total):
-    done.append(now)
-    if len(done) == 4:
-        os.kill(os.getpid(), signal.SIGKILL)
-bulk.apply(sys.argv[1], sys.argv[2], sys.argv[3], rows=100, callback=tell)
-"""
-
-
-@pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning")
-def test_a_killed_run_goes_on_and_gives_the_same_bytes(noisy, tmp_path):
-    source = written(table(1000, seed=2)[0], tmp_path / "in.parquet")
-    out = tmp_path / "out.parquet"
-    arguments = [sys.executable, "-W", "ignore", "-c", KILLED, str(noisy), str(source), str(out)]
-    assert subprocess.run(arguments, check=False).returncode == -signal.SIGKILL
-    assert not out.exists()
-    parts = tmp_path / ".out.parquet.parts"
-    made = {p.name: p.stat().st_mtime_ns for p in parts.glob("*.arrow")}
-    assert len(made) == 4
-    key = bytes.fromhex((parts / "noise.key").read_text())
-    assert parts.stat().st_mode & 0o077 == 0
-    kept = []
-
-    def tell(what, now, total):
-        kept.append({p.name: p.stat().st_mtime_ns for p in parts.glob("*.arrow")})
-
-    done = apply(noisy, source, out, rows=100, callback=tell)
-    assert done.resumed_parts == 4
-    assert all(kept[-1][name] == when for name, when in made.items())
-    assert not parts.exists()
-    apply(noisy, source, tmp_path / "whole.parquet", rows=100, noise_key=key)
-    assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
-    # parts of another input are not mixed in
-    subprocess.run(arguments, check=False)
-    written(table(900, seed=3)[0], source)
-    assert apply(noisy, source, out, rows=100).resumed_parts == 0
 
 
 def test_memory_does_not_grow_with_the_file(rows, tmp_path):

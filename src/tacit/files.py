@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -52,6 +53,57 @@ def replacing(path: str | Path, private: bool = False, folder: Path | None = Non
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def replacing_stream(path: str | Path) -> Iterator[BinaryIO]:
+    """An open file that takes the name `path` when the block ends; whatever stops it leaves the old file.
+
+    Where the system has files without a name (Linux), nothing is left of it even if the process is killed.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file = open(os.open(path.parent, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")  # noqa: SIM115
+    except (AttributeError, OSError):  # another system, or a file system that has none
+        with replacing(path) as partial, open(partial, "w+b") as named:
+            yield named
+        return
+    with file:
+        yield file
+        file.flush()
+        partial = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+        partial.unlink(missing_ok=True)
+        # a folder is named although the path is absolute: only then does Python ask for the link to be followed
+        os.link(f"/proc/self/fd/{file.fileno()}", partial, src_dir_fd=file.fileno(), follow_symlinks=True)
+        os.replace(partial, path)
+
+
+@contextlib.contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the name `path` when the block ends. What a killed run left there is removed."""
+    made = path.with_name(f".{path.name}.part")
+    made.mkdir(parents=True, exist_ok=True)
+    if made.is_symlink():
+        raise InputError(f"{made} is a link; remove it first")
+    descriptor = os.open(made, os.O_RDONLY) if os.name == "posix" else None
+    try:
+        if descriptor is not None:
+            import fcntl  # not on Windows
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it ends with this process
+        for old in made.iterdir():
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        try:
+            yield made
+            made.replace(path)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    except BlockingIOError:
+        raise InputError(f"another run is writing {path}; wait for it, or stop it first") from None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager

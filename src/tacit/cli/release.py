@@ -66,7 +66,7 @@ def apply(
     ] = False,
     sql: Annotated[str | None, typer.Option(help="Of an SQLite or DuckDB file: what to select.")] = None,
 ) -> None:
-    """Release a file or a folder of images in constant memory. A run that was killed resumes where it stopped."""
+    """Release a file or a folder of images in constant memory. A run that is killed leaves the old output, or none."""
     from rich.progress import Progress
 
     from tacit.cli.handover import as_file  # every command starts quickly
@@ -101,8 +101,7 @@ def apply(
 def _tell_done(done: Applied, target: Path) -> None:
     """How many rows were released, and where those are that do not fit."""
     Console().print(
-        f"Released {done.released:,} of {done.rows:,} rows to {target}"
-        + (f" ({done.resumed_parts} parts were there from an earlier run)" if done.resumed_parts else ""),
+        f"Released {done.released:,} of {done.rows:,} rows to {target}",
         highlight=False,
         markup=False,
     )
@@ -131,9 +130,8 @@ def _tell_news(console: Console, bundle: Path, source: Path, sensitive: list[str
     """Count what the file has that the fit did not know."""
     if source.suffix == ".npz" or (source.is_dir() and not any(source.rglob("*.parquet"))):
         return
-    from tacit.release.bulk import sensitive_names  # every command starts quickly
+    from tacit.release.bulk import sensitive_names, what_is_new  # every command starts quickly
     from tacit.release.bundle import read_bundle  # the same
-    from tacit.release.news import what_is_new  # the same
     from tacit.release.runtime import Release  # the same
 
     release = Release(read_bundle(bundle, trust=True))  # which was loaded above, as it was asked for

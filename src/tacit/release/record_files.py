@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import shutil
 import tempfile
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -20,20 +21,17 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
 from tacit.errors import InputError, TacitWarning, no_column
-from tacit.files import parquet_files, replacing
+from tacit.files import parquet_files, replacing_stream
 from tacit.records.csv_files import CsvFile
 from tacit.records.spelling import declared_column
 from tacit.records.table_files import TEXT
 from tacit.release.arrow_columns import Columns
-from tacit.release.runtime import Release
 
 FORMULA, PLAIN_NUMBER = r"^[=+\-@\t\r]", r"^[+\-]?[0-9.,]*([eE][+\-]?[0-9]+)?$"
 FORMATS = ".csv, .parquet, .arrow, .npz"  # that are written; .tsv, .txt and .feather are read too
 BUFFER = 2**18  # bytes of a Parquet column that are read at a time
 FILE = "file"  # beside the release of a folder of images: which image
 NUMBER = {"kind": "number", "type": "float"}
-Writer = Callable[[Iterator[pa.RecordBatch], int, Path], None]
-FOLDER = "folder"  # in place of a writer: the output is a folder of Parquet files, one for each part
 
 
 class Reader:
@@ -83,65 +81,61 @@ def open_reader(
     raise InputError(f"{path.name}: cannot read {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}")
 
 
-def open_writer(path: Path, release: Release, quote_formulas: bool = False) -> Writer:
-    """A function that writes all parts to a file of another name and then gives it its own: all of it or nothing."""
+def check_writable(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuse, before the work, a file that cannot be written."""
     if path.suffix not in WRITERS:
         raise InputError(
             f"{path.name}: cannot write {path.suffix or 'a file without suffix'!r}; the formats are {FORMATS}"
         )
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
-    shape = tuple(release.manifest["output"]["shape"])
-    if path.suffix == ".npz" and release.manifest["output"]["table"] is not None:
+    if path.suffix == ".npz" and manifest["output"]["table"] is not None:
         raise InputError(f"{path.name}: this bundle releases text, which .npz does not hold; write .parquet or .csv")
-
-    def write(parts: Iterator[pa.RecordBatch], n: int, folder: Path) -> None:
-        write_parts(path, parts, (n, *shape), folder, quote_formulas)
-
-    return write
 
 
 def write_parts(
-    path: Path,
-    parts: Iterator[pa.RecordBatch],
-    shape: tuple[int, ...] = (),
-    folder: Path | None = None,
-    quote_formulas: bool = False,
+    path: Path, parts: Iterable[pa.RecordBatch], quote_formulas: bool = False, shape: Sequence[int] = ()
 ) -> None:
-    """Write a file of columns, whole or not at all; until then it lies in `folder`. `shape` is that of an npz."""
-    if path.suffix == ".csv":
-        parts = without_formulas(parts, path.name, quote_formulas)
+    """Write a file of columns, whole or not at all. `shape` is that of a record of an npz."""
+    parts = iter(parts)
     first = next(parts, None)
     if first is None:
         raise InputError("the input has no rows, so there is nothing to release")
-    with replacing(path, folder=folder) as partial, open(partial, "wb") as file:
-        WRITERS[path.suffix](file, itertools.chain([first], parts), first.schema, shape)
+    parts = itertools.chain([first], parts)
+    if path.suffix == ".csv":
+        parts = _without_formulas(parts, path.name, quote_formulas)
+    with replacing_stream(path) as file:
+        if path.suffix == ".npz":
+            _write_npz(file, parts, tuple(shape), path.parent)
+            return
+        first = next(parts)
+        with WRITERS[path.suffix](file, first.schema) as writer:
+            for part in itertools.chain([first], parts):
+                writer.write_batch(part)  # in Parquet one row group each
 
 
-def without_formulas(parts: Iterator[pa.RecordBatch], called: str, quote: bool) -> Iterator[pa.RecordBatch]:
-    """Parts of a CSV file whose cells a spreadsheet would run: told of once, or with a quote before each."""
-    told = quote
+def _without_formulas(parts: Iterator[pa.RecordBatch], called: str, quote: bool) -> Iterator[pa.RecordBatch]:
+    """Parts of a CSV file: cells and names that a spreadsheet would run get a quote, or a warning names the first."""
+    warned = quote
     for part in parts:
-        for i, field in enumerate(part.schema):
-            if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
-                continue
-            column = part.column(i)
-            runs = pc.fill_null(pc.match_substring_regex(column, FORMULA), False)
-            runs = pc.and_not(runs, pc.fill_null(pc.match_substring_regex(column, PLAIN_NUMBER), False))
-            if not pc.any(runs).as_py():
-                continue
-            if quote:
-                quoted = pc.binary_join_element_wise(pa.scalar("'", column.type), column, pa.scalar("", column.type))
-                part = part.set_column(i, field, pc.if_else(runs, quoted, column))
-            elif not told:
-                told = True
+        found = []
+        for name, column in zip(part.schema.names, part.columns, strict=True):
+            text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+            cells = pa.array([name]) if not text else pa.concat_arrays([pa.array([name], column.type), column])
+            runs = pc.fill_null(pc.match_substring_regex(cells, FORMULA), False)
+            runs = pc.and_not(runs, pc.fill_null(pc.match_substring_regex(cells, PLAIN_NUMBER), False))
+            if not warned and pc.any(runs).as_py():
+                warned = True
                 warnings.warn(
-                    f"{called}: cells of {field.name!r} begin with =, +, - or @, which a spreadsheet runs as formulas; "
-                    f"--quote-formulas puts a quote before them",
+                    f"{called}: the name or cells of {name!r} begin with =, +, - or @, which a spreadsheet runs as "
+                    f"formulas; --quote-formulas puts a quote before them",
                     TacitWarning,
                     stacklevel=2,
                 )
-        yield part
+            quoted = pc.binary_join_element_wise(pa.scalar("'", cells.type), cells, pa.scalar("", cells.type))
+            cells = pc.if_else(runs, quoted, cells) if quote else cells
+            found.append((cells[0].as_py(), cells.slice(1) if text else column))
+        yield pa.record_batch([column for _, column in found], names=[name for name, _ in found])
 
 
 def shuffle_parquet(source: Path, target: Path, rows: int = 2**20) -> None:
@@ -311,43 +305,33 @@ def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def _write_csv(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:
-    with arrow_csv.CSVWriter(file, schema) as writer:
-        for part in parts:
-            writer.write_batch(part)
+def _parquet_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    # floats are nearly all different: looking them up in a dictionary takes longer than computing them
+    words = [field.name for field in schema if not pa.types.is_floating(field.type)]
+    return pq.ParquetWriter(file, schema, use_dictionary=words or False)
 
 
-def _write_parquet(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:
-    with pq.ParquetWriter(file, schema, **parquet_options(schema)) as writer:
-        for part in parts:
-            writer.write_batch(part)  # one row group each
+WRITERS: dict[str, Any] = {
+    ".csv": arrow_csv.CSVWriter, ".parquet": _parquet_writer, ".arrow": pa.ipc.new_file, ".npz": None
+}  # fmt: skip
 
 
-def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """Floats are nearly all different: looking them up in a dictionary takes longer than computing them."""
-    return {"use_dictionary": [field.name for field in schema if not pa.types.is_floating(field.type)] or False}
-
-
-def _write_arrow(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:
-    with pa.ipc.new_file(file, schema) as writer:
-        for part in parts:
-            writer.write_batch(part)
-
-
-def _write_npz(file: Any, parts: Iterator[pa.RecordBatch], schema: pa.Schema, shape: tuple[int, ...]) -> None:
+def _write_npz(file: BinaryIO, parts: Iterator[pa.RecordBatch], shape: tuple[int, ...], folder: Path) -> None:
+    """An npz begins with the number of its rows, so these are kept in a file without a name until they are counted."""
     names: list[str] = []
-    with zipfile.ZipFile(file, "w") as archive:
+    with tempfile.TemporaryFile(dir=folder) as rows, zipfile.ZipFile(file, "w") as archive:
+        n = 0
+        for part in parts:
+            fields = zip(part.schema.names, part.columns, strict=True)
+            rows.write(np.column_stack([c.to_numpy() for name, c in fields if name != FILE]).astype("<f8").tobytes())
+            names += part.column(FILE).to_pylist() if FILE in part.schema.names else []
+            n += part.num_rows
+        rows.seek(0)
         # no time stamp in the archive: the same release gives the same bytes
         with archive.open(zipfile.ZipInfo("release.npy"), "w", force_zip64=True) as member:
-            np.lib.format.write_array_header_1_0(member, {"descr": "<f8", "fortran_order": False, "shape": shape})
-            for part in parts:
-                numbers = [c.to_numpy() for c, f in zip(part.columns, schema, strict=True) if f.name != FILE]
-                member.write(np.column_stack(numbers).astype("<f8").tobytes())
-                if FILE in schema.names:
-                    names += part.column(FILE).to_pylist()
+            header = {"descr": "<f8", "fortran_order": False, "shape": (n, *shape)}
+            np.lib.format.write_array_header_1_0(member, header)
+            shutil.copyfileobj(rows, member)
         if names:
             with archive.open(zipfile.ZipInfo(f"{FILE}.npy"), "w") as member:
                 np.lib.format.write_array(member, np.array(names), allow_pickle=False)
-
-
-WRITERS = {".csv": _write_csv, ".parquet": _write_parquet, ".arrow": _write_arrow, ".npz": _write_npz}
