@@ -23,8 +23,7 @@ import numpy as np
 import torch
 
 from tacit.filters.base import Problem
-from tacit.filters.eigan import EIGAN
-from tacit.filters.eigan_game import Game
+from tacit.filters.eigan import EIGAN, Game
 from tacit.labels import Labels
 from tacit.nets.mlp import mlp
 from tacit.training.device import CACHED

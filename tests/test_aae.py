@@ -15,9 +15,9 @@ from sklearn.preprocessing import FunctionTransformer
 import tacit
 from papers.common.window_figures import latent_figure, spectrogram_figure, waveform_figure
 from tacit.errors import InputError
-from tacit.filters.aae_game import Heads
+from tacit.filters.autoencoder import Heads
 from tacit.labels import encode_labels
-from tacit.nets.window_nets import CLASSIFIERS, Decoder, Encoder
+from tacit.nets.windows import CLASSIFIERS, Decoder, Encoder
 
 AAE = tacit.AnonymizingAutoencoder
 TINY = {
@@ -329,7 +329,7 @@ def test_progress_is_shown_and_the_best_state_kept(data, capsys):
 
 def test_training_stops_when_the_adaptive_trade_off_no_longer_improves(data, monkeypatch):
     values = iter([(0.9, 0.1), (0.8, 0.1), (0.7, 0.1), (0.6, 0.1), (0.95, 0.0)])
-    monkeypatch.setattr("tacit.filters.aae_game.AnonymizingGame.check", lambda self: next(values))
+    monkeypatch.setattr("tacit.filters.autoencoder.AnonymizingGame.check", lambda self: next(values))
     g = fit(FILTERS[0], data, epochs=18, patience=2)
     assert len(g.history_) == 12  # checks after epochs 6, 9 and 12; the fourth was never asked for
 

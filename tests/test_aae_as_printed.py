@@ -10,10 +10,9 @@ from torch import nn
 
 import tacit
 from tacit.errors import InputError
-from tacit.filters.aae_game import Heads
-from tacit.filters.aae_rounds import PrintedRounds
+from tacit.filters.autoencoder import Heads, PrintedRounds
 from tacit.labels import encode_labels
-from tacit.nets import printed_window_nets as printed
+from tacit.nets import windows as printed
 from tests.test_aae import fit, walkers
 
 AAE = tacit.AnonymizingAutoencoder

@@ -27,8 +27,7 @@ from tacit.baselines.moments import moments_of
 from tacit.baselines.private_pls import private_pls
 from tacit.baselines.variational_obfuscator import divergence
 from tacit.errors import CollapseWarning, DependenceWarning, TacitWarning
-from tacit.filters.base import Problem
-from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.base import Problem, release_by_folds
 from tacit.labels import encode_labels
 
 

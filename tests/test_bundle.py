@@ -22,7 +22,7 @@ import tacit
 from forged import forged as forge
 from tacit.errors import BundleError
 from tacit.filters.registry import registered_filters
-from tacit.noise.support import Finite
+from tacit.noise.keyed import Finite
 from tacit.release.bundle import read_bundle
 from tacit.release.onnx import GraphBuilder
 from tacit.release.saving import compare

@@ -16,7 +16,7 @@ from tacit.errors import InputError
 from tacit.federated import DistributedEIGAN, Node, ProtocolError, certify_nodes, fit_closed_form
 from tacit.federated.node import Grants, spend_fit, spent_at_nodes
 from tacit.federated.protocol import read_state
-from tacit.noise.fit_privacy import DP, read_spent
+from tacit.noise.accounting import DP, read_spent
 
 pytest.importorskip("flwr")
 pytest.importorskip("dp_accounting")

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tacit.filters.conditionals import HIDDEN, Column, Conditional, learn_laws
+from tacit.filters.conditionals import HIDDEN, Conditional, Samples, learn_laws
 from tacit.records.cells import times
 
 
-def _column(units: np.ndarray | None = None, n: int = 600) -> Column:
+def _column(units: np.ndarray | None = None, n: int = 600) -> Samples:
     """A value that follows the column before it in one class, and is the other way round in the other."""
     rng = np.random.default_rng(0)
     before, s = rng.integers(2, size=(n, 1)), rng.integers(2, size=n)
     values = np.where(rng.random(n) < 0.9, before[:, 0] ^ s, 1 - (before[:, 0] ^ s))
-    return Column(before, [2], s, 2, values, 2, units)
+    return Samples(before, [2], s, 2, values, 2, units)
 
 
 def test_what_is_learned_side_by_side_is_what_is_learned_alone():

@@ -19,7 +19,7 @@ from tacit.filters.base import learn_many, prepare
 from tacit.filters.coupling import CouplingFilter
 from tacit.records.finite import NONE, learn_values
 from tacit.records.people import Crowd
-from tacit.solvers.couple import common_target, couple, kept_share
+from tacit.solvers.coupling import common_target, couple, kept_share
 
 SHARES = np.array([0.5, 0.3, 0.2])
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tacit.errors import InputError, InputTypeError
-from tacit.nets.backbone import backbone
+from tacit.nets.convolutional import backbone
 from tacit.nets.cut import cost_of_cuts, cut_names, cut_network, default_cut
 from tacit.nets.decoder import rebuild
 from tacit.nets.tiny_darknet import CUTS, tiny_darknet, with_outputs

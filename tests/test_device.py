@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 import tacit
 from tacit.filters.registry import registered_filters
-from tacit.noise.support import Finite
+from tacit.noise.keyed import Finite
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
 

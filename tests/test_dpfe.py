@@ -15,8 +15,8 @@ import tacit
 from papers.common.noise_curve import noise_curve
 from tacit.auditing.superiority import superiority
 from tacit.filters.dpfe import Partners, contrastive
-from tacit.nets.backbone import backbone
-from tacit.nets.code import LinearCode
+from tacit.nets.convolutional import backbone
+from tacit.nets.cut import LinearCode
 from tacit.training.loop import Training
 
 SMALL = {"epochs": 4, "backbone_epochs": 3, "random_state": 0, "device": "cpu"}

@@ -12,9 +12,7 @@ from torch import nn
 import tacit
 from tacit.federated import DistributedEIGAN, Node
 from tacit.filters.base import prepare
-from tacit.filters.eigan import Encoder
-from tacit.filters.eigan_game import Game
-from tacit.filters.eigan_players import head_weights
+from tacit.filters.eigan import Encoder, Game, head_weights
 from tacit.records.encoding import make_encoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.CollapseWarning")  # few epochs will do

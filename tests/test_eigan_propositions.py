@@ -13,8 +13,7 @@ import tacit
 from papers.eigan.propositions import encoders, equation_12, equation_17, posterior, score, utility
 from tacit.federated import DistributedEIGAN, Node
 from tacit.filters.base import Problem, prepare
-from tacit.filters.eigan_game import Game
-from tacit.filters.eigan_players import head_weights
+from tacit.filters.eigan import Game, head_weights
 from tacit.labels import encode_labels
 
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.errors.TacitWarning")  # overlapping wishes are warned of

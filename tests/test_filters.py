@@ -13,7 +13,7 @@ import tacit
 from tacit.errors import InputError
 from tacit.filters.posterior import Posteriors
 from tacit.labels import encode_labels
-from tacit.nets.pieces import _cuts, cut_into_pieces
+from tacit.nets.mlp import _cuts, cut_into_pieces
 from tacit.noise.keyed import keyed_normal, new_key
 from tacit.records.dataset import Dataset
 

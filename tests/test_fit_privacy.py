@@ -14,13 +14,13 @@ from sklearn.linear_model import LogisticRegression
 
 import tacit
 from tacit.baselines import LinearARL, LinearEraser
-from tacit.baselines.noisy_moments import beside_labels, summed_products
+from tacit.baselines.moments import beside_labels, summed_products
 from tacit.errors import InputError
 from tacit.federated import DistributedEIGAN, Node
-from tacit.filters.noisy_counts import count_pieces, made_up
+from tacit.filters.codebook import count_pieces, made_up
 from tacit.filters.public_intake import encode_in_public
 from tacit.ledger.recording import entry
-from tacit.noise.fit_privacy import DP, Spent, epsilon_of, noise_for
+from tacit.noise.accounting import DP, Spent, epsilon_of, noise_for
 from tacit.training.private_steps import PrivateSteps
 
 accounting = pytest.importorskip("dp_accounting")

@@ -26,8 +26,7 @@ import tacit
 from commands import tacit_command
 from tacit.errors import InputError, RequirementNotMet, TacitWarning
 from tacit.filters.base import prepare
-from tacit.filters.eigan import play, stacked_games
-from tacit.filters.eigan_game import Game
+from tacit.filters.eigan import Game, play, stacked_games
 from tacit.nets.mlp import mlp
 from tacit.solvers.code_training import train_codes
 from tacit.solvers.exact import label_mass

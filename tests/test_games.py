@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.filters.base import prepare
-from tacit.filters.eigan_game import Game
-from tacit.filters.eigan_players import head_weights
+from tacit.filters.eigan import Game, head_weights
 from tacit.labels import MISSING
 from tacit.nets.mlp import mlp
 from tacit.solvers.exact import (
@@ -25,7 +24,7 @@ from tacit.solvers.exact import (
     learn_linear_codes,
     table_terms,
 )
-from tacit.training.label_heads import cross_entropy
+from tacit.training.loop import cross_entropy
 from tacit.training.stack import Batches, Stack
 
 

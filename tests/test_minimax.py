@@ -29,8 +29,7 @@ from tacit.solvers.heads import (
     against_rest,
     weighted_binary_loss,
 )
-from tacit.solvers.inner import InnerGame, directional
-from tacit.solvers.kiwiel import kiwiel
+from tacit.solvers.kiwiel import InnerGame, directional, kiwiel
 from tacit.solvers.starts import linear_start, principal_directions, rank
 
 alternating = partial(kiwiel, auxiliary_steps=0)

@@ -14,9 +14,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import tacit
 from tacit.errors import InputError
 from tacit.labels import encode_labels
-from tacit.solvers.heads import SoftmaxHeads, Weighted
-from tacit.solvers.inner import InnerGame, LinearCode
-from tacit.solvers.reconstruction import HeadsTogether, MlpReconstruction
+from tacit.solvers.heads import HeadsTogether, MlpReconstruction, SoftmaxHeads, Weighted
+from tacit.solvers.kiwiel import InnerGame, LinearCode
 from tacit.solvers.starts import linear_start
 
 

@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 import tacit
 from tacit.cli import app
 from tacit.filters import registry
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Filter, Knob, Problem, release_by_folds
 from tacit.filters.mechanism import Learned
-from tacit.filters.out_of_fold import release_by_folds
-from tacit.noise.support import Finite
+from tacit.noise.keyed import Finite
 
 
 @dataclass(frozen=True, eq=False)

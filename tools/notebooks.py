@@ -94,7 +94,7 @@ report = tacit.audit(f, attack, test, attackers=["logistic", GaussianNB()], floo
 
 from tacit.filters.base import Filter, Knob
 from tacit.filters.mechanism import Learned
-from tacit.filters.out_of_fold import release_by_folds
+from tacit.filters.base import release_by_folds
 from tacit.testing import check_filter
 
 

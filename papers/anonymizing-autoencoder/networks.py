@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import tacit
 from papers.common.run import Run, over_seeds
 from papers.common.window_figures import spectrogram_figure, waveform_figure
-from tacit.nets.printed_window_nets import printed_classifier
+from tacit.nets.windows import printed_classifier
 
 from .protocol import GUESSED_F1, RATE, measured, network, read_by_cnns, some_windows, told
 

@@ -9,8 +9,7 @@ import numpy as np
 
 import tacit
 from tacit.auditing.stats import Measure, accuracy
-from tacit.nets.classifier import NetworkClassifier
-from tacit.nets.window_nets import deep_classifier, wide_classifier
+from tacit.nets.windows import NetworkClassifier, deep_classifier, wide_classifier
 from tacit.records.dataset import Dataset
 from tacit.training.device import choose_device
 

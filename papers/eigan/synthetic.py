@@ -13,7 +13,7 @@ from scipy.stats import mannwhitneyu
 
 import tacit
 from papers.common.run import Run, honest, together
-from tacit.filters.eigan_players import linear_map, one_hidden
+from tacit.filters.eigan import linear_map, one_hidden
 
 from .protocol import audit, fitted, in_print, mean_in_print, measured, validation
 

@@ -20,7 +20,7 @@ from sklearn.decomposition import PCA
 import tacit
 from papers.common.run import Run, by_attacker, honest, over_seeds
 from tacit.filters.base import Problem
-from tacit.filters.eigan_game import Game
+from tacit.filters.eigan import Game
 from tacit.labels import encode_labels
 from tacit.records.encoding import make_encoder
 

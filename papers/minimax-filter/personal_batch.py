@@ -18,8 +18,7 @@ from tacit.federated.node import Node, named
 from tacit.filters.minimax import MinimaxFilter
 from tacit.labels import encode_labels
 from tacit.solvers.heads import SoftmaxHeads, Weighted
-from tacit.solvers.inner import InnerGame, starting_point
-from tacit.solvers.kiwiel import kiwiel
+from tacit.solvers.kiwiel import InnerGame, kiwiel, starting_point
 
 
 class PersonalGame:

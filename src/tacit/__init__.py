@@ -17,10 +17,10 @@ _HOME = {
     "read_table": "tacit.records.dataset",
     "read_windows": "tacit.records.windows",
     "load_dataset": "tacit.datasets",
-    "DP": "tacit.noise.fit_privacy",
+    "DP": "tacit.noise.accounting",
     "EIGAN": "tacit.filters.eigan",
     "MinimaxFilter": "tacit.filters.minimax",
-    "AnonymizingAutoencoder": "tacit.filters.aae",
+    "AnonymizingAutoencoder": "tacit.filters.autoencoder",
     "TaskMask": "tacit.filters.mask",
     "CodebookFilter": "tacit.filters.codebook",
     "CouplingFilter": "tacit.filters.coupling",
@@ -56,14 +56,14 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.datasets import load_dataset as load_dataset
     from tacit.errors import TacitError as TacitError
     from tacit.errors import TacitWarning as TacitWarning
-    from tacit.filters.aae import AnonymizingAutoencoder as AnonymizingAutoencoder
+    from tacit.filters.autoencoder import AnonymizingAutoencoder as AnonymizingAutoencoder
     from tacit.filters.codebook import CodebookFilter as CodebookFilter
     from tacit.filters.coupling import CouplingFilter as CouplingFilter
     from tacit.filters.dpfe import DPFE as DPFE
     from tacit.filters.eigan import EIGAN as EIGAN
     from tacit.filters.mask import TaskMask as TaskMask
     from tacit.filters.minimax import MinimaxFilter as MinimaxFilter
-    from tacit.noise.fit_privacy import DP as DP
+    from tacit.noise.accounting import DP as DP
     from tacit.records.dataset import Dataset as Dataset
     from tacit.records.dataset import read_table as read_table
     from tacit.records.images import read_images as read_images

@@ -27,8 +27,7 @@ from tacit.auditing.trial import Trial, has_noise
 from tacit.errors import InputError
 from tacit.filters.mechanism import mechanism_of, sees_sensitive
 from tacit.labels import MISSING, joint_codes
-from tacit.noise.keyed import Noise
-from tacit.noise.support import Finite
+from tacit.noise.keyed import Finite, Noise
 from tacit.records.dataset import PRODUCT
 from tacit.report.certificates import AnyCertificate, ColumnsCertificate
 

@@ -9,13 +9,11 @@ import torch
 from torch import nn
 
 from tacit.errors import check_number
-from tacit.filters.base import Knob, Problem, TrainedFilter
+from tacit.filters.base import Knob, Problem, TrainedFilter, check_training, release_by_folds, training_settings
 from tacit.filters.mechanism import Learned, NetworkOutput
-from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.nets.mlp import mlp
 from tacit.training.device import choose_batch_size, choose_device
-from tacit.training.identity import check_training, training_settings
 from tacit.training.loop import Training, descend
 from tacit.training.stack import Batches, Stack
 

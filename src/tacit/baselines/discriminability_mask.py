@@ -22,10 +22,9 @@ from sklearn.utils import ClassifierTags
 
 from tacit.baselines.moments import moments_of
 from tacit.errors import CollapseWarning, InputError, check_number
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Filter, Knob, Problem, release_by_folds
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
 

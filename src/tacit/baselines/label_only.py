@@ -14,7 +14,7 @@ from tacit.filters.mechanism import Learned
 from tacit.filters.posterior import Posteriors
 from tacit.filters.registry import register_filter
 from tacit.labels import Labels, cut_number
-from tacit.noise.support import Finite
+from tacit.noise.keyed import Finite
 from tacit.training.trees import boosted_trees
 
 FINE = 12  # classes of a number, whose probabilities say what it is expected to be

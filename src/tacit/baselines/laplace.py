@@ -18,8 +18,7 @@ from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
 from tacit.filters.mechanism import Learned
 from tacit.filters.registry import register_filter
-from tacit.noise.keyed import Noise, mechanism
-from tacit.noise.support import Bounded
+from tacit.noise.keyed import Bounded, Noise, mechanism
 
 
 @register_filter("laplace", examples=[{"epsilon": 5.0}])

@@ -17,17 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.baselines.by_chunks import ByChunks
-from tacit.baselines.moments import CHUNK, ClassMeans, Moments, moments_of, whitening
-from tacit.baselines.noisy_moments import noisy_moments
+from tacit.baselines.moments import CHUNK, ByChunks, ClassMeans, Moments, moments_of, noisy_moments, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.filters.base import Knob, Problem
+from tacit.filters.base import Knob, Problem, Release, release_by_folds
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.filters.public_intake import refuse_second_fit
 from tacit.filters.registry import register_filter
-from tacit.noise.fit_privacy import DP
+from tacit.noise.accounting import DP
 
 # Eigenvalues are squared canonical correlations, 0..1; nearer to zero than this they are rounding.
 ZERO = 1e-10

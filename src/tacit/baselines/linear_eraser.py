@@ -16,17 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.baselines.by_chunks import ByChunks
-from tacit.baselines.moments import ClassMeans, Moments, moments_of, whitening
-from tacit.baselines.noisy_moments import noisy_moments
+from tacit.baselines.moments import ByChunks, ClassMeans, Moments, moments_of, noisy_moments, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.filters.base import Knob, Problem
+from tacit.filters.base import Knob, Problem, release_by_folds
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.public_intake import refuse_second_fit
 from tacit.filters.registry import register_filter
-from tacit.noise.fit_privacy import DP
+from tacit.noise.accounting import DP
 from tacit.records.encoding import TableEncoder
 
 # Singular values of the whitened cross-covariance are canonical correlations; below this they are rounding.

@@ -2,15 +2,29 @@
 
 Chunks are centered on their own means and merged (Chan, Golub & LeVeque), so that a large offset or many
 chunks cost no precision.
+
+Differential privacy of `LinearARL` and `LinearEraser`: a record is clipped to a norm and put beside a one and the
+indicators of its labels; the sum of v v' over all people holds every count, mean and covariance that a closed form
+needs. One person moves it by at most the norm of v squared, and Gaussian noise of that scale is added once ("Analyze
+Gauss", Dwork et al., 2014).
 """
 
 from __future__ import annotations
 
+import math
+import secrets
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 
-from tacit.labels import MISSING, Labels
+from tacit.errors import InputError
+from tacit.filters.base import Filter, Problem, check_units, encode_problem, finish_fit
+from tacit.filters.mechanism import Learned
+from tacit.filters.public_intake import encode_in_public, tell_spent
+from tacit.labels import MISSING, Labels, encode_labels
+from tacit.noise.accounting import DP, LABELS, Spent, epsilon_of, noise_for
 
 CHUNK = 8192
 # Below this share of the largest, an eigenvalue of a correlation matrix is rounding.
@@ -175,3 +189,108 @@ def whitening(moments: Moments, without: np.ndarray | None = None, ridge: float 
     W[:, varies] = (vectors[:, kept] / root).T / scale
     inverse[varies] = scale[:, None] * (vectors[:, kept] * root)
     return W, inverse
+
+
+def noisy_moments(f: Any, problem: Problem, dp: DP) -> tuple[Moments, list[ClassMeans]]:
+    """What `moments_of` gives, under noise; `f` is told what it cost. `dp.clip` is in root mean squares of a record."""
+    crowd = problem.crowd
+    dp.check(crowd.n_people)
+    rows, label_weight, reach = beside_labels(problem, dp.clip)
+    width = math.prod(problem.X.shape[1:])
+    noise = noise_for(1.0, 1, dp.epsilon, dp.delta)
+    rng = np.random.default_rng(secrets.randbits(128))  # whoever knew the draws could take the noise off
+    drawn = np.triu(noise * reach * rng.standard_normal((rows.shape[1],) * 2))
+    total = summed_products(rows, crowd) + drawn + np.triu(drawn, 1).T
+    unit, cost = "record" if problem.units is None else "person", epsilon_of(1.0, noise, 1, dp.delta)
+    told = (LABELS, *f.not_covered_)
+    tell_spent(f, Spent(cost, dp.delta, unit, crowd.n_people, noise, reach, 1.0, 1, told))
+    moments = Moments(width)
+    n = max(total[width, width] / label_weight**2, 1.0)
+    moments.n, moments.mean = round(n), total[:width, width] / label_weight / n
+    values, vectors = np.linalg.eigh(total[:width, :width] - n * np.outer(moments.mean, moments.mean))
+    # below the noise's own eigenvalues nothing is known, and whitening would blow it up
+    values = np.maximum(values, noise * reach * math.sqrt(width))
+    moments.scatter = (vectors * values) @ vectors.T
+    means, at = [], width + 1
+    for labels in (problem.targets, problem.sensitive):
+        means.append(ClassMeans(width))
+        for name, classes in zip(labels.names, labels.classes, strict=True):
+            counts = np.maximum(total[width, at : at + len(classes)] / label_weight**2, 1.0)
+            found = total[:width, at : at + len(classes)].T / label_weight / counts[:, None]
+            means[-1].columns[name] = dict(zip(classes.tolist(), zip(counts.round(), found, strict=True), strict=True))
+            at += len(classes)
+    return moments, means
+
+
+def beside_labels(problem: Problem, clip: float) -> tuple[np.ndarray, float, float]:
+    """Clipped records beside a one and their labels' indicators; the weight of these; the largest squared norm."""
+    flat = problem.X.reshape(len(problem.X), -1)
+    norm = clip * math.sqrt(flat.shape[1])
+    flat = flat * np.minimum(1, norm / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-12))
+    n_labels = len(problem.targets) + len(problem.sensitive)
+    weight = norm / math.sqrt(1 + n_labels)  # labels and records have the same share of the norm
+    shown = [np.ones((len(flat), 1)), *_indicators(problem.targets), *_indicators(problem.sensitive)]
+    return np.column_stack([flat, weight * np.concatenate(shown, axis=1)]), weight, 2 * norm**2
+
+
+def summed_products(rows: np.ndarray, crowd: Any) -> np.ndarray:
+    """The sum of v v' over people; of somebody with several records, their mean."""
+    return (rows * (crowd.weights() * crowd.n_people)[:, None]).T @ rows
+
+
+def _indicators(labels: Labels) -> list[np.ndarray]:
+    """One column a class; a missing label has none."""
+    return [(codes[:, None] == np.arange(len(classes))).astype(float)
+            for classes, codes in zip(labels.classes, labels.codes.T, strict=True)]  # fmt: skip
+
+
+ROLES = (("y", "target"), ("sensitive_features", "sensitive"))
+
+
+class ByChunks(Filter):
+    """A filter whose `_from_moments` needs no more than counts, means and covariances."""
+
+    dp: DP | None = None
+
+    def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
+        return encode_in_public(self, self.dp, X, y, sensitive_features, units)
+
+    def partial_fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, units: Any = None) -> Self:
+        """Learn from one more chunk of records; rows are not kept, so `release_training_rows` needs `fit`.
+
+        The first chunk fixes the columns, the words of text columns (later new ones are "other") and the scaling, so
+        let it be a large one. `LinearARL` and `LinearEraser` do not depend on the scaling: all chunks together give
+        what `fit` gives (but for the sign of a column). A chunk may lack classes.
+        """
+        if self.dp is not None:
+            raise InputError("dp adds its noise once, to the sums of all records; use fit")
+        if not hasattr(self, "_moments"):
+            problem = encode_problem(self, X, None, None, units, chunk=True)
+            width = int(np.prod(problem.X.shape[1:]))
+            self._moments, self._class_means = Moments(width), [ClassMeans(width) for _ in ROLES]
+        else:
+            checked = self.mechanism_.schema.check(X)
+            memory: Any = self._prepared.memory
+            self._prepared = replace(self._prepared, memory=memory.joined(checked, check_units(units, len(checked))))
+        encoded = self._prepared.intake.encode(X)
+        flat = encoded.reshape(len(encoded), -1)
+        given = ((y if self.needs_target else None), sensitive_features)
+        labels = [encode_labels(v, name, len(flat), min_classes=0) for v, (name, _) in zip(given, ROLES, strict=True)]
+        for known, running, (_, what) in zip(labels, self._class_means, ROLES, strict=True):
+            if self._moments.n and set(known.names) != set(running.columns):
+                raise InputError(
+                    f"this chunk has the {what} columns {list(known.names)}, earlier ones had "
+                    f"{list(running.columns)}; pass the same columns with every chunk"
+                )
+        if self.needs_target and not len(labels[0]):
+            raise InputError(f"{type(self).__name__} needs a target (y) with every chunk: say what must keep working")
+        self._moments.update(flat)
+        for known, running in zip(labels, self._class_means, strict=True):
+            running.update(flat, known)
+        self.notes_: list[str] = []  # what was said of fewer chunks
+        targets, sensitive = self._class_means
+        finish_fit(self, None, self._from_moments(self._moments, targets, sensitive, self._prepared.intake.scaling))
+        return self
+
+    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
+        raise NotImplementedError

@@ -16,14 +16,12 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from tacit.baselines.by_chunks import ByChunks
 from tacit.baselines.linear_arl import LinearCode
-from tacit.baselines.moments import ClassMeans, Moments, moments_of, whitening
+from tacit.baselines.moments import ByChunks, ClassMeans, Moments, moments_of, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.filters.base import Knob, Problem
+from tacit.filters.base import Knob, Problem, Release, release_by_folds
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.filters.registry import register_filter
 
 DEFAULT_WIDTH = 10

@@ -24,19 +24,24 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import TacitWarning, check_number
-from tacit.filters.base import Knob, Problem, TrainedFilter
+from tacit.filters.base import (
+    Knob,
+    Problem,
+    Release,
+    TrainedFilter,
+    check_training,
+    release_by_folds,
+    training_settings,
+)
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import Release, release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
 from tacit.nets.forward import forward
 from tacit.nets.mlp import mlp
 from tacit.noise.keyed import Noise, mechanism
 from tacit.training.device import choose_batch_size, choose_device
-from tacit.training.identity import check_training, training_settings
-from tacit.training.label_heads import cross_entropy
-from tacit.training.loop import Training, descend
+from tacit.training.loop import Training, cross_entropy, descend
 from tacit.training.stack import Batches, Stack
 
 NOTHING = 0.01  # nats that a trained adversary may believe it learned where there is nothing to learn

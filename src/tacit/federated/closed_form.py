@@ -21,8 +21,7 @@ from sklearn.base import BaseEstimator, clone
 
 from tacit.baselines.linear_arl import LinearARL, solve_moments
 from tacit.baselines.linear_eraser import LinearEraser
-from tacit.baselines.moments import ClassMeans, Moments, moments_of
-from tacit.baselines.noisy_moments import noisy_moments
+from tacit.baselines.moments import ClassMeans, Moments, moments_of, noisy_moments
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
 from tacit.federated.common_schema import LARGEST, Descriptions, make_common_encoder
 from tacit.federated.masked_sums import Addend, SumCoordinator, SumWorker
@@ -35,7 +34,7 @@ from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
 from tacit.filters.public_intake import tell_spent
 from tacit.labels import encode_labels
-from tacit.noise.fit_privacy import spent_by_all
+from tacit.noise.accounting import spent_by_all
 
 ROLES = ("targets", "sensitive")
 

@@ -46,16 +46,12 @@ from tacit.federated.protocol import (
 )
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker, agreed_preparation
 from tacit.federated.simulation import simulate
-from tacit.filters.base import Problem, check_units, finish_fit
-from tacit.filters.eigan import EIGAN, learned_encoder, new_game, warn_if_collapsed
-from tacit.filters.eigan_game import Game
-from tacit.filters.eigan_players import networks
+from tacit.filters.base import Problem, check_units, finish_fit, release_by_folds
+from tacit.filters.eigan import EIGAN, Game, PrivateGame, learned_encoder, networks, new_game, warn_if_collapsed
 from tacit.filters.notes import note, note_copies, note_dependence
-from tacit.filters.out_of_fold import release_by_folds
-from tacit.filters.private_eigan_game import PrivateGame
 from tacit.filters.public_intake import tell_spent
 from tacit.labels import Labels, encode_labels, joint_codes
-from tacit.noise.fit_privacy import spent_by_all
+from tacit.noise.accounting import spent_by_all
 from tacit.records.intake import Intake
 from tacit.training.device import choose_batch_size
 from tacit.training.loop import epoch_seed, load_tensors, tensors_of

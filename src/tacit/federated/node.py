@@ -20,7 +20,7 @@ from tacit import files
 from tacit.errors import InputError, InputTypeError, TacitError, check_number
 from tacit.federated.protocol import ProtocolError
 from tacit.labels import MISSING, encode_labels, label_frame
-from tacit.noise.fit_privacy import DP, Spent, read_spent
+from tacit.noise.accounting import DP, Spent, read_spent
 from tacit.records.people import Crowd
 
 

@@ -33,8 +33,7 @@ from tacit.records.encoding import TableEncoder
 from tacit.records.fingerprints import Memory
 from tacit.records.schema import Column
 from tacit.solvers.heads import SoftmaxHeads, Weighted
-from tacit.solvers.inner import LinearCode
-from tacit.solvers.kiwiel import kiwiel
+from tacit.solvers.kiwiel import LinearCode, kiwiel
 
 CHOICES = {
     "order": ("sequential", "parallel"),

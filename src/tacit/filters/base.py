@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,17 +16,18 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.errors import InputError, InputTypeError
+from tacit.errors import InputError, InputTypeError, check_number
 from tacit.filters.mechanism import Learned, Mechanism
 from tacit.filters.notes import note_copies, note_dependence, note_numbers
 from tacit.filters.registry import registered_filters
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.noise.keyed import new_key
-from tacit.records.dataset import PRODUCT, unit_columns
+from tacit.records.dataset import PRODUCT, cross_folds, unit_columns
 from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.records.fingerprints import Memory
 from tacit.records.intake import Intake, check_records, learn_intake
 from tacit.records.people import FURTHEST, MIN_PEOPLE, Crowd
+from tacit.training.interrupts import whole_trainings
 
 
 @dataclass(frozen=True)
@@ -271,7 +275,7 @@ class Filter(Estimator):
 
 @dataclass(eq=False, repr=False)
 class TrainedFilter(Filter):
-    """A filter that is trained epoch by epoch: `tacit.training.identity` reads these parameters."""
+    """A filter that is trained epoch by epoch: `tacit.filters.base` reads these parameters."""
 
     _: KW_ONLY
     epochs: int = 20
@@ -396,3 +400,118 @@ def check_units(units: Any, n: int) -> np.ndarray | None:
     """One unit per record, by name; None where the caller has none."""
     columns = unit_columns(units, n)
     return None if columns is None else next(iter(columns.values()))
+
+
+Release = Callable[..., Any]  # records, and their noise where there is some -> what is released of them
+Align = Callable[[np.ndarray, np.ndarray], Release]  # a fold's release and the whole fit's, of the same rows -> map
+
+FEW_FOLDS = 3  # where one training takes minutes
+
+
+def release_by_folds(
+    problem: Problem,
+    learn: Callable[[Problem], Release],
+    n_folds: int = 5,
+    like: Release | None = None,
+    align: Align | None = None,
+    noise: np.ndarray | None = None,
+) -> np.ndarray:
+    """Refit without each fold in turn and release the fold by that fit.
+
+    Parameters
+    ----------
+    learn : learns a release from part of the problem
+    like : the release of the whole fit. Codes of different fits are alike only up to a change of coordinates;
+        with this, each is mapped back by what `align` finds over the rows it was fitted on
+    align : least squares unless given
+    noise : per row, handed to the releases beside the records
+    """
+    codes = np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1)
+    folds = cross_folds(codes, n_folds, problem.seed, problem.units)
+    out = np.empty(0)
+
+    def of(release: Release, rows: np.ndarray) -> np.ndarray:
+        return release(problem.X[rows]) if noise is None else release(problem.X[rows], noise[rows])
+
+    for f in range(int(folds.max()) + 1):
+        inside, outside = folds == f, folds != f
+        with whole_trainings():
+            release = learn(replace(problem.take(outside), fold=f))
+        Z = of(release, inside)
+        if like is not None:
+            Z = (align or least_squares)(of(release, outside), of(like, outside))(Z)
+        if f == 0:
+            out = np.empty((len(folds), *Z.shape[1:]), dtype=Z.dtype)
+        out[inside] = Z
+    return out
+
+
+def least_squares(there: np.ndarray, main: np.ndarray) -> Release:
+    """The affine map from one release onto the other."""
+    back = np.linalg.lstsq(_with_ones(there), main.reshape(len(main), -1), rcond=None)[0]
+    return lambda Z: (_with_ones(Z) @ back).reshape(Z.shape)
+
+
+def ridge(there: np.ndarray, main: np.ndarray) -> Release:
+    """The same where a release has more columns than rows say anything about."""
+    known = _with_ones(there)
+    penalty = 1e-3 * np.trace(known.T @ known) / known.shape[1] * np.eye(known.shape[1])
+    back = np.linalg.solve(known.T @ known + penalty, known.T @ main.reshape(len(main), -1))
+    return lambda Z: (_with_ones(Z) @ back).reshape(Z.shape)
+
+
+def _with_ones(Z: np.ndarray) -> np.ndarray:
+    return np.column_stack([Z.reshape(len(Z), -1), np.ones(len(Z))])
+
+
+UNSHAPED = ("checkpoint", "verbose", "device", "random_state")  # parameters that change no result of a known seed
+
+
+def check_training(f: Any, min_batch: int = 1) -> None:
+    """Refuse parameters with which no training could begin."""
+    check_number("epochs", f.epochs, 1, whole=True)
+    check_number("batch_size", f.batch_size, min_batch, whole=True, optional=True)
+    check_number("learning_rate", f.learning_rate, 1e-12)
+
+
+def training_settings(f: Any, problem: Any, unread: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What `Training` needs to know of a filter with `epochs`, `checkpoint` and `verbose`, on this problem.
+
+    A fold of the problem is kept in a file of its own, beside the checkpoint. `unread` are parameters that training
+    does not read: a training resumes where they have changed.
+    """
+    checkpoint = f.checkpoint
+    if checkpoint is not None and f.random_state is None:
+        raise InputError(
+            "checkpoint needs random_state: a training that resumes must draw what the one that stopped would "
+            "have drawn; pass a number, such as random_state=0"
+        )
+    if checkpoint is not None and problem.fold is not None:
+        checkpoint = f"{checkpoint}.fold{problem.fold}"
+    return {
+        "epochs": f.epochs,
+        "seed": problem.seed,
+        "checkpoint": checkpoint,
+        "identity": "" if checkpoint is None else _identity(f, problem, (*UNSHAPED, *unread)),
+        "verbose": f.verbose,
+    }
+
+
+def _identity(f: Any, problem: Any, skip: tuple[str, ...]) -> str:
+    """Settings, seed and data in words: a checkpoint of another training is refused."""
+    told = {k: _told(v) for k, v in f.get_params(deep=False).items() if k not in skip}
+    data = [_told(a) for a in (problem.X, problem.targets.codes, problem.sensitive.codes)]
+    data += [_told(a) for labels in (problem.targets, problem.sensitive) for a in labels.numbers if a is not None]
+    return json.dumps({"filter": type(f).__name__, **told, "seed": problem.seed, "data": data}, sort_keys=True)
+
+
+def _told(value: Any) -> str:
+    """A setting in words that are the same in another process."""
+    if hasattr(value, "state_dict"):  # a network; torch may not be here
+        return " ".join([str(value), *(_told(v.detach().cpu().numpy()) for v in value.state_dict().values())])
+    if isinstance(value, np.ndarray):
+        digest = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).hexdigest()
+        return f"{value.shape} {digest}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_told, value))
+    return re.sub(" at 0x[0-9a-f]+", "", str(getattr(value, "__qualname__", value)))

@@ -2,10 +2,18 @@
 
 For a finite code the best attacker is known in closed form, so nothing has to be trained against
 and the leak can be certified for *any* attacker (see `tacit.solvers.exact`).
+
+With `max_odds`, cells are merged until none can change the odds of a class by more (`merge_cells`). With `dp=`, the code
+is learned from synthetic records that are drawn from noisy counts (`made_up`). Every column is cut into public pieces
+(equal steps of its stated range, its stated words), and counted by piece and by all labels together; noise is added to
+all counts at once (the Gaussian mechanism). So the records keep how each column goes with the labels, and lose how
+columns go with each other beyond that.
 """
 
 from __future__ import annotations
 
+import math
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,20 +24,18 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import CollapseWarning, InputError, check_number
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Filter, Knob, Problem, check_training, training_settings
 from tacit.filters.codes import NetworkCode, PosteriorCode
 from tacit.filters.mechanism import Learned
-from tacit.filters.merged_cells import merge_cells
-from tacit.filters.noisy_counts import made_up
 from tacit.filters.notes import note
 from tacit.filters.public_intake import encode_in_public, refuse_second_fit, tell_spent
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels, joint_codes
-from tacit.noise.fit_privacy import DP
-from tacit.noise.support import Finite
-from tacit.records.encoding import ArrayEncoder
+from tacit.noise.accounting import DP, LABELS, Spent, epsilon_of, noise_for
+from tacit.noise.keyed import Finite
+from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.records.people import Crowd, supported
-from tacit.training.identity import check_training, training_settings
+from tacit.solvers.cell_odds import worst_odds
 
 GRID = (0.0, 0.4, 0.7, 1.1, 1.8, 3.0, 9.0, 26.0, 77.0, 230.0, 680.0, 2000.0)
 WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's typical record
@@ -396,3 +402,143 @@ def typical_records(encoder: Any, X: np.ndarray, cells: np.ndarray, n_codes: int
             words = np.array([*column.categories, "other", None], dtype=object)
             columns[column.name] = words[block.argmax(axis=1)]
     return pd.DataFrame(columns)
+
+
+DELTA = 0.05
+AUDITED = 0.4  # of the people of the fit: as many as a certificate will have at least
+
+
+def merge_cells(
+    cells: np.ndarray, n_codes: int, expected: Sequence[np.ndarray], secrets: Labels, crowd: Crowd, most: float
+) -> np.ndarray:
+    """Which released cell each of the code's cells belongs to.
+
+    The worst cell joins the one it is most like for the targets, again and again; a single cell is always allowed.
+
+    Parameters
+    ----------
+    cells : (n,) cell of each row, by parts that did not see it
+    expected : per target, the (n, classes) probabilities of its classes
+    secrets : what is withheld
+    most : the odds allowed
+    """
+    one = np.arange(len(cells)) if crowd.units is None else np.unique(crowd.units, return_index=True)[1]
+    known = [one[secrets.codes[one, i] != MISSING] for i in range(len(secrets))]
+    tables = [
+        np.floor(AUDITED * _count(cells[rows], secrets.codes[rows, i], n_codes, len(secrets.classes[i])))
+        for i, rows in enumerate(known)
+    ]
+    kept = [np.stack([p[cells == z].sum(axis=0) for z in range(n_codes)]) for p in expected]
+    group = np.arange(n_codes)
+    while group.max() > 0:
+        joined = np.eye(group.max() + 1)[group].T
+        worst = max((worst_odds(joined @ t, DELTA / len(tables)) for t in tables), key=lambda w: w.bound)
+        if worst.bound <= most:
+            break
+        mass = [joined @ t for t in kept]
+        cost = sum(_loss(m + m[worst.cell]) - _loss(m) for m in mass)
+        cost[worst.cell] = np.inf
+        into = int(cost.argmin())
+        group[group == worst.cell] = into
+        group = np.unique(group, return_inverse=True)[1].ravel()
+    return group
+
+
+def _count(cells: np.ndarray, classes: np.ndarray, n_codes: int, m: int) -> np.ndarray:
+    return np.bincount(cells * m + classes, minlength=n_codes * m).reshape(n_codes, m)
+
+
+def _loss(mass: np.ndarray) -> np.ndarray:
+    """How unsure each cell leaves a target, in nats times people."""
+    total = mass.sum(axis=1, keepdims=True)
+    return -(mass * np.log(np.maximum(mass, 1e-12) / np.maximum(total, 1e-12))).sum(axis=1)
+
+
+PIECES = 16  # of a number column
+REACH = math.sqrt(3)  # where the ends of a stated range lie once it is scaled
+MAX_KINDS = 4096  # combinations of all labels, a missing one counted as a class
+
+
+def made_up(problem: Problem, dp: DP, not_covered: tuple[str, ...]) -> tuple[Problem, Spent]:
+    """The problem with made-up records in the place of the real ones, about as many; and what that cost."""
+    if problem.X.ndim != 2:
+        raise InputError(f"dp counts the columns of a table; records here have the shape {problem.X.shape[1:]}")
+    crowd = problem.crowd
+    dp.check(crowd.n_people)
+    tables = count_pieces(problem)
+    noise = noise_for(1.0, 1, dp.epsilon, dp.delta)
+    reach = math.sqrt(len(tables))  # a person adds 1 to each table in all
+    rng = np.random.default_rng(secrets.randbits(128))  # whoever knew the draws could take the noise off
+    noisy = [np.maximum(t + noise * reach * rng.standard_normal(t.shape), 0) for t in tables]
+    drawn = rng.choice(len(noisy[0]), max(2, round(noisy[0].sum())), p=_shares(noisy[0]))
+    columns = [_draw(counts[drawn], is_number, len(slots), rng)
+               for (slots, is_number), counts in zip(_blocks(problem), noisy[1:], strict=True)]  # fmt: skip
+    codes = np.stack(np.unravel_index(drawn, _kinds(problem)[1]), axis=1) - 1
+    keep, hide = np.split(codes, [len(problem.targets)], axis=1)
+    targets, sensitive = replace(problem.targets, codes=keep), replace(problem.sensitive, codes=hide)
+    made = replace(problem, X=np.concatenate(columns, axis=1), targets=targets, sensitive=sensitive, units=None)
+    unit, cost = "record" if problem.units is None else "person", epsilon_of(1.0, noise, 1, dp.delta)
+    return made, Spent(cost, dp.delta, unit, crowd.n_people, noise, reach, 1.0, 1, (LABELS, *not_covered))
+
+
+def count_pieces(problem: Problem) -> list[np.ndarray]:
+    """How many people have each combination of labels; then column by column, each of them and each piece.
+
+    Somebody with several records counts as one in all, in equal parts.
+    """
+    kinds, sizes = _kinds(problem)
+    weight = problem.crowd.weights() * problem.crowd.n_people
+    tables = [np.bincount(kinds, weight, math.prod(sizes))]
+    for slots, is_number in _blocks(problem):
+        piece, n = _pieces(problem.X[:, slots], is_number)
+        tables.append(np.bincount(kinds * n + piece, weight, math.prod(sizes) * n).reshape(-1, n))
+    return tables
+
+
+def _kinds(problem: Problem) -> tuple[np.ndarray, list[int]]:
+    """The number of each record's labels together, and how many classes (and gaps) each label column has."""
+    both: tuple[Labels, ...] = (problem.targets, problem.sensitive)
+    sizes = [labels.n_classes(i) + 1 for labels in both for i in range(len(labels))]
+    if math.prod(sizes) > MAX_KINDS:
+        raise InputError(
+            f"dp counts all labels together, which have {math.prod(sizes):,} combinations; at most {MAX_KINDS:,} can "
+            f"be told apart under noise: pass fewer label columns"
+        )
+    codes = np.concatenate([labels.codes for labels in both], axis=1) + 1
+    return np.ravel_multi_index(tuple(codes.T), sizes), sizes
+
+
+def _blocks(problem: Problem) -> list[tuple[np.ndarray, bool]]:
+    """The encoded columns of each raw one, and whether it is a number."""
+    if not isinstance(problem.scaling, TableEncoder):
+        return [(np.array([j]), True) for j in range(problem.X.shape[1])]
+    ends = np.cumsum([0, *(c.width for c in problem.scaling.columns)])
+    return [(np.arange(a, b), c.kind == "number")
+            for c, a, b in zip(problem.scaling.columns, ends[:-1], ends[1:], strict=True)]  # fmt: skip
+
+
+def _pieces(block: np.ndarray, is_number: bool) -> tuple[np.ndarray, int]:
+    """The piece of each record, and how many there are; a number that is missing is a piece of its own."""
+    if not is_number:
+        return block.argmax(axis=1), block.shape[1]
+    at = np.clip(((block[:, 0] + REACH) / (2 * REACH) * PIECES).astype(int), 0, PIECES - 1)
+    return (np.where(block[:, 1] > 0, PIECES, at) if block.shape[1] > 1 else at), PIECES + 1
+
+
+def _draw(counts: np.ndarray, is_number: bool, width: int, rng: np.random.Generator) -> np.ndarray:
+    """Encoded values of one column, a record for each row of counts."""
+    counts = counts.copy()
+    if is_number and width == 1:
+        counts[:, PIECES] = 0  # this column has no gaps
+    edges = np.cumsum(np.where(counts.sum(axis=1, keepdims=True) > 0, counts, 1.0), axis=1)
+    piece = (rng.random((len(counts), 1)) * edges[:, -1:] >= edges).sum(axis=1).clip(max=counts.shape[1] - 1)
+    if not is_number:
+        return np.eye(width)[piece]
+    value = (np.minimum(piece, PIECES - 1) + rng.random(len(piece))) / PIECES * 2 * REACH - REACH
+    gap = piece == PIECES
+    return np.column_stack([np.where(gap, 0.0, value), gap])[:, :width]
+
+
+def _shares(counts: np.ndarray) -> Any:
+    total = counts.sum()
+    return counts / total if total > 0 else np.full(len(counts), 1 / len(counts))

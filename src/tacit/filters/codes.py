@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.cluster import KMeans
 
-from tacit.filters.base import Problem
-from tacit.filters.out_of_fold import Release, release_by_folds
+from tacit.filters.base import Problem, Release, release_by_folds
 from tacit.filters.posterior import Posteriors
 from tacit.labels import Labels, joint_codes
 from tacit.records.dataset import allot

@@ -35,7 +35,7 @@ FLOOR = 1e-4  # of every law, spread like P(value): nothing is held for impossib
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class Samples:
     """What a conditional learns from: codes of the columns before, the class and the value of each row.
 
     Attributes
@@ -57,11 +57,11 @@ class Column:
     n_values: int
     units: np.ndarray | None = None
 
-    def take(self, rows: np.ndarray) -> Column:
+    def take(self, rows: np.ndarray) -> Samples:
         """The same of some rows."""
         units = None if self.units is None else self.units[rows]
         own = self.before[rows], self.sizes, self.classes[rows], self.n_classes, self.values[rows], self.n_values
-        return Column(*own, units)
+        return Samples(*own, units)
 
     @property
     def counts(self) -> np.ndarray:
@@ -231,7 +231,7 @@ class Laws:
         return g.op("Add", scaled, g.tensor(self.floor, "floor"))
 
 
-def learn_laws(columns: Sequence[Column], seeds: Sequence[int]) -> tuple[Laws, ...]:
+def learn_laws(columns: Sequence[Samples], seeds: Sequence[int]) -> tuple[Laws, ...]:
     """Learn the laws of several; what is learned does not depend on how many are learned side by side."""
     columns = [c.take(np.flatnonzero(c.values >= 0)) for c in columns]
     few = [len(c.values) < FEW and bool(c.sizes) for c in columns]
@@ -244,7 +244,7 @@ def learn_laws(columns: Sequence[Column], seeds: Sequence[int]) -> tuple[Laws, .
     return tuple(Laws(tuple(itertools.islice(nets, NETS if less else 1))) for less in few)
 
 
-def learn_conditional(column: Column, seed: int, decay: float) -> Conditional:
+def learn_conditional(column: Samples, seed: int, decay: float) -> Conditional:
     """Train one network by AdamW under a rate that rises and falls, and keep the best epoch."""
     net = Conditional(column.sizes, column.counts, seed)
     rng = np.random.default_rng(seed)
@@ -311,7 +311,7 @@ def _normal(uniform: np.ndarray, scale: float) -> np.ndarray:
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).astype(np.float32).ravel()
 
 
-def _held_out(column: Column, rng: np.random.Generator) -> np.ndarray:
+def _held_out(column: Samples, rng: np.random.Generator) -> np.ndarray:
     """Rows by which the best epoch is chosen: of units that are not learned from."""
     unit = np.arange(len(column.values)) if column.units is None else pd.factorize(column.units)[0]
     n_units = int(unit.max(initial=-1)) + 1
@@ -324,5 +324,5 @@ def _kept(n: int, rng: np.random.Generator) -> np.ndarray:
     return (drawn >= DROPPED) * np.float32(256 / (256 - DROPPED))
 
 
-def _arrays(column: Column) -> tuple[np.ndarray, ...]:
+def _arrays(column: Samples) -> tuple[np.ndarray, ...]:
     return tuple(np.ascontiguousarray(a, dtype=np.int64) for a in (column.before, column.classes, column.values))

@@ -22,21 +22,27 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
-from tacit.filters.base import Knob, Problem, TrainedFilter, copy_with
+from tacit.filters.base import (
+    FEW_FOLDS,
+    Knob,
+    Problem,
+    Release,
+    TrainedFilter,
+    check_training,
+    copy_with,
+    release_by_folds,
+    training_settings,
+)
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import FEW_FOLDS, Release, release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
-from tacit.nets.backbone import backbone
-from tacit.nets.code import LinearCode
-from tacit.nets.cut import Halves, check_takes, cut_network, default_cut
+from tacit.nets.convolutional import backbone
+from tacit.nets.cut import Halves, LinearCode, check_takes, cut_network, default_cut
 from tacit.nets.forward import forward
 from tacit.noise.keyed import Noise, mechanism
 from tacit.training.device import choose_batch_size, choose_device
-from tacit.training.identity import check_training, training_settings
-from tacit.training.label_heads import column_losses
-from tacit.training.loop import Training, descend
+from tacit.training.loop import Training, column_losses, descend
 
 # the noise ratios of the paper's curves
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 4.0, 6.0, 8.0)

@@ -4,39 +4,37 @@ Implements eq. 3 of "Can we Generalize and Distribute Private Representation Lea
 normalized weights per head; eq. 4 is its script form) with Algorithm A1's alternating updates,
 on logits end to end. Beyond the paper: several adversary steps for every encoder step (an adversary
 that lags protects nobody), a class-balanced adversary loss, noise on the bounded code, and numbers cut into pieces.
-`EIGAN.as_printed()` has none of these.
-
-Who plays and what each weighs is in `eigan_players.py`, the rounds are in `eigan_game.py`.
+`EIGAN.as_printed()` has none of these. With `dp=`, every step is differentially private (`PrivateGame`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from tacit.errors import CollapseWarning, InputError, check_number
-from tacit.filters.base import Knob, Problem, TrainedFilter
-from tacit.filters.eigan_game import Game
-from tacit.filters.eigan_players import Factory, answers, encoder_maker, linear_map, networks
+from tacit.filters.base import Knob, Problem, TrainedFilter, check_training, release_by_folds, training_settings
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import release_by_folds
-from tacit.filters.private_eigan_game import PrivateGame
 from tacit.filters.public_intake import encode_in_public, refuse_second_fit, tell_spent
 from tacit.filters.registry import register_filter
-from tacit.labels import MISSING
+from tacit.labels import MISSING, Labels, standardized
 from tacit.nets.forward import forward
-from tacit.noise.fit_privacy import DP
-from tacit.noise.keyed import Noise, mechanism
-from tacit.noise.support import Bounded
+from tacit.nets.mlp import cut_into_pieces, mlp
+from tacit.noise.accounting import DP
+from tacit.noise.keyed import Bounded, Noise, mechanism
 from tacit.training.device import choose_batch_size, choose_device, games_that_fit
-from tacit.training.identity import check_training, training_settings
-from tacit.training.stack import can_stack
+from tacit.training.loop import Training, class_weights, cross_entropy, descend, squared_error
+from tacit.training.private_steps import PrivateSteps
+from tacit.training.replay import replayed
+from tacit.training.stack import Batches, Stack, can_stack
 
 
 @register_filter(
@@ -299,3 +297,361 @@ def warn_if_collapsed(f: EIGAN, problem: Problem, last: Mapping[str, float]) -> 
                 f"or epochs (now {f.epochs}), or check that X tells anything about {name!r}",
                 CollapseWarning,
             )
+
+
+Factory = Callable[[Any, int], nn.Module]
+
+
+class GameSettings(Protocol):
+    """What a game reads of the filter that it is played for: parameters of `EIGAN`."""
+
+    n_components: int
+    equation: int
+    target_weights: Sequence[float] | Mapping[str, float] | None
+    sensitive_weights: Sequence[float] | Mapping[str, float] | None
+    noise: float | None
+    n_bins: int | None
+    adversary_steps: int
+    encoder_first: bool
+    balanced: bool
+    encoder: Factory | None
+    target_head: Factory | None
+    sensitive_head: Factory | None
+    bounded: bool
+    dropout: float
+    weight_decay: float
+    head_lr_factor: float
+    dp: DP | None
+    batch_size: int | None
+    learning_rate: float
+    device: str
+
+    @property
+    def planned_epochs(self) -> int: ...
+
+
+def head_weights(f: GameSettings, targets: Labels, sensitive: Labels, alpha: float) -> np.ndarray:
+    """alpha_A and alpha_V of eq. 3, in the order of the columns; they sum to 1 (those of eq. 4 do not)."""
+    keep = _given(f.target_weights, targets, "target_weights")
+    hide = _given(f.sensitive_weights, sensitive, "sensitive_weights")
+    if keep is not None and hide is not None:
+        return np.concatenate([keep, hide]) / (keep.sum() + hide.sum())
+    if f.equation == 4:
+        if keep is not None or hide is not None:
+            raise InputError("equation=4 weighs all targets alike: give both weights, or none")
+        return np.concatenate([np.ones(len(targets)), np.full(len(sensitive), alpha)])
+    # one side given alone shares out its part of alpha
+    keep = np.ones(len(targets)) if keep is None else keep
+    hide = np.ones(len(sensitive)) if hide is None else hide
+    alpha = 1.0 if not len(hide) else alpha if len(keep) else 0.0
+    return np.concatenate([alpha * keep / max(keep.sum(), 1e-12), (1 - alpha) * hide / max(hide.sum(), 1e-12)])
+
+
+def _given(weights: Any, labels: Labels, name: str) -> np.ndarray | None:
+    if weights is None:
+        return None
+    if isinstance(weights, Mapping):
+        missing = [c for c in labels.names if c not in weights]
+        if missing or len(weights) != len(labels):
+            raise InputError(f"{name} must name the columns {', '.join(labels.names)}; found {', '.join(weights)}")
+        weights = [weights[c] for c in labels.names]
+    out = np.asarray(weights, dtype=float)
+    if out.shape != (len(labels),) or not (out > 0).all():
+        raise InputError(f"{name} needs one positive number for each of {', '.join(labels.names)}; found {weights!r}")
+    return out
+
+
+def networks(f: GameSettings) -> tuple[Factory, Factory, Factory]:
+    """Factories of encoder, target heads and sensitive heads."""
+    return (
+        f.encoder or partial(one_hidden, dropout=f.dropout),
+        f.target_head or partial(head, dropout=f.dropout),
+        f.sensitive_head or partial(head, dropout=f.dropout),
+    )
+
+
+def encoder_maker(f: GameSettings, problem: Problem) -> Callable[[], nn.Module]:
+    """What makes an encoder for these records."""
+    make, code = networks(f)[0], f.n_components
+    if f.n_bins is None:
+        return lambda: make(problem.n_in, code)
+    if not isinstance(problem.n_in, int):
+        raise InputError(f"n_bins={f.n_bins} is for tables; records here have the shape {problem.n_in}: leave it out")
+    pieces = cut_into_pieces(problem.X, f.n_bins)
+    return lambda: nn.Sequential(pieces, make(pieces.n_out, code))
+
+
+def answers(labels: Labels, column: int) -> int:
+    """How many outputs a head has: one a class, or one for a number."""
+    return labels.n_classes(column) if labels.number(column) is None else 1
+
+
+def one_hidden(n_in: Any, n_out: int, dropout: float = 0.0) -> nn.Module:
+    return mlp(n_in, n_out, hidden=(128,), dropout=dropout)
+
+
+def head(n_in: Any, n_out: int, dropout: float = 0.0) -> nn.Module:
+    return mlp(n_in, n_out, hidden=(64, 64), dropout=dropout)
+
+
+def linear_map(n_in: Any, n_out: int) -> nn.Module:
+    """Encoder and heads of the paper on Adult."""
+    return mlp(n_in, n_out, hidden=())
+
+
+class Game:
+    """G games of encoder, allies and adversaries, trained side by side (Algorithm A1).
+
+    Batches and noise depend on a game's seed alone, and are drawn on the CPU: a game goes the same way
+    beside others as alone, on any device.
+    """
+
+    def __init__(
+        self,
+        f: GameSettings,
+        problem: Problem,
+        alphas: Sequence[float],
+        seeds: Sequence[int],
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.device, self.dtype = choose_device(f.device), dtype
+        self.noise, self.adversary_steps = f.noise or 0.0, f.adversary_steps
+        self.encoder_first, self.bounded = f.encoder_first, f.bounded
+        _, target_head, sensitive_head = networks(f)
+        code = f.n_components
+        self.encoders = Stack(encoder_maker(f, problem), seeds, self.device, dtype)
+        self.allies = self._heads(target_head, code, problem.targets, seeds)
+        self.adversaries = self._heads(sensitive_head, code, problem.sensitive, seeds)
+        weights = np.array([head_weights(f, problem.targets, problem.sensitive, a) for a in alphas])
+        self.weights = torch.as_tensor(weights.T, dtype=dtype, device=self.device)  # (heads, G)
+        self.X = torch.as_tensor(problem.X, dtype=dtype, device=self.device)
+        self.y = torch.as_tensor(problem.targets.codes, device=self.device)
+        self.s = torch.as_tensor(problem.sensitive.codes, device=self.device)
+        self.y_numbers, self.s_numbers = (_numbers(v, self.device, dtype) for v in (problem.targets, problem.sensitive))
+        # an adversary that is worse than guessing is not made worse still: a squared error has no end
+        most = [1.0 if problem.sensitive.number(j) is not None else torch.inf for j in range(len(problem.sensitive))]
+        self.worst = (
+            torch.as_tensor(most, dtype=dtype, device=self.device)[:, None] if self.s_numbers is not None else None
+        )
+        self.balance = [
+            torch.as_tensor(class_weights(c, len(v)), dtype=dtype, device=self.device) if f.balanced else None
+            for c, v in zip(problem.sensitive.codes.T, problem.sensitive.classes, strict=True)
+        ]
+        self._make_optimisers(f)
+        self.batches = Batches(len(problem.X), choose_batch_size(f.batch_size, len(problem.X)), seeds)
+        self.generators = [torch.Generator().manual_seed(int(s)) for s in np.unique(np.asarray(seeds))]
+        self.which = torch.as_tensor(self.batches.which, device=self.device)
+        self.code_size = code
+        self.names = (
+            [f"target {n}" for n in problem.targets.names],
+            [f"adversary {n}" for n in problem.sensitive.names],
+        )
+        self.modules = {"encoder": self.encoders.learned}
+        self.modules |= {f"ally {i}": s.learned for i, s in enumerate(self.allies)}
+        self.modules |= {f"adversary {j}": s.learned for j, s in enumerate(self.adversaries)}
+        self.history: list[list[dict[str, float]]] = [[] for _ in seeds]
+        self.play_round = replayed(self.round, self.draw, self.device)
+
+    def code(self, rows: Tensor, noise: Tensor) -> Tensor:
+        """What the encoders release of these rows."""
+        x = self.X[rows]
+        z = self.encoders(x if len(x) == 1 else x[self.which])
+        z = torch.tanh(z) if self.bounded else z
+        return z + self.noise * noise[self.which] if self.noise else z
+
+    def ally_losses(self, z: Tensor, rows: Tensor) -> Tensor:
+        """L_Ai of eq. 1, (allies, G)."""
+        losses = [
+            cross_entropy(ally(z), self.y[rows, i])
+            if self.y_numbers is None or (values := self.y_numbers[i]) is None
+            else squared_error(ally(z), values[rows])
+            for i, ally in enumerate(self.allies)
+        ]
+        return torch.stack(losses) if losses else z.new_zeros((0, z.shape[0]))
+
+    def adversary_losses(self, z: Tensor, rows: Tensor) -> Tensor:
+        """L_Vj of eq. 1, (adversaries, G)."""
+        losses = [
+            cross_entropy(adversary(z), self.s[rows, j], self.balance[j])
+            if self.s_numbers is None or (values := self.s_numbers[j]) is None
+            else squared_error(adversary(z), values[rows])
+            for j, adversary in enumerate(self.adversaries)
+        ]
+        return torch.stack(losses) if losses else z.new_zeros((0, z.shape[0]))
+
+    def encoder_loss(self, kept: Tensor, hidden: Tensor) -> Tensor:
+        """eq. 3: sum_i a_i L_Ai - sum_j a_j L_Vj, summed over the games, which share no parameter."""
+        bounded = hidden if self.worst is None else torch.minimum(hidden, self.worst)
+        return (self.weights * torch.cat([kept, -bounded])).sum()
+
+    def _printed_round(self, rows: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Lines 10-14 as printed: on one batch first the encoder, then allies and adversaries on its new code."""
+        now = rows[self.which]
+        z = self.code(rows, noise)
+        kept, hidden = self.ally_losses(z, now), self.adversary_losses(z, now)
+        descend(self.adam, self.encoder_loss(kept, hidden), self.encoders.parameters())  # lines 11, 12
+        with torch.no_grad():
+            z = self.code(rows, noise)
+        if self.adam_allies is not None:
+            descend(self.adam_allies, self.ally_losses(z, now).sum())  # lines 13, 14
+        if self.adam_theirs is not None:
+            for _ in range(self.adversary_steps):
+                descend(self.adam_theirs, self.adversary_losses(z, now).sum())
+        return kept.detach(), hidden.detach()
+
+    def round(self, rows: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The adversaries catch up, then the encoder and its allies move (lines 10-14)."""
+        if self.encoder_first:
+            return self._printed_round(rows[0], noise[0])
+        if self.adam_theirs is not None:
+            for now, own in zip(rows[:-1], noise[:-1], strict=True):
+                with torch.no_grad():
+                    z = self.code(now, own)
+                descend(self.adam_theirs, self.adversary_losses(z, now[self.which]).sum())
+        z, now = self.code(rows[-1], noise[-1]), rows[-1][self.which]
+        kept, hidden = self.ally_losses(z, now), self.adversary_losses(z, now)
+        descend(self.adam, self.encoder_loss(kept, hidden), self.ours)
+        return kept.detach(), hidden.detach()
+
+    def step(self) -> tuple[Tensor, Tensor]:
+        """One round on the next batches; the losses of targets and adversaries, (heads, G) each."""
+        return self.round(*(drawn.to(self.device) for drawn in self.draw()))
+
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """Rows and noise of one round, once per distinct seed: (steps, S, batch), (steps, S, batch, code)."""
+        steps = 1 if self.encoder_first or self.adam_theirs is None else 1 + self.adversary_steps
+        rows = torch.stack([self.batches.draw_distinct() for _ in range(steps)])
+        if not self.noise:
+            return rows, torch.zeros(steps, 1)
+        shape = (self.batches.batch_size, self.code_size)
+        noise = [torch.stack([torch.randn(shape, generator=g) for g in self.generators]) for _ in range(steps)]
+        return rows, torch.stack(noise).to(self.dtype)
+
+    def advance(self, steps: int) -> None:
+        """So many rounds, and one line of history with their mean losses; what a node of D-EIGAN does between syncs."""
+        total = [
+            torch.zeros(len(names), self.encoders.size, device=self.device, dtype=self.dtype) for names in self.names
+        ]
+        for _ in range(steps):
+            for sum_, now in zip(total, self.play_round(), strict=True):
+                sum_ += now / steps
+        losses = torch.cat([total[0], total[1]]).cpu()
+        signed = (self.weights.cpu() * torch.cat([total[0], -total[1]]).cpu()).sum(0)
+        for g, record in enumerate(self.history):
+            named = dict(zip([*self.names[0], *self.names[1]], losses[:, g].tolist(), strict=True))
+            record.append({"epoch": len(record), "encoder": signed[g].item(), **named})
+
+    def train(self, **settings: Any) -> None:
+        """All rounds; `settings` are those of a `Training`."""
+        steps = self.batches.per_epoch
+        with Training(self.modules, self.optimisers, label="EIGAN", **settings) as training:
+            self.history = [[line["games"][g] for line in training.history] for g in range(self.encoders.size)]
+            for _ in training.epochs(self.draw, steps):
+                self.advance(steps)
+                now = [lines[-1] for lines in self.history]
+                training.record(games=now, **{k: v for k, v in now[0].items() if k != "epoch"})
+        self.history = [lines[: len(training.history)] for lines in self.history]  # no unfinished epoch
+
+    def _heads(self, make: Factory, code: int, labels: Labels, seeds: Sequence[int]) -> list[Stack]:
+        def stack(i: int) -> Stack:
+            own = [s + 1000 * (i + 1) for s in seeds]
+            return Stack(lambda: make(code, answers(labels, i)), own, self.device, self.dtype)
+
+        return [stack(i) for i in range(len(labels))]
+
+    def _make_optimisers(self, f: GameSettings) -> None:
+        rate = f.learning_rate
+        ours = [*self.encoders.parameters(), *(p for a in self.allies for p in a.parameters())]
+        theirs = [p for v in self.adversaries for p in v.parameters()]
+        n_encoder = len(self.encoders.parameters())
+        groups: list[dict[str, Any]] = [
+            {"params": ours[:n_encoder]},
+            {"params": ours[n_encoder:], "lr": rate * f.head_lr_factor},
+        ]
+        self.ours, self.theirs = ours, theirs
+        # a CUDA graph needs the optimisers' step counts on the device; a processor has one kernel for all of a step
+        how: dict[str, Any] = {"capturable": True} if self.device.type == "cuda" else {"fused": True}
+        how["weight_decay"] = f.weight_decay
+        apart = groups[1:] if self.encoder_first and self.allies else []  # allies that move after the encoder
+        self.adam = torch.optim.Adam(groups[: len(groups) - len(apart)], lr=rate, **how)
+        self.adam_allies = torch.optim.Adam(apart, **how) if apart else None
+        self.adam_theirs = torch.optim.Adam(theirs, lr=rate * f.head_lr_factor, **how) if theirs else None
+        self.optimisers = {"adam": self.adam}
+        for name, adam in (("adam allies", self.adam_allies), ("adam theirs", self.adam_theirs)):
+            self.optimisers |= {name: adam} if adam is not None else {}
+
+
+def _numbers(labels: Labels, device: torch.device, dtype: torch.dtype) -> list[Tensor | None] | None:
+    """The numbers among the columns, standardized; None where all have classes."""
+    if not labels.number_names:
+        return None
+    values = standardized(labels)
+    return [
+        torch.as_tensor(values[:, i], dtype=dtype, device=device) if labels.number(i) is not None else None
+        for i in range(len(labels))
+    ]
+
+
+class PrivateGame(Game):
+    """One game whose every step is differentially private: those of the adversaries and those of the encoder.
+
+    What an adversary learned steers the encoder, so that its steps are paid for too. Losses are not recorded: they
+    would be numbers of the training rows that nobody has paid for.
+    """
+
+    def __init__(self, f: GameSettings, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> None:
+        super().__init__(f, problem, alphas, seeds)
+        nets = [s.alone for s in (self.encoders, *self.allies, *self.adversaries)]
+        if len(seeds) > 1 or not all(net is not None and can_stack(net) for net in nets):
+            raise InputError(
+                "dp needs each record's own gradient: encoder and heads may not have batch normalization, dropout or "
+                "recurrent layers"
+            )
+        rounds = f.planned_epochs * self.batches.per_epoch
+        steps = rounds * (1 + (self.adversary_steps if self.adam_theirs is not None else 0))
+        self.per_round = steps // rounds
+        assert f.dp is not None
+        self.private = PrivateSteps(f.dp, problem.units, len(problem.X), self.batches.batch_size, steps)
+        self.play_round = self.step
+
+    def step(self) -> tuple[Tensor, Tensor]:
+        code, nothing = self.code_size, torch.full((1,), torch.nan, device=self.device, dtype=self.dtype)
+        draws = [self.private.sample() for _ in range(self.per_round)]
+        noise = [self.private.normal(len(rows), code).to(self.X) for rows in draws]
+        theirs = _named_parameters("adversary", self.adversaries)
+        for rows, own in zip(draws[:-1], noise[:-1], strict=True):
+            with torch.no_grad():
+                z = torch.tanh(self.encoders(self.X[rows][None]))[0] + self.noise * own
+            assert self.adam_theirs is not None
+            self.private.descend(self.adam_theirs, self._hidden, theirs, rows, (z, self.s[rows]))
+        ours = _named_parameters("encoder", [self.encoders]) | _named_parameters("ally", self.allies)
+        rows = draws[-1]
+        inputs = self.X[rows], self.y[rows], self.s[rows], noise[-1]
+        self.private.descend(self.adam, self._signed, ours, rows, inputs)
+        return nothing.expand(len(self.allies), 1), nothing.expand(len(self.adversaries), 1)
+
+    def _hidden(self, params: Mapping[str, Tensor], z: Tensor, s: Tensor) -> Tensor:
+        """What the adversaries lose on one record."""
+        losses = [_loss(_run(v, params, f"adversary {j}", z), s[j]) for j, v in enumerate(self.adversaries)]
+        return torch.stack(losses).sum()
+
+    def _signed(self, params: Mapping[str, Tensor], x: Tensor, y: Tensor, s: Tensor, noise: Tensor) -> Tensor:
+        """eq. 3 on one record."""
+        z = torch.tanh(_run(self.encoders, params, "encoder 0", x)) + self.noise * noise
+        kept = [_loss(_run(a, params, f"ally {i}", z), y[i]) for i, a in enumerate(self.allies)]
+        fixed = {k: p.detach() for k, p in _named_parameters("adversary", self.adversaries).items()}
+        hidden = [_loss(_run(v, fixed, f"adversary {j}", z), s[j]) for j, v in enumerate(self.adversaries)]
+        return (self.weights[:, 0] * torch.stack([*kept, *(-h for h in hidden)])).sum()
+
+
+def _named_parameters(what: str, stacks: Sequence[Stack]) -> dict[str, Tensor]:
+    return {f"{what} {i}.{name}": p for i, s in enumerate(stacks) for name, p in s.learned.named_parameters()}
+
+
+def _run(stack: Stack, params: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+    own = {k.removeprefix(f"{name}."): p for k, p in params.items() if k.startswith(f"{name}.")}
+    return functional_call(stack.learned, own, (x[None],))[0]
+
+
+def _loss(logits: Tensor, code: Tensor) -> Tensor:
+    return cross_entropy(logits[None], code[None])

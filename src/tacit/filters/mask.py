@@ -21,23 +21,28 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit.errors import CollapseWarning, InputError, check_number
-from tacit.filters.base import Knob, Problem, TrainedFilter
+from tacit.filters.base import (
+    FEW_FOLDS,
+    Knob,
+    Problem,
+    TrainedFilter,
+    check_training,
+    release_by_folds,
+    training_settings,
+)
 from tacit.filters.mechanism import Learned
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import FEW_FOLDS, release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING
 from tacit.nets.convolutional import image_classifier, plain_classifier, slim_classifier
 from tacit.nets.forward import forward
 from tacit.nets.top_k import HardMask, Smooth, top_k
 from tacit.nets.unet import Masker, plain_masker, slim_masker
-from tacit.noise.support import Finite
+from tacit.noise.keyed import Finite
 from tacit.records.dataset import cross_folds
 from tacit.records.pixels import check_images, check_region
 from tacit.training.device import choose_batch_size, choose_device
-from tacit.training.identity import check_training, training_settings
-from tacit.training.label_heads import column_losses
-from tacit.training.loop import Training, descend
+from tacit.training.loop import Training, column_losses, descend
 
 PREDICTOR_BATCHES = 3  # for one batch of the obfuscator (section II-B)
 HELD_OUT = 10  # one image in this many judges which state is best

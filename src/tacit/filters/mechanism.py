@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
-from tacit.noise.keyed import Noise
-from tacit.noise.support import Bounded, Support
+from tacit.noise.keyed import Bounded, Noise, Support
 from tacit.records.dataset import Dataset
 from tacit.records.fingerprints import Memory
 from tacit.records.finite import FiniteColumn

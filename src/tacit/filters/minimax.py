@@ -20,30 +20,28 @@ from torch.func import functional_call
 
 from tacit.callback import silent
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.filters.base import Filter, Knob, Problem
+from tacit.filters.base import Filter, Knob, Problem, release_by_folds
 from tacit.filters.mechanism import Learned, NetworkOutput
 from tacit.filters.notes import note
-from tacit.filters.out_of_fold import release_by_folds
 from tacit.filters.registry import register_filter
 from tacit.labels import Labels, encode_labels
-from tacit.nets.denoising import pretrain_denoising, sigmoid_net
 from tacit.nets.forward import forward
-from tacit.noise.keyed import Noise, mechanism
+from tacit.nets.mlp import pretrain_denoising, sigmoid_net
+from tacit.noise.keyed import Bounded, Finite, Noise, mechanism
 from tacit.noise.local_privacy import local_dp
-from tacit.noise.support import Bounded, Finite
 from tacit.solvers.heads import (
     CountingHeads,
     FourierFeatures,
     Head,
+    HeadsTogether,
     MlpHeads,
+    MlpReconstruction,
     Reconstruction,
     SoftmaxHeads,
     Weighted,
     with_numbers,
 )
-from tacit.solvers.inner import LinearCode, MinimaxResult, by_autograd, lbfgs
-from tacit.solvers.kiwiel import kiwiel
-from tacit.solvers.reconstruction import HeadsTogether, MlpReconstruction
+from tacit.solvers.kiwiel import LinearCode, MinimaxResult, by_autograd, kiwiel, lbfgs
 from tacit.solvers.starts import cell_start, linear_start, rank
 
 DEFAULT_WIDTH = 10

@@ -16,7 +16,7 @@ import pandas as pd
 
 from tacit.errors import InputError
 from tacit.filters.base import Filter, Problem, encode_problem, prepared
-from tacit.noise.fit_privacy import DP, Spent
+from tacit.noise.accounting import DP, Spent
 from tacit.records.encoding import TableEncoder
 from tacit.records.intake import Intake
 from tacit.records.schema import Column

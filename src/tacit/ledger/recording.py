@@ -22,7 +22,7 @@ from tacit.errors import InputError
 from tacit.files import parquet_files
 from tacit.ledger.account import check_receiver, mechanism_id, mechanism_ids, record, told_by
 from tacit.ledger.ledger import NOBODY, Ledger, Line, joined, people_of
-from tacit.noise.support import Finite
+from tacit.noise.keyed import Finite
 from tacit.records.dataset import Dataset
 from tacit.release.bulk import sensitive_names
 from tacit.release.pictures import Pictures, pictures_in

@@ -15,10 +15,9 @@ from tacit.errors import InputError, check_number
 from tacit.filters.mechanism import transformed
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.nets.mlp import mlp
-from tacit.noise.support import Finite
+from tacit.noise.keyed import Finite
 from tacit.records.dataset import Dataset
-from tacit.training.label_heads import column_losses
-from tacit.training.loop import Training, descend
+from tacit.training.loop import Training, column_losses, descend
 
 BATCHES = 16  # in an epoch, at least: few rows need as many steps
 HELD_OUT = 0.25  # of the rows, or of their units: by these the accuracy is told and the best epoch is not chosen

@@ -24,8 +24,18 @@ import onnxruntime
 
 from tacit.errors import BundleError, InputError, OtherKeyWarning, TacitWarning
 from tacit.files import onnx_session
-from tacit.noise.keyed import Noise, Numbered, Numbers, Occurrences, canonical, new_key, unit_name
-from tacit.noise.support import Bounded, Finite, Support
+from tacit.noise.keyed import (
+    Bounded,
+    Finite,
+    Noise,
+    Numbered,
+    Numbers,
+    Occurrences,
+    Support,
+    canonical,
+    new_key,
+    unit_name,
+)
 from tacit.records.cells import Problem, as_array
 from tacit.records.fingerprints import fingerprints, looked, sketched, sketched_units
 from tacit.records.schema import TIMES, columns_of, schema_of

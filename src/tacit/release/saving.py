@@ -21,7 +21,7 @@ from tacit import __version__
 from tacit.errors import InputError, TacitWarning
 from tacit.files import replacing
 from tacit.filters.base import Filter
-from tacit.noise.support import Bounded, Finite
+from tacit.noise.keyed import Bounded, Finite
 from tacit.records.intake import Intake
 from tacit.records.schema import TableSchema, schema_of
 from tacit.release.answer import Answerer

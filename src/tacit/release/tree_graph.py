@@ -43,7 +43,7 @@ def posterior_graph(g: Any, x: str, models: Sequence[Any], name: str) -> str:
 
 
 def student_graph(g: Any, x: str, student: Any) -> str:
-    """p(class | x), as a `tacit.filters.student.Student` computes it."""
+    """p(class | x), as a `tacit.filters.posterior.Student` computes it."""
     trees = Ensemble()
     for model in student.trees:
         trees.add(model, student.bins.edges)

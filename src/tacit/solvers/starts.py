@@ -11,7 +11,7 @@ from scipy.linalg import eigh
 from tacit.errors import InputError
 from tacit.labels import MISSING, Labels, joint_codes
 from tacit.solvers.heads import SoftmaxHeads
-from tacit.solvers.inner import lbfgs
+from tacit.solvers.kiwiel import lbfgs
 
 SMALL = 1e-8  # ridge of the two scatters, as a share of their trace
 LITTLE_SPREAD = 1e-3

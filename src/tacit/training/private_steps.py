@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from tacit.errors import InputError
-from tacit.noise.fit_privacy import DP, LABELS, Spent, epsilon_of, noise_for
+from tacit.noise.accounting import DP, LABELS, Spent, epsilon_of, noise_for
 
 
 class PrivateSteps:

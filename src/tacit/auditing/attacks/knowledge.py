@@ -15,7 +15,7 @@ from tacit.auditing.stats import balanced_accuracy, paired_gain
 from tacit.auditing.suite import AttackSuite, Outcome
 from tacit.auditing.trial import Trial
 from tacit.errors import InputError
-from tacit.filters.coupled_table import association
+from tacit.filters.coupling import association
 from tacit.filters.mechanism import sees_sensitive
 from tacit.records.dataset import Dataset
 from tacit.records.finite import learn_values
