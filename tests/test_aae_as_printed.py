@@ -196,7 +196,7 @@ STILL = {"learning_rate": 1e-12, "epochs": 1, "n_maps": 4, "regularizers": ("den
 def test_a_fitted_filter_and_its_bundle_are_refined(data, tmp_path, preset):
     """With a rate of nothing the refined filter is the one it started from; without `start` it is another."""
     public = fit(preset(**{**STILL, "learning_rate": 1e-3}, random_state=1), walkers(200, seed=3))
-    bundle = tacit.load(tacit.save(public, tmp_path / "public.tacit"), noise_key=bytes(32))
+    bundle = tacit.load(tacit.save(public, tmp_path / "public.tacit"), noise_key=bytes(range(32)))
     new = preset(**STILL, random_state=2)
     codes = {s: fit(new, data, start=s).autoencoder_.state_dict() for s in (None, public, bundle)}
     weights = public.autoencoder_.state_dict()

@@ -3,11 +3,11 @@
 For a finite code the best attacker is known in closed form, so nothing has to be trained against
 and the leak can be certified for *any* attacker (see `tacit.solvers.exact`).
 
-With `max_odds`, cells are merged until none can change the odds of a class by more (`merge_cells`). With `dp=`, the code
-is learned from synthetic records that are drawn from noisy counts (`made_up`). Every column is cut into public pieces
-(equal steps of its stated range, its stated words), and counted by piece and by all labels together; noise is added to
-all counts at once (the Gaussian mechanism). So the records keep how each column goes with the labels, and lose how
-columns go with each other beyond that.
+With `max_odds`, cells are merged until none can change the odds of a class by more (`merge_cells`). With `dp=`, the
+code is learned from synthetic records that are drawn from noisy counts (`made_up`). Every column is cut into public
+pieces (equal steps of its stated range, its stated words), and counted by piece and by all labels together; noise is
+added to all counts at once (the Gaussian mechanism). So the records keep how each column goes with the labels, and
+lose how columns go with each other beyond that.
 """
 
 from __future__ import annotations

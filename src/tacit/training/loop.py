@@ -1,4 +1,4 @@
-"""A training that shows progress, keeps its best state, survives Ctrl-C, and resumes after kill -9; and losses of label columns."""
+"""A training that shows progress, keeps its best state, survives Ctrl-C and resumes after kill -9; losses of labels."""
 
 from __future__ import annotations
 
