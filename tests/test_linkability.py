@@ -1,4 +1,4 @@
-"""Linkability: two releases of one person, for people whom nobody learned from. And the three questions in a report."""
+"""Linkability of people whom the attacker never saw, and the three questions in a report."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score, roc_curve
 
 import tacit
-from tacit.auditing.linkability import measure_linkability, pair_up, person_units
+from tacit.auditing.linkability import measure_linkability, pair_up, person_units, verify
 from tacit.auditing.trial import Asked, Trial
-from tacit.auditing.verification import verify
 from tacit.errors import InputError, RequirementNotMet
 from tacit.records.dataset import Dataset
 from tacit.report.report import Report
 
 pytestmark = pytest.mark.usefixtures("two_questions")
 QUICK = {"attackers": "logistic", "floor": False}
-FIGURES = ("auc", "eer", "tpr_at_1", "tpr_at_01")
+FIGURES = ("auc", "tpr_at_1")
 
 
 def people(n: int = 400, seed: int = 0, byte: bool = False, records: int = 2) -> Dataset:
@@ -48,18 +48,19 @@ def test_one_stable_byte_is_found_among_people_never_seen():
     assert found.kind == "two records of one person"
     assert found.auc.value > 0.99
     assert found.tpr_at_1.value > 0.99
-    assert found.eer.value < 0.01
     assert found.found
-    assert at_chance(linked(people(600)))
+    control = linked(people(600))
+    assert at_chance(control)
+    assert not control.found
 
 
-@pytest.mark.parametrize("where", ["number", "word", "wide"])
+@pytest.mark.parametrize("where", ["word", "wide"])
 def test_the_byte_may_stand_anywhere(where):
     data = people(500, byte=True)
     X = data.X
     if where == "word":
         X = X.assign(byte=[f"{b:02x}" for b in X["byte"]])
-    if where == "wide":  # among many columns of noise
+    else:  # among many columns of noise
         rng = np.random.default_rng(1)
         X = pd.concat([pd.DataFrame(rng.normal(size=(len(X), 100))).add_prefix("n"), X], axis=1)
     assert linked(Dataset(X, None, data.sensitive, data.units)).tpr_at_1.value > 0.99
@@ -70,22 +71,6 @@ def test_independent_releases_are_at_chance(runs):
     """Must hold 2: in >= 94 of 100. At most 5 % miss by design: more than three of 10 with probability .001."""
     inside = sum(at_chance(linked(people(300, seed), seed=seed)) for seed in range(runs))
     assert inside >= (94 if runs == 100 else 7)
-
-
-def test_halves_of_a_row_link_where_columns_tell_of_each_other():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(1600, 3))
-    s = pd.Series(rng.choice(["f", "m"], 1600), name="sex")
-    table = np.stack([x, x + 0.1 * rng.normal(size=x.shape)], axis=2).reshape(1600, 6)
-    found = linked(Dataset(table, None, s), linkability=True)
-    assert found.kind == "two halves of a row"
-    assert found.tpr_at_1.value > 0.9
-    assert linked(Dataset(table, None, s)) is None  # numbers without names are one code, unless it is asked for
-    bent = linked(
-        Dataset(np.column_stack([x[:, 0], x[:, 0] ** 2]), None, s), linkability=True
-    )  # no correlation, yet it tells
-    assert bent.auc.low > 0.7
-    assert at_chance(linked(Dataset(rng.normal(size=(1600, 6)), None, s), linkability=True))
 
 
 def test_two_releases_of_one_record_link():
@@ -109,7 +94,7 @@ def test_a_code_of_a_single_record_has_nothing_to_pair():
     train, attack, test = tacit.load_dataset("gaussians", n=600).split((0.4, 0.3, 0.3), random_state=0)
     f = tacit.CodebookFilter(4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
     assert measure_linkability(Trial.of(f, attack, test)) is None
-    with pytest.raises(InputError, match=r"nothing to link.*units=.*views="):
+    with pytest.raises(InputError, match=r"units=.*views="):
         measure_linkability(Trial.of(f, attack, test, Asked(linkability=True)))
     assert measure_linkability(Trial.of(None, attack, test, Asked(linkability=False))) is None
 
@@ -117,42 +102,42 @@ def test_a_code_of_a_single_record_has_nothing_to_pair():
 def test_people_are_the_coarsest_units_that_do_not_cross():
     person = np.repeat(np.arange(20), 6)
     bout = np.repeat(np.arange(40), 3)
-    X = np.random.default_rng(0).normal(size=(120, 2))
+    X = np.column_stack([bout, np.random.default_rng(0).normal(size=120)])
     data = Dataset(X, None, pd.DataFrame({"a": bout % 2, "b": person % 2}), {"a": bout, "b": person})
     by_person = Trial.of(None, *data.split((0.5, 0.5), by="b"))
     units, fine = person_units(by_person)
     assert (len(np.unique(units[1])), len(np.unique(fine[1]))) == (10, 20)
-    for early, late in pair_up(by_person).people[1]:  # a recording is never cut
-        bouts = by_person.test.units["a"]
-        assert not np.intersect1d(bouts[early], bouts[late]).size
-        assert bouts[early].max() < bouts[late].min()
+    early, late = pair_up(by_person)[1].tables  # a recording is never cut
+    assert len(early) == len(late) == 30
+    assert not np.intersect1d(early[:, 0], late[:, 0]).size
     crossing = Trial.of(None, *data.split((0.5, 0.5), by="a"))
     assert len(np.unique(person_units(crossing)[0][1])) == 20  # recordings: people stand on both sides
 
 
-def test_many_records_read_together_tell_more():
-    rng = np.random.default_rng(0)
-    who = np.repeat(np.arange(80), 20)
-    X = rng.normal(size=(1600, 3)) + 0.6 * rng.normal(size=(80, 3))[who]
-    found = linked(Dataset(X, None, pd.Series(who % 2, name="s"), who))
-    assert found.several["auc"].value > found.auc.value + 0.1
-
-
-def test_figures_of_verification_are_those_of_the_curve():
+def test_figures_are_those_of_the_curve():
     """Against scikit-learn; ties are shared, so a constant score is at chance exactly."""
-    from sklearn.metrics import roc_auc_score, roc_curve
-
     rng = np.random.default_rng(0)
     left, right = (x.ravel() for x in np.indices((40, 40)))
     score = np.round(rng.normal(size=1600) + 2 * (left == right), 1)
-    found = verify(score, left, right)
-    assert found.auc.value == pytest.approx(roc_auc_score(left == right, score))
+    auc, linked = verify(score, left, right)
+    assert auc.value == pytest.approx(roc_auc_score(left == right, score))
     false, true, _ = roc_curve(left == right, score, drop_intermediate=False)
-    assert found.tpr_at_1.value == pytest.approx(np.interp(0.01, false, true))
-    assert found.eer.value == pytest.approx(np.interp(0, false + true - 1, false))
-    assert [m.value for m in verify(np.zeros(1600), left, right)] == pytest.approx([0.5, 0.5, 0.01, 0.001])
-    few = verify(score[left < 9], left[left < 9], right[left < 9])
-    assert (few.tpr_at_1, few.tpr_at_01) == (None, None)  # fewer pairs of people than one false positive needs
+    assert linked.value == pytest.approx(np.interp(0.01, false, true))
+    assert [m.value for m in verify(np.zeros(1600), left, right)] == pytest.approx([0.5, 0.01])
+    few = left < 9
+    assert verify(score[few], left[few], right[few])[1] is None  # fewer pairs of people than one false positive needs
+
+
+def test_a_rate_of_zero_has_an_interval():
+    """People drawn again move the threshold, so the rate varies although it is 0 here."""
+    left, right = (x.ravel() for x in np.indices((100, 100)))
+    same, other = left == right, np.flatnonzero(left != right)
+    score = np.zeros(len(left))
+    score[np.random.default_rng(0).permutation(other)[:104]] = 2  # a little more than 1 %
+    score[np.flatnonzero(same)[:2]] = 1
+    linked = verify(score, left, right)[1]
+    assert linked.value == 0
+    assert linked.high < 0.2
 
 
 @pytest.fixture(scope="module")
@@ -193,10 +178,8 @@ def test_a_gate_holds_the_upper_ends(report):
 
 @pytest.mark.slow
 def test_raw_windows_of_unseen_people_link(real):
-    """Must hold 2, the raw half; `benchmarks/linkability.py` has the waveforms, whose fit takes minutes."""
     data = real("motionsense", stride=40)
     people = data.units["gender"]
     tested = np.isin(people, np.unique(people)[::2])
     found = measure_linkability(Trial.of(None, data.take(~tested), data.take(tested)))
     assert found.auc.low > 0.5
-    assert found.several["auc"].value > found.auc.value

@@ -106,9 +106,9 @@ def audit(
         looks at the sensitive columns; () for none)
     few_columns : certify whoever reads any so many released columns and no more, 2 or 3 (None: 2 where the release
         looks at the sensitive columns, whose columns are all finite; 0 for none)
-    linkability : whether two releases can be told to be of one person, by who has never seen that person (None: where
+    linkability : whether two releases can be recognised as one person's, whom the attacker has never seen (None: where
         that takes seconds and there is something to pair). Two records of one unit are paired; or, with `views`, two
-        releases of one record; or else the two halves of a row's columns
+        releases of one record
     singling_out : whether predicates found in the release pick out one person of the raw table (None: of tables)
     minutes : a time that is not to be passed by much. Attackers and certificates come first, then the rest in the
         order of what it tells; the report says what was left out. None: as long as it takes

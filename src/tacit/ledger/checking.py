@@ -79,8 +79,8 @@ def _odds(report: Report, name: str, most: float) -> Case:
 def _linkability(report: Report, most: float) -> Case:
     link = report.linkability
     if link is None:
-        return Case("linkability", False, "it was not measured", "It needs people with two records (data.unit), or two "
-                    "columns; take the limit out where it does not apply")  # fmt: skip
+        return Case("linkability", False, "it was not measured", "It needs people with two records (data.unit); take "
+                    "the limit out where it does not apply")  # fmt: skip
     upper = link.high
     found = f"of two releases of one person at most {upper:.3f} are linked at 1 % false alarms; allowed {most:g}"
     return Case("linkability", upper <= most, found, "Release less of it, or records of one person under one key")

@@ -233,29 +233,22 @@ class Breadth:
 
 @dataclass(frozen=True)
 class Linkability:
-    """How well somebody who never saw a person tells that two releases are of that person.
+    """How well an attacker who never saw a person recognises two releases as that person's.
 
     Attributes
     ----------
-    kind : what is paired: two records of one person, two releases of one record, or two halves of a row
-    by : the score of pairs, chosen on people that it was not learned from
-    auc, eer : area under the curve, and the rate at which both errors are equal
-    tpr_at_1, tpr_at_01 : true positives at 1 % and at .1 % false ones; None where there are too few pairs of people
-    n_people : whose pairs were told
+    kind : what is paired: two records of one person, or two releases of one record
+    auc : area under the curve of a classifier of pairs
+    tpr_at_1 : true positives at 1 % false positives; None where there are too few pairs of people
+    n_people : whose pairs were tested
     raw : the same figures of raw records; empty where they say nothing, as for two releases of one record
-    several, raw_several : the same where many records of either side are read together; empty where people have few
     """
 
     kind: str
-    by: str
     auc: Measure
-    eer: Measure
     tpr_at_1: Measure | None
-    tpr_at_01: Measure | None
     n_people: int
     raw: Mapping[str, Measure | None] = field(default_factory=dict)
-    several: Mapping[str, Measure | None] = field(default_factory=dict)
-    raw_several: Mapping[str, Measure | None] = field(default_factory=dict)
 
     @property
     def high(self) -> float:
@@ -265,23 +258,16 @@ class Linkability:
     @property
     def found(self) -> bool:
         """Whether releases link beyond chance."""
-        more = (self.auc, self.tpr_at_1, self.tpr_at_01, self.several.get("auc"))
-        return any(m is not None and m.low > m.guessing for m in more)
+        return any(m is not None and m.low > m.guessing for m in (self.auc, self.tpr_at_1))
 
     @property
     def sentence(self) -> str:
-        """ "two records of one person: at 1 % false positives .012 [.004, .030] are linked (raw .640); ..."."""
-        told = []
-        for word, name in (("at 1 % false positives", "tpr_at_1"), ("at .1 %", "tpr_at_01")):
-            m = getattr(self, name)
-            told.append(f"{word} none (too few people)" if m is None else f"{word} {_ends(m)}{self._raw(name)} linked")
-        told += [f"equal error rate {_ends(self.eer)}{self._raw('eer')}", f"AUC {_ends(self.auc)}{self._raw('auc')}"]
-        if together := self.several.get("auc"):
-            raw = self.raw_several.get("auc")
-            told.append(f"many read together: AUC {_ends(together)}{f' (raw {shown(raw.value)})' if raw else ''}")
+        """ "two records of one person link: at 1 % false positives .112 [.104, .130] (raw .640) linked, AUC ..."."""
+        linked = "none (too few people)" if self.tpr_at_1 is None else f"{_ends(self.tpr_at_1)}{self._raw('tpr_at_1')}"
         verdict = "link" if self.found else "do not link beyond chance"
         return (
-            f"{self.kind} {verdict}: {', '.join(told)}; {self.n_people:,} people that nobody learned from, by {self.by}"
+            f"{self.kind} {verdict}: at 1 % false positives {linked} linked, AUC {_ends(self.auc)}{self._raw('auc')}; "
+            f"{self.n_people:,} people, none of them learned from"
         )
 
     def _raw(self, name: str) -> str:

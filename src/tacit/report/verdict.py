@@ -20,7 +20,7 @@ DOES_NOT_PROTECT = (
     "An audit is a lower bound: a stronger attacker may find more. Only a certificate bounds every attacker.",
 )
 NOT_ASKED = "none: not measured"
-NOT_PAIRED = "none: not measured; it needs two records of a person, or a release of several columns"
+NOT_PAIRED = "none: not measured; it needs people with two records, or two releases of one record"
 SMALL, MIDDLING = 0.1, 0.3  # of the way from guessing to certainty
 RULE = (
     f"Green: certified, and at most {percent(SMALL, 0)} of the way from guessing to always right. Red: more than "
