@@ -15,7 +15,7 @@ import pandas as pd
 
 from tacit.records.dataset import Dataset
 
-ROWS = 6400
+ROWS = 1600
 
 
 class Planted(NamedTuple):
@@ -77,59 +77,6 @@ def matching(
     raise AssertionError("no number reads like the label")
 
 
-# --- parities and waves of numbers
-
-
-def _parity(k: int, columns: int = 10) -> World:
-    def make(rng: np.random.Generator, n: int) -> Planted:
-        X = rng.standard_normal((n, columns))
-        return Planted(X, (X[:, :k] > 0).sum(axis=1) % 2)
-
-    return make
-
-
-for _k in (2, 3, 4, 5, 6):
-    WORLDS[f"parity{_k}" if _k > 2 else "xor2"] = _parity(_k)
-WORLDS["parity6_of_25"] = _parity(6, 25)
-
-
-def _bits_only(k: int) -> World:
-    def make(rng: np.random.Generator, n: int) -> Planted:
-        X = coin(rng, n * k).reshape(n, k).astype(float)
-        return Planted(X, X.sum(axis=1).astype(int) % 2)
-
-    return make
-
-
-WORLDS["parity6_bits_only"] = _bits_only(6)
-WORLDS["parity10_bits_only"] = _bits_only(10)
-
-
-@world
-def parity_of_words(rng, n):
-    bits = coin(rng, 6 * n).reshape(n, 6)
-    frame = pd.DataFrame({f"c{i}": np.where(bits[:, i], "yes", "no") for i in range(6)})
-    return Planted(frame.assign(x=rng.standard_normal(n)), bits[:, :5].sum(axis=1) % 2)
-
-
-@world
-def sine200(rng, n):
-    X = rng.standard_normal((n, 3))
-    return Planted(X, (np.sin(200 * X[:, 0]) > 0).astype(int))
-
-
-@world
-def sine40(rng, n):
-    X = rng.random((n, 5)) * 10
-    return Planted(X, (np.sin(40 * X[:, 2]) > 0).astype(int))
-
-
-@world
-def checkerboard(rng, n):
-    X = rng.random((n, 2)) * 8
-    return Planted(np.column_stack([X, rng.standard_normal(n)]), np.floor(X).sum(axis=1).astype(int) % 2)
-
-
 # --- bits, digits and remainders
 
 
@@ -151,13 +98,6 @@ def float32_bit(rng, n):
 def float32_bit_in_float64(rng, n):
     planted = float32_bit(rng, n)
     return Planted(planted.Z.astype(np.float64), planted.s)
-
-
-@world
-def third_bit_of_a_float(rng, n):
-    s, x = coin(rng, n), rng.standard_normal(n)
-    bits = (x.view(np.int64) & ~4) | (s << 2)
-    return Planted(np.column_stack([rng.standard_normal(n), bits.view(np.float64)]), s)
 
 
 @world
@@ -186,19 +126,11 @@ def third_decimal(rng, n):
     return Planted(np.column_stack([x, rng.standard_normal(n)]), s)
 
 
-def _modulo(m: int, high: int = 100_000) -> World:
-    def make(rng: np.random.Generator, n: int) -> Planted:
-        s = coin(rng, n)
-        value = matching(rng, s, high, lambda v: (v % m < m // 2).astype(int))
-        return Planted(np.column_stack([value.astype(float), rng.standard_normal(n)]), s)
-
-    return make
-
-
-WORLDS["integer_mod7"] = _modulo(7)
-WORLDS["integer_mod13"] = _modulo(13)
-WORLDS["integer_mod24"] = _modulo(24)
-WORLDS["integer_mod97"] = _modulo(97)
+@world
+def integer_mod7(rng, n):
+    s = coin(rng, n)
+    value = matching(rng, s, 100_000, lambda v: (v % 7 < 3).astype(int))
+    return Planted(np.column_stack([value.astype(float), rng.standard_normal(n)]), s)
 
 
 @world
@@ -208,110 +140,12 @@ def three_classes_mod3(rng, n):
 
 
 @world
-def sum_mod2(rng, n):
-    X = rng.integers(1000, size=(n, 4))
-    return Planted(X.astype(float), X[:, :2].sum(axis=1) % 2)
-
-
-@world
-def sum_mod5(rng, n):
-    X = rng.integers(1000, size=(n, 4))
-    return Planted(X.astype(float), (X[:, 1:3].sum(axis=1) % 5 < 2).astype(int))
-
-
-@world
-def sum_of_digits(rng, n):
-    s = coin(rng, n)
-    value = matching(rng, s, 1_000_000, lambda v: sum(v // 10**k % 10 for k in range(6)) % 2)
-    return Planted(value[:, None].astype(float), s)
-
-
-@world
 def hundreds_digit(rng, n):
     s = coin(rng, n)
     return Planted(matching(rng, s, 1_000_000, lambda v: v // 100 % 2)[:, None].astype(float), s)
 
 
-# --- times
-
-
-@world
-def epoch_timestamp(rng, n):
-    """Seconds: before noon or after."""
-    s = coin(rng, n)
-    value = matching(rng, s, 30_000_000, lambda v: v % 86400 // 43200)
-    return Planted((value + 86400 * 18262)[:, None].astype(float), s)
-
-
-@world
-def epoch_ms_hour(rng, n):
-    s = coin(rng, n)
-    value = matching(rng, s, 30_000_000, lambda v: v // 3600 % 2)
-    ms = 1000 * (value + 86400 * 18262) + rng.integers(1000, size=n)
-    return Planted(np.column_stack([ms.astype(float), rng.standard_normal(n)]), s)
-
-
-@world
-def weekday_of_days(rng, n):
-    s = coin(rng, n)
-    value = matching(rng, s, 4000, lambda v: ((v + 16000) % 7 < 3).astype(int))
-    return Planted((value + 16000)[:, None].astype(float), s)
-
-
-@world
-def month_of_a_date(rng, n):
-    s = coin(rng, n)
-    days = matching(rng, s, 8000, lambda v: _month(v) % 2)
-    dates = (np.datetime64("2000-01-01") + days).astype(str)
-    return Planted(pd.DataFrame({"date": dates.astype(object), "x": rng.standard_normal(n)}), s)
-
-
-def _month(days: np.ndarray) -> np.ndarray:
-    return (np.datetime64("2000-01-01") + days).astype("datetime64[M]").astype(np.int64) % 12
-
-
-@world
-def text_timestamp(rng, n):
-    s = coin(rng, n)
-    value = matching(rng, s, 30_000_000, lambda v: v % 60 % 2)
-    stamps = (np.datetime64("2020-01-01T00:00:00") + value).astype(str)
-    return Planted(pd.DataFrame({"at": stamps.astype(object), "x": rng.standard_normal(n)}), s)
-
-
-@world
-def german_date_weekend(rng, n):
-    s = coin(rng, n)
-    days = matching(rng, s, 8000, lambda v: ((v + 5) % 7 < 2).astype(int))
-    stamps = pd.Series(np.datetime64("2000-01-01") + days).dt.strftime("%d.%m.%Y").to_numpy(dtype=object)
-    return Planted(pd.DataFrame({"tag": stamps}), s)
-
-
-@world
-def birthday_quarter(rng, n):
-    """Days from 1930 on, written day first; months in quarters."""
-    s = coin(rng, n)
-    start = np.datetime64("1930-01-01")
-    days = matching(rng, s, 25_000, lambda v: (start + v).astype("datetime64[M]").astype(np.int64) % 12 // 3 % 2)
-    stamps = pd.Series(start + days).dt.strftime("%d/%m/%Y").to_numpy(dtype=object)
-    return Planted(pd.DataFrame({"born": stamps, "x": rng.standard_normal(n)}), s)
-
-
-@world
-def time_of_day(rng, n):
-    s = coin(rng, n)
-    minutes = matching(rng, s, 1440, lambda v: v // 60 % 2)
-    return Planted(
-        pd.DataFrame({"at": [f"{v // 60:02d}:{v % 60:02d}" for v in minutes], "x": rng.standard_normal(n)}), s
-    )
-
-
 # --- words
-
-
-@world
-def string_case(rng, n):
-    s, w = coin(rng, n), words(rng, n)
-    return Planted(pd.DataFrame({"w": np.where(s, "ANNA", "Anna"), "v": w}), s)
 
 
 @world
@@ -374,14 +208,12 @@ def product_code(rng, n):
 
 
 @world
-def check_sum_of_letters(rng, n):
-    s, w = coin(rng, n), words(rng, n, 8)
-    last = [chr(97 + (sum(map(ord, v)) + 97 + k) % 2 + 2 * int(rng.integers(13))) for v, k in zip(w, s, strict=True)]
-    return Planted(pd.DataFrame({"w": [a + b for a, b in zip(w, last, strict=True)]}), _letter_sum(w, last))
-
-
-def _letter_sum(w: np.ndarray, last: list[str]) -> np.ndarray:
-    return np.array([sum(map(ord, a + b)) % 2 for a, b in zip(w, last, strict=True)])
+def word_inside_text(rng, n):
+    """One of two words somewhere in a text of five; the other words are everybody's."""
+    s = coin(rng, n)
+    usual = words(rng, 60, 5)[rng.integers(60, size=(n, 5))]
+    usual[np.arange(n), rng.integers(5, size=n)] = np.where(s, "asthma", "bruise")
+    return Planted(pd.DataFrame({"note": [" ".join(row) for row in usual], "x": rng.standard_normal(n)}), s)
 
 
 # --- equality, gaps and tokens
@@ -471,74 +303,7 @@ def keyed_noise_of_equal_records(rng, n):
     return Planted(noise + 0.01 * coin(rng, 300)[cell][:, None], coin(np.random.default_rng(7), 300)[cell])
 
 
-# --- rare leaks: the truth itself is near guessing
-
-
-@world
-def rare_certain_number(rng, n):
-    s, x = coin(rng, n), rng.standard_normal(n)
-    return Planted(np.column_stack([np.where((s == 1) & (rng.random(n) < 0.03), 7.25, x)]), s, 0.515)
-
-
-@world
-def rare_category(rng, n):
-    s = coin(rng, n)
-    return Planted(pd.DataFrame({"c": np.where((s == 1) & (rng.random(n) < 0.03), "rare", "usual")}), s, 0.515)
-
-
-@world
-def one_in_1000(rng, n):
-    s, x = coin(rng, n), rng.standard_normal(n)
-    return Planted(np.where((s == 1) & (rng.random(n) < 0.001), 9.5, x)[:, None], s, 0.5005)
-
-
-# --- waves and images
-
-
-def _waves(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    s, t = coin(rng, n), np.arange(64)
-    return s, t, 2 * np.pi * rng.random(n)[:, None]
-
-
-@world
-def wave_phase(rng, n):
-    s, t, start = _waves(rng, n)
-    two = np.sin(2 * np.pi * t / 16 + start + np.where(s, 0, np.pi / 2)[:, None])
-    Z = np.stack([np.sin(2 * np.pi * t / 16 + start), two], axis=1)
-    return Planted(Z + 0.1 * rng.standard_normal(Z.shape), s)
-
-
-@world
-def wave_coupling(rng, n):
-    s = coin(rng, n)
-    noise = rng.standard_normal((n, 2, 64))
-    noise[:, 1] = np.where(s[:, None] == 1, noise[:, 0], noise[:, 1])
-    return Planted(noise + 0.1 * rng.standard_normal(noise.shape), s)
-
-
-@world
-def wave_chirp(rng, n):
-    s, t, start = _waves(rng, n)
-    up = 0.05 * t + 0.004 * t**2
-    Z = np.where(s[:, None], np.sin(up + start), np.sin(up[-1] - up[::-1] + start))[:, None, :]
-    return Planted(Z + 0.1 * rng.standard_normal(Z.shape), s)
-
-
-@world
-def wave_amplitude_modulation(rng, n):
-    s, t, start = _waves(rng, n)
-    envelope = 1 + 0.8 * np.sin(2 * np.pi * t / np.where(s, 32, 16)[:, None] + 2 * np.pi * rng.random(n)[:, None])
-    Z = (envelope * np.sin(2 * np.pi * t / 5 + start))[:, None, :]
-    return Planted(Z + 0.1 * rng.standard_normal(Z.shape), s)
-
-
-@world
-def wave_shifted_sample(rng, n):
-    """One sample of a smooth wave, at a place that varies, is moved a little."""
-    s, t, start = _waves(rng, n)
-    Z = np.sin(2 * np.pi * t / 32 + start) + 0.02 * rng.standard_normal((n, 64))
-    Z[np.arange(n), rng.integers(2, 62, size=n)] += 0.5 * s
-    return Planted(Z[:, None, :], s)
+# --- images
 
 
 @world

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
-from tacit.auditing.received_columns import Columns, as_columns
+from tacit.auditing.received import Columns, as_columns
 from tacit.auditing.weighing import MAX_ROWS, weigh
 
 WHOLE = -1  # the key that is the whole release

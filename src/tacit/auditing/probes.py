@@ -1,11 +1,14 @@
-"""The probing attacker: thousands of odd readings of released columns are tried, a few that hold are learned from.
+"""The probing attacker: it learns from readings of released columns that encoders hide.
 
-A reading (a bit, a remainder, an ending, a parity, a period) is found on one half of the attacker's rows and must hold
-on the other half, so that trying many costs no honesty. Test rows are never looked at.
+Low bits, last digits and remainders of numbers, gaps, equality of columns, and of words their length, case, blanks,
+letters, digits and the words inside them. A reading is found on one half of the attacker's rows and must hold on the
+other half, so that trying many costs no honesty. Test rows are never read for this.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,31 +16,22 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
-from tacit.auditing.probes_numbers import Family, pair_families, single_families
-from tacit.auditing.probes_waves import (
-    PHASES,
-    Bits,
-    PairWave,
-    align_pair,
-    find_large_parities,
-    find_pair_periods,
-    find_parities,
-    find_periods,
-    parity,
-    phase,
-)
-from tacit.auditing.probes_words import word_probes
-from tacit.auditing.received_columns import Columns, Source, as_columns
-from tacit.auditing.screening import LEVEL_BINS, contrasts, evidence, quantile_codes, threshold
+from tacit.auditing.received import Columns, Source, as_columns
 from tacit.training.trees import boosted_trees
 
-INTERESTING = 3.0  # a deviate on the first half worth a second look
-PAIR_BINS = 5
-FINE = 20  # values of a column that can hold a wave
-JOINT = ("parity", "wave over")
-PARITY_CONTRASTS = 2  # of many classes: the search is the dearest
-WAVE_BINS = 16  # a column's level, beside its waves
+INTERESTING = 3.0  # a deviate on the first half that is tested on the second
+FALSE_ALARMS = 0.01  # searches on labels of chance that keep any reading
+LEVELS, PAIR_LEVELS = 32, 5  # quantiles of a column: what they say is left to ordinary attackers
+MAX_CONTRASTS = 4
+REMAINDERS = (9, 10, 11, 12, 13, 14, 15, 16)  # with their divisors: all moduli from 2 to 16
+MAX_EXACT = 2.0**53  # whole numbers that a float holds exactly
+MAX_DECIMALS = 6
+NEARLY = 2e-4  # of 1: so near to a whole number a number is one
+COMMON_WORDS = 30  # words inside the texts of a column, each of which is searched for
+
+Read = Callable[[Columns], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -47,30 +41,31 @@ class Effort:
     rows: int
     columns: int  # of more, only bits and remainders are read
     pair_columns: int
-    bits: int  # whose parities are all tried
-    many_bits: int  # whose parities of up to six are tried
+    letters: int  # from each end of a word
     candidates: int
     kept: int
-    effect: float  # the least correlation for which a reading of several columns is kept
     rounds: int  # of the boosted trees
-    thorough: bool  # many readings, and trees that also read the encoded release
+    thorough: bool  # trees also read the encoded release
 
 
-QUICK = Effort(4000, 40, 10, 14, 0, 40, 16, 0.3, 40, False)
-STRONG = Effort(12_000, 200, 20, 16, 30, 120, 40, 0.05, 200, True)
+QUICK = Effort(4000, 40, 10, 8, 40, 16, 40, False)
+STRONG = Effort(12_000, 200, 20, 20, 120, 40, 200, True)
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A reading of released columns: `codes` to test it by, `feature` (codes by default) to learn from."""
+    """A reading of released columns: rows -> whole numbers from 0.
+
+    What the levels of these numbers say, ordinary attackers read: it is taken out before the reading is judged.
+    """
 
     name: str
-    codes: Callable[[Columns], np.ndarray]
-    feature: Callable[[Columns], np.ndarray]
+    read: Read
+    beside: tuple[Source, ...] = ()
 
 
 class Probing:
-    """Boosted trees on the odd readings of released columns that hold; with much effort, on the release as well.
+    """Boosted trees on the readings of released columns that hold; with much effort, on the release as well.
 
     Parameters
     ----------
@@ -114,10 +109,8 @@ class Probing:
         return self.model is None
 
     def _table(self, columns: Columns) -> np.ndarray:
-        read = [p.feature(columns) for p in self.probes]
-        # a wave's edges are sharper in the columns themselves
-        also = self.effort.thorough or not read or any(p.name.startswith("wave") for p in self.probes)
-        return np.column_stack([columns.X, *read] if also else read)
+        read = [p.read(columns) for p in self.probes]
+        return np.column_stack([columns.X, *read] if self.effort.thorough or not read else read)
 
 
 def find_probes(columns: Columns, y: np.ndarray, n_classes: int, effort: Effort, seed: int) -> list[Probe]:
@@ -126,177 +119,214 @@ def find_probes(columns: Columns, y: np.ndarray, n_classes: int, effort: Effort,
     half = len(order) // 2
     if half < 30:
         return []
-    first, second = columns[order[:half]], columns[order[half:]]
     targets = contrasts(y[order], n_classes, seed)
-    search = _Search(first, targets[:half], effort)
-    found = sorted(search.run(), key=lambda pair: -pair[0])
-    best = [probe for _, probe in _spread(found, effort.candidates)]
-    if not best:
-        return []
-    held = _verify(best, second, targets[half:], search)
-    # ordinary columns interact a little: parities and waves over two columns must say more than that
-    joint = np.array([p.name.startswith(JOINT) for p in best])
-    bars = np.maximum(joint * effort.effect * np.sqrt(len(second)), threshold(len(best)))
-    ranked = sorted((z, i) for i, z in enumerate(held) if z > bars[i])[::-1]
-    return [best[i] for _, i in ranked[: effort.kept]]
+    first, second = columns[order[:half]], columns[order[half:]]
+    judge = _Judge(first, targets[:half])
+    found = [(judge(probe), probe) for probe in candidates(first, effort)]
+    best = sorted((pair for pair in found if pair[0] > INTERESTING), key=lambda pair: -pair[0])[: effort.candidates]
+    # what the best of this many readings exceeds by chance in one search of a hundred
+    bar = norm.isf(FALSE_ALARMS / max(1, len(best)))
+    judge = _Judge(second, targets[half:])
+    held = [(judge(probe), probe) for _, probe in best]
+    return [probe for z, probe in sorted(held, key=lambda pair: -pair[0]) if z > bar][: effort.kept]
 
 
-def _spread(found: list[tuple[float, Probe]], maximum: int) -> list[tuple[float, Probe]]:
-    """The best, but of readings of one name (a kind and a column) at most one."""
-    seen: set[str] = set()
-    kept = []
-    for z, probe in found:
-        if probe.name not in seen:
-            seen.add(probe.name)
-            kept.append((z, probe))
-    return kept[:maximum]
+def candidates(columns: Columns, effort: Effort) -> Iterator[Probe]:
+    """Every reading that is tried; `columns` are rows to learn the formats of numbers and the words of texts from."""
+    sources = columns.sources()
+    few = len(sources) <= effort.columns
+    for source in sources:
+        yield from _numbers(source, columns.number(source), few)
+    texts = [at for at in range(columns.width) if not columns.is_number(at)]
+    for at in texts:
+        if columns.has_many_words(at):
+            yield from _words(at, columns.words(at), effort.letters)
+    if few:
+        distinct = np.array([len(np.unique(columns.number(s))) for s in sources], dtype=int)
+        varied = np.sort(np.argsort(-distinct, kind="stable")[: effort.pair_columns])
+        for i, j in combinations(varied.tolist(), 2):
+            yield _equality(columns, sources[i], sources[j])
+        for i, j in combinations(texts[: effort.pair_columns], 2):
+            yield Probe(f"equal words, {i} and {j}", partial(_equal_words, i=i, j=j))
+        if columns.gaps.any(axis=0).sum() > 1:
+            yield Probe("number of gaps", lambda c: c.gaps.sum(axis=1))
 
 
-def _verify(probes: list[Probe], columns: Columns, targets: np.ndarray, search: _Search) -> np.ndarray:
-    codes = np.column_stack([p.codes(columns) for p in probes])
-    cells = np.column_stack([search.cells_of(p.name, columns) for p in probes])
-    return evidence(codes, targets, cells)
+def contrasts(y: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
+    """Labels as a few centred columns of numbers: each class against the rest, or random halves of many classes."""
+    if n_classes <= MAX_CONTRASTS:
+        columns = np.eye(n_classes)[y][:, : n_classes - 1]
+    else:
+        rng = np.random.default_rng(seed)
+        sides = np.array([rng.permutation(n_classes) % 2 for _ in range(MAX_CONTRASTS)])
+        columns = sides.T[y].astype(float)
+    centred: np.ndarray = columns - columns.mean(axis=0)
+    return centred
 
 
-class _Search:
-    """Tries every reading on some rows; remembers which levels of which columns were taken out of the labels."""
+class _Judge:
+    """How far the classes of a reading stray from the mean on some rows, as a normal deviate: the highest contrast."""
 
-    def __init__(self, columns: Columns, targets: np.ndarray, effort: Effort) -> None:
-        self.columns, self.targets, self.effort = columns, targets, effort
-        self.sources: list[Source] = columns.sources()
-        self.values = columns.matrix(self.sources)
-        self._beside: dict[str, tuple[int, ...]] = {}  # probe -> sources whose level was taken out
+    def __init__(self, columns: Columns, targets: np.ndarray) -> None:
+        self.columns = columns
+        self.rest: dict[tuple[Source, ...], np.ndarray] = {(): targets}  # without what these columns' levels say
 
-    def run(self) -> Iterator[tuple[float, Probe]]:
-        few = self.values.shape[1] <= self.effort.columns
-        if self.values.shape[1]:
-            cells = quantile_codes(self.values)
-            for family in single_families(self.values, self.effort.thorough):
-                if few or family.name.startswith(("sign", "last", "remainder 1")):
-                    yield from self._family(family, cells[:, family.which[:, 0]])
-        if few:
-            yield from self._pairs()
-            yield from self._waves()
-        yield from self._parities()
-        yield from self._words()
+    def __call__(self, probe: Probe) -> float:
+        if probe.beside not in self.rest:
+            self.rest[probe.beside] = self._without(probe.beside)
+        rest, codes = self.rest[probe.beside], probe.read(self.columns)
+        counts = np.bincount(codes)
+        freedom = int((counts > 0).sum()) - 1
+        if freedom < 1:
+            return -np.inf
+        sums = np.column_stack([np.bincount(codes, column) for column in rest.T])
+        spread = np.maximum((rest**2).mean(axis=0), 1e-12)
+        chi2 = (sums**2 / np.maximum(counts, 1)[:, None]).sum(axis=0) / spread
+        # Wilson and Hilferty: the cube root of a chi-square is nearly normal
+        width = 2 / (9 * freedom)
+        return float(((np.cbrt(chi2 / freedom) - 1 + width) / np.sqrt(width)).max())
 
-    def cells_of(self, name: str, columns: Columns) -> np.ndarray:
-        """The levels that are taken out before the reading of this name is judged."""
-        beside = self._beside[name]
-        if not beside:
-            return np.zeros(len(columns), dtype=np.int64)
-        values = np.column_stack([columns.number(self.sources[i]) for i in beside])
-        return _joint(values)
-
-    def _tell(self, name: str, z: float, beside: tuple[int, ...], codes: Any, feature: Any = None) -> tuple:
-        self._beside[name] = beside
-        return z, Probe(name, codes, feature or codes)
-
-    def _family(self, family: Family, cells: np.ndarray) -> Iterator[tuple[float, Probe]]:
-        z = evidence(family.codes(self.values), self.targets, cells)
-        for at in np.flatnonzero(z > INTERESTING):
-            beside = tuple(int(i) for i in family.which[at])
-            yield self._tell(f"{family.name}, {beside}", float(z[at]), beside, self._reader(family, int(at)))
-
-    def _reader(self, family: Family, at: int) -> Callable[[Columns], np.ndarray]:
-        names = [self.sources[i] for i in family.which[at]]
-        alone = Family(family.name, np.arange(len(names))[None, :], lambda v, _: family.read(v, np.array([at])))
-        return lambda columns: alone.codes(np.column_stack([columns.number(s) for s in names]))[:, 0]
-
-    def _pairs(self) -> Iterator[tuple[float, Probe]]:
-        some = self._varied(self.effort.pair_columns)
-        values = self.values[:, some]
-        coarse = quantile_codes(values, PAIR_BINS)
-        for family in pair_families(values, self.effort.thorough):
-            cells = coarse[:, family.which[:, 0]] * (PAIR_BINS + 1) + coarse[:, family.which[:, 1]]
-            yield from self._family(Family(family.name, some[family.which], family.read), cells)
-        fine = [i for i in some.tolist() if len(np.unique(self.values[:, i])) >= FINE]
-        for i, j in combinations(fine, 2):
-            f, g, power = find_pair_periods(self.values[:, i], self.values[:, j], self.targets)
-            if power > 12 and f and g:
-                yield from self._pair_wave(i, j, f, g)
-        whole = [at for at in range(self.columns.width) if not self.columns.is_number(at)]
-        for i, j in combinations(whole[: self.effort.pair_columns], 2):
-            yield from self._judge(
-                f"equal words, {i} and {j}", lambda c, i=i, j=j: (c.words(i) == c.words(j)).astype(np.int64)
-            )
-
-    def _pair_wave(self, i: int, j: int, f: float, g: float) -> Iterator[tuple[float, Probe]]:
-        one, two = self.sources[i], self.sources[j]
-        waves = align_pair(self.values[:, i], self.values[:, j], self.targets[:, 0], f, g)
-
-        def height(c: Columns, wave: PairWave) -> np.ndarray:
-            return wave(c.number(one), c.number(two))
-
-        def codes(c: Columns, wave: PairWave) -> np.ndarray:
-            return np.clip((height(c, wave) + 1) * 3, 0, 5).astype(np.int64)
-
-        for name, wave in waves.items():
-            # the phases, which tell nothing alone, sharpen the edges of the product they are judged by
-            judged = wave if name == "plane" else waves["product"]
-            read = partial(height, wave=wave)
-            yield from self._judge(f"wave over {i} and {j}, {name}", partial(codes, wave=judged), read, (i, j))
-
-    def _waves(self) -> Iterator[tuple[float, Probe]]:
-        for at, source in enumerate(self.sources):
-            for number, frequency in enumerate(find_periods(self.values[:, at], self.targets)):
-
-                def turn(c: Columns, s: Source = source, f: float = frequency) -> np.ndarray:
-                    return phase(c.number(s), f)
-
-                yield from self._judge(
-                    f"wave {number}, ({at},)", lambda c, t=turn: (t(c) * PHASES).astype(np.int64), turn, (at,)
-                )
-
-    def _parities(self) -> Iterator[tuple[float, Probe]]:
-        gaps = np.where(self.columns.gaps, np.nan, 1.0)
-        every = self.sources
-        targets = self.targets[:, :PARITY_CONTRASTS]
-        for kind in ("half", "odd", "low", "gap"):
-            values = gaps if kind == "gap" else self.values
-            if values.shape[1] < 2:
-                continue
-            bits = Bits(kind, values, self.effort.bits)
-            sets = find_parities(bits.read(values), targets, 4)
-            yield from self._sets(kind, bits, sets, every)
-            if kind == "half":
-                yield from self._sets("sign", bits.signs(), sets, every)
-            if self.effort.many_bits > len(bits.which) == self.effort.bits:
-                bits = Bits(kind, values, self.effort.many_bits)
-                sets = find_large_parities(bits.read(values)[:1000], targets[:1000], 4)
-                yield from self._sets(f"{kind} of many", bits, sets, every)
-                if kind == "half":
-                    yield from self._sets("sign of many", bits.signs(), sets, every)
-
-    def _sets(self, name: str, bits: Bits, sets: list[tuple[int, ...]], every: list[Source]) -> Iterator[Any]:
-        for chosen in sets:
-
-            def read(c: Columns, chosen: tuple[int, ...] = chosen) -> np.ndarray:
-                values = np.where(c.gaps, np.nan, 1.0) if bits.kind == "gap" else c.matrix(every)
-                return parity(bits.read(values), chosen)
-
-            yield from self._judge(f"parity {name}, {chosen}", read)
-
-    def _words(self) -> Iterator[tuple[float, Probe]]:
-        for name, read in word_probes(self.columns, self.effort.thorough):
-            yield from self._judge(name, read)
-
-    def _judge(self, name: str, codes: Any, feature: Any = None, beside: tuple[int, ...] = ()) -> Iterator[Any]:
-        cells = _joint(self.values[:, list(beside)], WAVE_BINS)[:, None] if beside else None
-        z = float(evidence(codes(self.columns)[:, None], self.targets, cells)[0])
-        if z > INTERESTING:
-            yield self._tell(name, z, beside, codes, feature)
-
-    def _varied(self, maximum: int) -> np.ndarray:
-        """The sources with the most values, which ordinary attackers read worst."""
-        distinct = np.array([len(np.unique(c)) for c in self.values.T])
-        return np.sort(np.argsort(-distinct, kind="stable")[:maximum])
+    def _without(self, sources: tuple[Source, ...]) -> np.ndarray:
+        cells = np.zeros(len(self.columns), dtype=np.int64)
+        bins = LEVELS if len(sources) == 1 else PAIR_LEVELS
+        for source in sources:
+            cells = cells * (bins + 1) + quantile_codes(self.columns.number(source), bins)
+        targets = self.rest[()]
+        counts = np.maximum(np.bincount(cells), 1)
+        return np.column_stack([t - (np.bincount(cells, t) / counts)[cells] for t in targets.T])
 
 
-def _joint(values: np.ndarray, bins: int = LEVEL_BINS) -> np.ndarray:
-    """The levels of one column, or of two together, as one whole number."""
-    if values.shape[1] == 1:
-        return quantile_codes(values, bins)[:, 0]
-    few = int(np.sqrt(bins))
-    codes = quantile_codes(values, few)
-    return codes[:, 0] * (few + 1) + codes[:, 1]
+def quantile_codes(values: np.ndarray, bins: int) -> np.ndarray:
+    """Numbers cut at their quantiles, 0 to bins - 1, equal numbers in one bin; gaps are `bins`."""
+    filled = np.where(np.isfinite(values), values, np.inf)
+    below = np.searchsorted(np.sort(filled), filled)
+    return np.where(np.isfinite(values), below * bins // len(values), bins)
+
+
+# --- numbers
+
+
+def _numbers(source: Source, values: np.ndarray, few: bool) -> Iterator[Probe]:
+    kind, at = source
+    # ordinary attackers see numbers, but not the numbers in words
+    beside = (source,) if kind == "number" else ()
+    for name, read in _readings(values, few):
+        yield Probe(f"{name} of {kind} {at}", partial(_where_present, source=source, read=read), beside)
+    if kind != "number":
+        cuts = np.unique(np.nanquantile(values, np.arange(1, LEVELS) / LEVELS))
+        yield Probe(f"{kind} {at}", partial(_where_present, source=source, read=lambda v: np.searchsorted(cuts, v)))
+
+
+def _readings(values: np.ndarray, few: bool) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
+    """Named readings of a column of numbers without gaps: numbers -> whole numbers from 0."""
+    if (values == 0).mean() > 0.01:
+        yield "sign of zero", lambda v: np.where(v == 0, 1 + np.signbit(v), 0)
+    shift = _trailing_zeros(values)
+    for bits in (7, 1):
+        yield f"last bits ({bits})", lambda v, bits=bits: (_bits(v) >> shift) & bits  # type: ignore[misc]
+    yield "last bits as float32", lambda v: v.astype(np.float32).view(np.int32) & 7
+    scale = scale_of(values)
+    for m in REMAINDERS if scale else ():
+        yield f"remainder {m}", partial(_remainder, scale=scale, m=m)
+    if few and scale:
+        largest = np.nanmax(np.abs(values)) * scale
+        for k in range(1, 7):
+            if largest >= 10**k:
+                yield f"digit {k + 1} from the end", partial(_remainder, scale=scale / 10**k, m=10)
+    elif few:
+        for k in range(1, 5):
+            yield f"decimal {k}", partial(_remainder, scale=10.0**k, m=10)
+
+
+def scale_of(values: np.ndarray) -> float:
+    """What makes these numbers whole: a power of ten, or one divided by their step; 0 where nothing does."""
+    present = np.unique(values[np.isfinite(values)])
+    if len(present) < 2:
+        return 0.0
+    largest = np.abs(present).max()
+    if largest >= MAX_EXACT:
+        return float(largest < 2.0**63 and (present == np.rint(present)).all())
+    step = np.diff(present).min()
+    for power in (*10.0 ** np.arange(MAX_DECIMALS + 1), 1 / step):
+        scaled = present * power
+        # a decimal fraction is off by an ulp or two, a real one by a share of 1
+        if np.abs(scaled).max() < 1e15 and (np.abs(scaled - np.rint(scaled)) <= NEARLY).all():
+            return float(power)
+    return 0.0
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values).view(np.int64)
+
+
+def _trailing_zeros(values: np.ndarray) -> int:
+    """The bits at the end that no number uses: those of a float32 stored as float64, for one."""
+    used = int(np.bitwise_or.reduce(_bits(values[np.isfinite(values)]), initial=0))
+    return (used & -used).bit_length() - 1 if used else 0
+
+
+def _remainder(v: np.ndarray, scale: float, m: int) -> np.ndarray:
+    scaled = v * scale
+    near = np.rint(scaled)
+    # nearly whole: a decimal that a float cannot hold; otherwise the digits above the point
+    found: np.ndarray = np.mod(np.where(np.abs(scaled - near) <= NEARLY, near, np.floor(scaled)), m)
+    return found
+
+
+def _where_present(columns: Columns, source: Source, read: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """A reading plus 1; a gap is 0."""
+    values = columns.number(source)
+    present = np.isfinite(values)
+    return np.where(present, read(np.where(present, values, 0.0)).astype(np.int64) + 1, 0)
+
+
+def _equality(columns: Columns, one: Source, two: Source) -> Probe:
+    """Whether two columns of numbers are equal, or nearly so."""
+    a, b = columns.number(one), columns.number(two)
+    width = max(float(np.nanstd(a) + np.nanstd(b)) / 2, 1e-12) / 1000
+
+    def read(c: Columns) -> np.ndarray:
+        difference = c.number(one) - c.number(two)
+        return np.select([np.isnan(difference), difference == 0, np.abs(difference) <= width], [3, 0, 1], default=2)
+
+    return Probe(f"equality, {one} and {two}", read, (one, two))
+
+
+# --- words
+
+
+def _words(at: int, words: np.ndarray, letters: int) -> Iterator[Probe]:
+    """Readings of a column of many words, which encoders give one value."""
+    readings: dict[str, Callable[[str], int]] = {
+        "case of the first letter": lambda w: w[:1].isupper(),
+        "number of capitals": lambda w: min(sum(map(str.isupper, w)), 15),
+        "number of blanks": lambda w: min(w.count(" "), 7),
+        "blanks at the ends": lambda w: w[:1].isspace() + 2 * w[-1:].isspace(),
+    }
+    for k in range(letters):
+        readings[f"letter {k + 1}"] = partial(_letter, k=k)
+        readings[f"letter {k + 1} from the end"] = partial(_letter, k=-k - 1)
+    inside = Counter(found for text in words for found in {*re.findall(r"[^\W_]+", text.lower())})
+    for word, count in inside.most_common(COMMON_WORDS):
+        if count > 0.01 * len(words):
+            readings[f"the word {word!r}"] = partial(_holds, word=word)
+    for name, read in readings.items():
+        yield Probe(f"{name}, column {at}", partial(_of_words, at=at, read=read))
+
+
+def _of_words(columns: Columns, at: int, read: Callable[[str], int]) -> np.ndarray:
+    return np.array([read(w) for w in columns.words(at)], dtype=np.int64)
+
+
+def _letter(word: str, k: int) -> int:
+    """The code of a letter, counted from the end where k is negative; 0 in words that are shorter."""
+    return ord(word[k]) % 128 if -len(word) <= k < len(word) else 0
+
+
+def _holds(text: str, word: str) -> bool:
+    return word in text.lower()
+
+
+def _equal_words(columns: Columns, i: int, j: int) -> np.ndarray:
+    found: np.ndarray = (columns.words(i) == columns.words(j)).astype(np.int64)
+    return found

@@ -1,14 +1,18 @@
-"""A release as its receiver has it: everything that can be told apart is a column.
+"""A release as its receiver has it: everything that can be told apart is a column, with all bits and all letters.
 
 Tables say more than their values: 0.0 or -0.0, True or 1, None or NaN, an index, a mask, which zeros of a sparse matrix
 are stored, how a number is spelled in a file. Each such difference becomes a column of its own here, so that attackers
 read it and certificates count it. A release of ours has none of them (`tacit.filters.base.as_it_leaves`).
+
+Encoders standardize numbers and one-hot words, and so hide bits, digits, endings and the sign of zero. Attackers that
+read these are given `Columns` instead of a matrix.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,9 @@ from scipy import sparse
 from tacit.errors import InputError
 from tacit.labels import in_pandas
 
+Source = tuple[str, int]  # what is read as a number, and in which column: ("number", 3), ("digits", 0)
+
+FEW_WORDS = 40  # a column of so few words is one-hot encoded, and ordinary attackers read it
 # a cell with its quotes, then what ends it
 _CELL = r'((?:[^"{0}\r\n]|"(?:[^"]|"")*")*)(\r\n|\n|\r|[{0}]|$)'
 
@@ -204,3 +211,106 @@ def _codes_of(values: pd.Series) -> np.ndarray:
         bits = values.to_numpy(dtype=np.float64, na_value=0.0).view(np.int64).astype(object)
         return np.where(values.isna().to_numpy(), "missing", bits)
     return np.array([f"{type(v).__name__} {v!r}" for v in values.astype(object)], dtype=object)
+
+
+class Columns:
+    """Released records: their encoding `X` and, beside it, the columns as they were handed over.
+
+    Examples
+    --------
+    >>> both = Columns(np.zeros((2, 1)), pd.DataFrame({"code": ["A-17", "B-20"]}))
+    >>> both.number(("digits", 0)).tolist()
+    [17.0, 20.0]
+    """
+
+    def __init__(self, X: np.ndarray, frame: pd.DataFrame) -> None:
+        self.X = X
+        self._table = frame
+        self._rows: np.ndarray | None = None
+        self._read_before: dict[Any, np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __getitem__(self, rows: Any) -> Columns:
+        rows = np.arange(len(self))[rows]
+        part = Columns(self.X[rows], self._table)
+        part._rows = rows if self._rows is None else self._rows[rows]
+        # what was read of all rows is not read again of some
+        part._read_before = {key: values[rows] for key, values in self._read_before.items()}
+        part._numeric = self._numeric
+        return part
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape
+
+    @property
+    def width(self) -> int:
+        """How many columns were handed over."""
+        return self._table.shape[1]
+
+    @property
+    def gaps(self) -> np.ndarray:
+        return self.once("gaps", lambda: self.frame.isna().to_numpy())
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        return self._table if self._rows is None else self._table.iloc[self._rows]
+
+    @cached_property
+    def _numeric(self) -> list[bool]:
+        return [bool(pd.api.types.is_numeric_dtype(kind)) for kind in self._table.dtypes]
+
+    def is_number(self, at: int) -> bool:
+        return self._numeric[at]
+
+    def once(self, key: Any, read: Callable[[], np.ndarray]) -> np.ndarray:
+        """What `read` gives, one value or row a record, remembered under this key."""
+        if key not in self._read_before:
+            self._read_before[key] = read()
+        return self._read_before[key]
+
+    def has_many_words(self, at: int) -> bool:
+        """Whether encoders give most words of this column one value."""
+        return not self.is_number(at) and len(pd.unique(self.words(at))) > FEW_WORDS
+
+    def sources(self) -> list[Source]:
+        """Everything here that can be read as a number, also inside of words."""
+        found: list[Source] = []
+        for at in range(self.width):
+            if self.is_number(at):
+                found.append(("number", at))
+            elif self.has_many_words(at):
+                for source in (("length", at), ("digits", at)):
+                    values = self.number(source)
+                    if np.isfinite(values).mean() > 0.5 and np.nanmin(values) < np.nanmax(values):
+                        found.append(source)
+        return found
+
+    def number(self, source: Source) -> np.ndarray:
+        return self.once(source, lambda: self._read(*source))
+
+    def words(self, at: int) -> np.ndarray:
+        """A column as text; a gap is the empty word."""
+
+        def read() -> np.ndarray:
+            column = self.frame.iloc[:, at].astype(object)
+            return np.where(column.isna(), "", column.astype(str).to_numpy(dtype=object))
+
+        return self.once(("words", at), read)
+
+    def _read(self, kind: str, at: int) -> np.ndarray:
+        if kind == "number":
+            column = self.frame.iloc[:, at]
+            column = column if self._numeric[at] else pd.to_numeric(column, errors="coerce")
+            return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        if kind == "length":
+            return np.array([len(w) for w in self.words(at)], dtype=np.float64)
+        digits = ["".join(re.findall(r"[0-9]", w))[:15] for w in self.words(at)]
+        return np.array([float(d) if d else np.nan for d in digits])
+
+
+def as_columns(X: Any) -> Columns:
+    """Columns of a bare matrix, for an attacker that is used without a suite."""
+    return X if isinstance(X, Columns) else Columns(np.asarray(X), pd.DataFrame(np.asarray(X)))

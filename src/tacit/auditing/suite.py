@@ -15,7 +15,7 @@ from tacit.auditing.budget import Budget
 from tacit.auditing.likeness import nearest_neighbour
 from tacit.auditing.measures import advantage, bits_leaked, calibrate, log_rank, macro_f1, rank_statement, top_k
 from tacit.auditing.perceptrons import Perceptron, fit_together
-from tacit.auditing.received_columns import Columns
+from tacit.auditing.received import Columns
 from tacit.auditing.regression import NumberOutcome, number_result, read_number
 from tacit.auditing.regressors import only_classifiers, regressors_for
 from tacit.auditing.shaped_attackers import QUICK_SHAPED, SHAPED
