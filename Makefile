@@ -53,15 +53,12 @@ bench: .venv/dev
 	$(BIN)/python -m papers.codebook.training_rows
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/audit.py
-	$(BIN)/python benchmarks/closed_form.py
-	$(BIN)/python benchmarks/arl_scale.py
 	$(BIN)/python -m papers.minimax-filter.protocol
 	$(BIN)/python -m papers.minimax-filter.adversaries
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/frontier.py
-	$(BIN)/python benchmarks/stack.py
 	$(BIN)/python -m papers.eigan.federated
 	$(BIN)/python -m papers.minimax-filter.personal
 

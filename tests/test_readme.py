@@ -24,7 +24,7 @@ def test_the_front_page_is_short_and_its_links_lead_somewhere():
 
 @pytest.mark.slow  # guards the first thing that a newcomer looks at
 def test_the_ten_rows_are_what_their_command_prints():
-    command = [sys.executable, ROOT / "benchmarks" / "ten_rows.py"]
+    command = [sys.executable, ROOT / "examples" / "ten_rows.py"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[3:]
     assert len(printed) == 10
     told = (ROOT / "README.md").read_text()

@@ -48,7 +48,7 @@ def again(page: str) -> str:
 
 def measure() -> None:
     with tempfile.TemporaryDirectory() as made:
-        script = str(ROOT / "benchmarks" / "ten_rows.py")
+        script = str(ROOT / "examples" / "ten_rows.py")
         for command in (
             [*TACIT, "demo", "--out", "digits"],
             [sys.executable, script, "--write", "people.csv"],

@@ -1,6 +1,6 @@
 """The README's ten rows: a made-up table, and what leaves of it.
 
-    python benchmarks/ten_rows.py [--write people.csv]
+    python examples/ten_rows.py [--write people.csv]
 
 Nobody's data: people are drawn by the lines below. Struck out is what a value was, bold what it was replaced by; ages
 that were only rounded are not bold. With --write the table is written, and nothing is released.
