@@ -26,7 +26,7 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 import tacit
-from tacit.auditing.membership import whitebox_membership
+from tacit.auditing.attacks.membership import whitebox_membership
 from tacit.errors import TacitWarning
 from tacit.nets.mlp import mlp
 

