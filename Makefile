@@ -49,7 +49,7 @@ fuzz: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/adult.py
-	$(BIN)/python benchmarks/floor.py
+	$(BIN)/python -m papers.codebook.floor
 	$(BIN)/python -m papers.codebook.training_rows
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/audit.py

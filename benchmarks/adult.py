@@ -18,6 +18,7 @@ import time
 import warnings
 from pathlib import Path
 
+import checkout  # noqa: F401
 import numpy as np
 from sklearn.base import clone
 

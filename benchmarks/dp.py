@@ -1,6 +1,6 @@
 """Differential privacy of the fit: what it costs on Adult, and what a membership attack gets of it.
 
-    python benchmarks/dp.py [--rows 20000] [--seeds 3] [--runs 20]
+    python -m benchmarks.dp [--rows 20000] [--seeds 3] [--runs 20]
 
 Writes benchmarks/dp.json. The trade-off: EIGAN on a sample of Adult without dp and at epsilon 1, 3 and 8 (delta 1e-5,
 public ranges and words), what a receiver's own model gets of the target and what attackers who are trained afresh get
@@ -25,6 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
+import papers.data  # noqa: F401
 import tacit
 from tacit.auditing.attacks.membership import whitebox_membership
 from tacit.errors import TacitWarning

@@ -23,6 +23,8 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import checkout  # noqa: F401
+
 import tacit
 from tacit.auditing.looks import new_project
 

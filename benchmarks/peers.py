@@ -23,6 +23,7 @@ import time
 import warnings
 from pathlib import Path
 
+import checkout  # noqa: F401
 import numpy as np
 
 import tacit

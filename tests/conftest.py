@@ -18,8 +18,8 @@ from hypothesis import settings
 
 import tacit
 from browser import driven, find
+from papers.data import REGISTRY
 from tacit.auditing import attackers, breadth, linkability, singling_out
-from tacit.datasets import declarations
 from tacit.filters import codes
 from tacit.noise import keyed
 from tacit.serve import browser as runtime
@@ -45,7 +45,7 @@ def real():
     """Load a real data set, or skip with a message where it is not on this machine."""
 
     def load(name: str, **options):
-        if not declarations()[name].present:
+        if name in REGISTRY and not REGISTRY[name].present:
             pytest.skip(f"data set {name} is not here; set TACIT_DATA to the folder that has it")
         return tacit.load_dataset(name, **options)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import struct
+import gzip
 import zipfile
 
 import numpy as np
@@ -10,17 +10,19 @@ import pandas as pd
 from PIL import Image
 from scipy.io import savemat, wavfile
 
-from tacit.datasets.publishers.fer2013_files import VOTES
-from tacit.datasets.publishers.har_files import CHANNELS
-from tacit.datasets.publishers.motion_files import MOVEMENT, POSTURE
+from papers.data import prepare
+from papers.data.faces import VOTES
+from papers.data.signals import CHANNELS, MOVEMENT, POSTURE
 
 
-def made(name, folder):
-    """A made-up set by this name, below `folder` as below TACIT_DATA: enough rows to fit something small."""
-    return {"celeba": _celeba, "enterface": _enterface, "facescrub": _facescrub, "mimic3": _mimic}[name](folder / name)
+def made(name, folder, **size):
+    """A synthetic set by this name, below `folder` as below TACIT_DATA: enough rows to fit something small."""
+    {"celeba": celeba, "enterface": enterface, "facescrub": facescrub, "mimic3": mimic}[name](folder / name, **size)
+    if name in ("enterface", "mimic3"):
+        prepare(name, folder / name, folder)
 
 
-def _celeba(folder, images=160, people=20):
+def celeba(folder, images=160, people=20):
     """The hair is the shade of the image's upper half, the person that of the lower."""
     rng = np.random.default_rng(0)
     attributes, parts, names = [], [], []
@@ -31,13 +33,13 @@ def _celeba(folder, images=160, people=20):
         image += rng.normal(0, 4, image.shape)
         (folder / "Img" / "img_align_celeba").mkdir(parents=True, exist_ok=True)
         Image.fromarray(image.clip(0, 255).astype(np.uint8)).save(folder / "Img" / "img_align_celeba" / name)
-        marks = dict(zip(FORTY, rng.choice([-1, 1], 40), strict=True))
+        marks = dict(zip(HEADS, rng.choice([-1, 1], len(HEADS)), strict=True))
         marks |= {h: 1 if hair == k else -1 for k, h in enumerate(HEADS[:3])} | {"Male": 1 if person % 2 else -1}
         attributes.append(f"{name} " + " ".join(map(str, marks.values())))
         parts.append(f"{name} {0 if person < 14 else 1 if person < 17 else 2}")
         names.append(f"{name} {person + 1}")
     for file, lines in (
-        ("Anno/list_attr_celeba.txt", [str(images), " ".join(FORTY), *attributes]),
+        ("Anno/list_attr_celeba.txt", [str(images), " ".join(HEADS), *attributes]),
         ("Anno/identity_CelebA.txt", names),
         ("Eval/list_eval_partition.txt", parts),
     ):
@@ -46,7 +48,7 @@ def _celeba(folder, images=160, people=20):
     return folder
 
 
-def _facescrub(folder, people=8, images=15):
+def facescrub(folder, people=8, images=15):
     rng = np.random.default_rng(1)
     for p in range(people):
         home = folder / ("actors", "actresses")[p % 2] / "faces" / f"Person_{p}"
@@ -57,7 +59,7 @@ def _facescrub(folder, people=8, images=15):
     return folder
 
 
-def _enterface(folder, speakers=5, sentences=3, rate=8000):
+def enterface(folder, speakers=5, sentences=3, rate=8000):
     rng = np.random.default_rng(2)
     time = np.arange(rate // 4) / rate
     for speaker in range(1, speakers + 1):
@@ -70,7 +72,7 @@ def _enterface(folder, speakers=5, sentences=3, rate=8000):
     return folder
 
 
-def _mimic(folder, admissions=600):
+def mimic(folder, admissions=600):
     rng = np.random.default_rng(3)
     tables = {
         "PATIENTS": ["ROW_ID,SUBJECT_ID,GENDER,DOB"],
@@ -104,130 +106,7 @@ def picture(path, shade, size=(20, 16)):
     Image.fromarray(np.full((*size, 3), shade, dtype=np.uint8)).save(path)
 
 
-FORTY = [
-    "5_o_Clock_Shadow",
-    "Arched_Eyebrows",
-    "Attractive",
-    "Bags_Under_Eyes",
-    "Bald",
-    "Bangs",
-    "Big_Lips",
-    "Big_Nose",
-    "Black_Hair",
-    "Blond_Hair",
-    "Blurry",
-    "Brown_Hair",
-    "Bushy_Eyebrows",
-    "Chubby",
-    "Double_Chin",
-    "Eyeglasses",
-    "Goatee",
-    "Gray_Hair",
-    "Heavy_Makeup",
-    "High_Cheekbones",
-    "Male",
-    "Mouth_Slightly_Open",
-    "Mustache",
-    "Narrow_Eyes",
-    "No_Beard",
-    "Oval_Face",
-    "Pale_Skin",
-    "Pointy_Nose",
-    "Receding_Hairline",
-    "Rosy_Cheeks",
-    "Sideburns",
-    "Smiling",
-    "Straight_Hair",
-    "Wavy_Hair",
-    "Wearing_Earrings",
-    "Wearing_Hat",
-    "Wearing_Lipstick",
-    "Wearing_Necklace",
-    "Wearing_Necktie",
-    "Young",
-]
-NAMES = [f"{i:06d}.jpg" for i in range(1, 7)]
-HEADS = ["Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling"]
-MARKS = [
-    (1, -1, -1, -1, 1, 1),
-    (-1, 1, -1, -1, -1, 1),
-    (1, -1, 1, -1, 1, -1),  # two colours: no hair label
-    (-1, -1, -1, 1, 1, 1),
-    (-1, -1, -1, -1, -1, -1),  # none
-    (-1, -1, 1, -1, -1, 1),
-]
-PARTS, PEOPLE = (0, 0, 0, 1, 1, 2), (7, 7, 9, 9, 11, 11)
-
-
-def celeba(folder, layout="flat"):
-    """Six images as the publisher lays them out, flat, or as Kaggle does."""
-    homes = {"flat": ("", "", "", "img_align_celeba"), "publisher": ("Anno", "Eval", "Anno", "Img/img_align_celeba")}
-    anno, parts, identity, images = homes.get(layout, ("", "", "", "img_align_celeba/img_align_celeba"))
-    for i, name in enumerate(NAMES):
-        picture(folder / images / name, 40 * i)
-    for home in (anno, parts, identity):
-        (folder / home).mkdir(exist_ok=True)
-    if layout == "kaggle":
-        rows = [",".join([n, *map(str, m)]) for n, m in zip(NAMES, MARKS, strict=True)]
-        (folder / "list_attr_celeba.csv").write_text("\r\n".join([",".join(["image_id", *HEADS]), *rows]))
-        rows = [f"{n},{p}" for n, p in zip(NAMES, PARTS, strict=True)]
-        (folder / "list_eval_partition.csv").write_text("\n".join(["image_id,partition", *rows]))
-        return folder
-    lines = [f"{n}  " + " ".join(map(str, m)) for n, m in zip(NAMES, MARKS, strict=True)]
-    (folder / anno / "list_attr_celeba.txt").write_text("\n".join(["6", " ".join(HEADS) + " ", *lines]) + "\n")
-    rows = [f"{n} {p}\n" for n, p in zip(NAMES, PARTS, strict=True)]
-    (folder / parts / "list_eval_partition.txt").write_text("".join(rows))
-    rows = [f"{n} {p}\n" for n, p in zip(NAMES, PEOPLE, strict=True)]
-    (folder / identity / "identity_CelebA.txt").write_text("".join(rows))
-    return folder
-
-
-FACES = {"male": {"Al_One": 3, "Bo_Two": 1}, "female": {"Cy_Three": 2, "Di": 4}}
-LAYOUTS = {
-    "script": ("actors/faces/{0}", "actresses/faces/{0}"),
-    "script with images": ("actors/faces/{0}", "actresses/faces/{0}"),
-    "bare": ("actors/{0}", "actresses/{0}"),
-    "kaggle": ("Actor_Faces/{0}", "Actress_Faces/{0}"),
-    "download": ("download/{0}/face", "download/{0}/face"),
-    "megaface": ("FaceScrub/{0}", "FaceScrub/{0}"),
-}
-
-
-def facescrub(folder, layout):
-    for home, (gender, people) in zip(LAYOUTS[layout], FACES.items(), strict=True):
-        for name, count in people.items():
-            for i in range(count):
-                picture(folder / home.format(name) / f"{name}_{i}.jpeg", 9, size=(10 + i, 12))
-                if layout in ("download", "script with images"):  # whole pictures beside the faces
-                    whole = home.format(name).replace("/face", "") if layout == "download" else f"actors/images/{name}"
-                    picture(folder / whole / f"{name}_{i}.jpeg", 9, size=(99, 99))
-        if layout in ("download", "megaface"):
-            word = {"male": "actors", "female": "actresses"}[gender]
-            rows = "".join(f"{n.replace('_', ' ')}\t1\t2\thttp://x\t1,2,3,4\tabc\r\n" for n in people)
-            (folder / f"facescrub_{word}.txt").write_text("name\timage_id\tface_id\turl\tbbox\tsha256\r\n" + rows)
-    return folder
-
-
-def avi(sound, rate):
-    """Two streams, a picture and stereo sound in two pieces; the picture's chunk has an odd size."""
-
-    def chunk(name, body):
-        return name + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)
-
-    pieces = np.column_stack([sound, sound]).astype("<i2")
-    half = len(pieces) // 2
-    stream = [
-        chunk(b"LIST", b"strl" + chunk(b"strh", b"vids" + bytes(52)) + chunk(b"strf", bytes(40))),
-        chunk(
-            b"LIST",
-            b"strl"
-            + chunk(b"strh", b"auds" + bytes(52))
-            + chunk(b"strf", struct.pack("<HHIIHH", 1, 2, rate, 4 * rate, 4, 16)),
-        ),
-    ]
-    film = chunk(b"00dc", b"abc") + chunk(b"01wb", pieces[:half].tobytes()) + chunk(b"00dc", b"abc")
-    film = chunk(b"LIST", b"movi" + film + chunk(b"01wb", pieces[half:].tobytes()))
-    return chunk(b"RIFF", b"AVI " + chunk(b"LIST", b"hdrl" + chunk(b"avih", bytes(56)) + b"".join(stream)) + film)
+HEADS = ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling")
 
 
 def write(path, content):
@@ -244,17 +123,17 @@ def zipped(folder, target, prefix=""):
     return target
 
 
-def fer(box, n=6, end="\n"):
+def fer(box, n=6):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (n, 48 * 48))
     usage = ["Training"] * (n - 2) + ["PublicTest", "PrivateTest"]
     lines = [f"{i % 7},{' '.join(map(str, p))},{u}" for i, (p, u) in enumerate(zip(images, usage, strict=True))]
-    write(box / "fer2013" / "fer2013.csv", end.join(["emotion,pixels,Usage", *lines]) + end)
+    write(box / "fer2013" / "fer2013.csv", "\n".join(["emotion,pixels,Usage", *lines]) + "\n")
     votes = []
     for i, u in enumerate(usage):
         eight = ["8" if v == i % 3 else "0" for v in range(8)]
         votes.append(",".join([u, "" if i == 1 else f"fer{i:07d}.png", *eight, "2", "0"]))
-    write(box / "fer2013new.csv", end.join(["Usage,Image name," + ",".join(VOTES), *votes]) + end)
+    write(box / "fer2013new.csv", "\n".join(["Usage,Image name," + ",".join(VOTES), *votes]) + "\n")
     return images.reshape(-1, 48, 48)
 
 
@@ -301,25 +180,22 @@ def har(box, features=5):
     return made
 
 
-def pgm(image, text=False, largest=255):
+def pgm(image):
     height, width = image.shape
-    if text:
-        rows = "\n".join(" ".join(map(str, row)) for row in image)
-        return f"P2\n# made by hand\n{width} {height}\n{largest}\n{rows}\n".encode()
-    return f"P5\n{width} {height}\n{largest}\n".encode() + image.astype(np.uint8).tobytes()
+    return f"P5\n{width} {height}\n255\n".encode() + image.astype(np.uint8).tobytes()
 
 
-def cmu(box, size="_4", shape=(30, 32), text=False):
+def cmu(box):
     rng = np.random.default_rng(3)
     made = {}
     for person in ("an2i", "at33"):
         for pose in ("left", "up"):
             for eyes in ("open", "sunglasses"):
-                image = rng.integers(0, 256, shape)
-                name = f"{person}_{pose}_happy_{eyes}{size}.pgm"
-                write(box / "faces" / person / name, pgm(image, text))
+                image = rng.integers(0, 256, (30, 32))
+                name = f"{person}_{pose}_happy_{eyes}_4.pgm"
+                write(box / "faces" / person / name, pgm(image))
                 made[person, pose, eyes] = image
-    write(box / "faces" / "an2i" / f"an2i_right_sad_open{size}.bad", b"damaged, says the publisher")
+    write(box / "faces" / "an2i" / "an2i_right_sad_open_4.bad", b"damaged, says the publisher")
     return made
 
 
@@ -332,8 +208,7 @@ def orl(box):
     return made
 
 
-def genki(box, **changed):
-    """genki.mat, with some arrays changed, or left out where they are None."""
+def genki(box):
     rng = np.random.default_rng(5)
     arrays, images = {"K1": 2, "K2": 2, "D": 256, "Ntrain": 6, "Ntest": 4}, []
     for part, n in (("train", 6), ("test", 4)):
@@ -341,7 +216,7 @@ def genki(box, **changed):
         arrays[f"X{part}"] = images[-1].transpose(0, 2, 1).reshape(n, 256).T  # MATLAB lays columns one by one
         arrays[f"y1_{part}"] = np.tile([1, 2], n // 2)[None]
         arrays[f"y2_{part}"] = np.repeat([1, 2], n // 2)[None]
-    savemat(box / "genki.mat", {k: v for k, v in (arrays | changed).items() if v is not None})
+    savemat(box / "genki.mat", arrays)
     return np.concatenate(images)
 
 
@@ -358,3 +233,28 @@ def emodb(box):
         wavfile.write(
             box / "wav" / f"{name}.wav", rate, (3000 * rng.standard_normal(int(rate * seconds))).astype(np.int16)
         )
+    return [1.2, 3.0, 2.0, 1.5]
+
+
+def adult(box):
+    """The publisher's spelling: blanks after commas, a remark above the test part, a dot after its labels."""
+    line = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, {}, 0, 0, 40, ?, {}"
+    write(box / "adult.data", "\n".join([line.format("Male", "<=50K"), line.format("Female", ">50K")]) + "\n\n")
+    write(box / "adult.test", "|1x3 Cross validator\n" + line.format("Male", ">50K.") + "\n")
+
+
+def titanic(box):
+    head = "PassengerId,Survived,Pclass,Name,Sex,Age,SibSp,Parch,Ticket,Fare,Cabin,Embarked"
+    rows = ['1,0,3,"Doe, Mr. A",male,22,1,0,A/5 1,7.25,,S', '2,1,1,"Roe, Mrs. B",female,,1,0,PC 2,71.5,C85,C']
+    write(box / "train.csv", "\r\n".join([head, *rows]) + "\r\n")
+
+
+def mnist(box):
+    rng = np.random.default_rng(7)
+    made = rng.integers(0, 256, (5, 28, 28)).astype(np.uint8)
+    for stem, images in (("train", made[:3]), ("t10k", made[3:])):
+        sizes = b"".join(n.to_bytes(4, "big") for n in images.shape)
+        labels = bytes(range(len(images)))
+        write(box / f"{stem}-images-idx3-ubyte.gz", gzip.compress(b"\0\0\x08\x03" + sizes + images.tobytes()))
+        write(box / f"{stem}-labels-idx1-ubyte", b"\0\0\x08\x01" + len(labels).to_bytes(4, "big") + labels)
+    return made

@@ -10,7 +10,6 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
 from commands import tacit_command
 from tacit.cli.fit import chosen_filter
@@ -32,7 +31,7 @@ def in_a_process(*arguments):
 def test_help_lists_the_commands():
     out = in_a_process("--help")
     assert out.returncode == 0
-    for word in ("demo", "fit", "data"):
+    for word in ("demo", "fit", "audit"):
         assert word in out.stdout
     assert "CSV, Parquet, Arrow" in tacit_command("fit", "--help").stdout  # arguments are explained, not only options
 
@@ -49,49 +48,6 @@ def test_warnings_are_notes_without_source_lines():
     assert "TacitWarning" not in told  # nor the line of our source that said it
     assert "old name" not in told
     assert "UserWarning: of a library" in told  # what others say is not hidden
-
-
-def test_data_list_and_show(tmp_path):
-    out = tacit_command("data", "list", TACIT_DATA=str(tmp_path), TACIT_CACHE=str(tmp_path))
-    assert out.returncode == 0
-    assert "digits" in out.stdout
-    assert "built in" in out.stdout
-    assert {"HOSPITAL_EXPIRE_FLAG", "progression"} <= set(out.stdout.split())  # no word is broken in two
-    assert "Licence: BSD-3-Clause" in tacit_command("data", "show", "digits").stdout
-    assert all(len(line) <= 80 for line in out.stdout.splitlines())
-    assert "even 49" in tacit_command("data", "show", "digits").stdout
-    unknown = tacit_command("data", "show", "digit")
-    assert unknown.returncode == 2
-    assert "did you mean 'digits'" in unknown.stderr
-    assert "Traceback" not in unknown.stderr
-
-
-def test_data_show_reads_the_users_own_files(tmp_path):
-    (tmp_path / "faces").mkdir()
-    for name in ("a.png", "b.png"):
-        Image.fromarray(np.zeros((4, 6), dtype=np.uint8)).save(tmp_path / "faces" / name)
-    pd.DataFrame({"file": ["a.png", "b.png"], "smile": ["yes", "no"], "who": [1, 2]}).to_csv(
-        tmp_path / "faces" / "labels.csv", index=False
-    )
-    roles = ("--target", "smile", "--sensitive", "who")
-    out = tacit_command("data", "show", str(tmp_path / "faces"), *roles, COLUMNS="200")
-    assert "X (2, 1, 4, 6)" in out.stdout
-    assert "target smile: yes 50.0%, no 50.0%" in out.stdout
-    (tmp_path / "faces" / "b.png").unlink()
-    out = tacit_command("data", "show", str(tmp_path / "faces"), *roles, COLUMNS="200")
-    assert out.returncode == 2
-    assert "labels.csv, row 1: no image 'b.png'" in out.stderr
-
-    walk = pd.DataFrame({"who": ["a"] * 300 + ["b"] * 290, "bout": [1] * 280 + [2] * 20 + [1] * 290, "ax": 0.5, "n": 7})
-    walk.to_csv(tmp_path / "walk.csv", index=False)
-    roles = ("--channel", "ax", "--user", "who", "--trial", "bout", "--length", "100", "--stride", "50")
-    out = tacit_command("data", "show", str(tmp_path / "walk.csv"), *roles, COLUMNS="200")
-    assert "X (8, 1, 100)" in out.stdout, out.stderr
-    assert "note: walk.csv: 1 stretch is shorter than length=100" in out.stdout
-    assert "units of who: 2" in out.stdout
-    out = tacit_command("data", "show", "digits", "--target", "parity")
-    assert out.returncode == 2
-    assert "--target is for your own files" in " ".join(out.stderr.split())
 
 
 @pytest.mark.usefixtures("all_steps")

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from papers.dpfe.decoder import rebuild
+from papers.dpfe.tiny_darknet import CUTS, tiny_darknet, with_outputs
 from tacit.errors import InputError, InputTypeError
 from tacit.nets.convolutional import backbone
 from tacit.nets.cut import cost_of_cuts, cut_names, cut_network, default_cut
-from tacit.nets.decoder import rebuild
-from tacit.nets.tiny_darknet import CUTS, tiny_darknet, with_outputs
 
 
 class Residual(nn.Module):

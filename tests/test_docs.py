@@ -200,7 +200,8 @@ def test_files_that_the_texts_name_exist() -> None:
         for script in re.findall(r"`(?:python )?((?:benchmarks|tests|papers|docs|src)/[\w./-]+\.\w+)", text):
             assert (ROOT / script).exists(), f"{name}: {script}"
         for module in re.findall(r"`python -m ((?:papers|benchmarks)\.[\w.-]+)", text):
-            assert (ROOT / f"{module.replace('.', '/')}.py").exists(), f"{name}: {module}"
+            home = ROOT / module.replace(".", "/")
+            assert home.with_name(f"{home.name}.py").exists() or (home / "__main__.py").exists(), f"{name}: {module}"
         if name not in PAGES:  # the links of the site are checked when it is built
             for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
                 assert (ROOT / link).exists(), f"{name}: {link}"

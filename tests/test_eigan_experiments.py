@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import tacit
+from papers.data import REGISTRY
 from papers.eigan.age import read_years
 from papers.eigan.face_networks import redrawn, xception
 from papers.eigan.importance import ENCODERS
 from papers.eigan.protocol import in_print, titanic_parts, validation
 from papers.eigan.titanic_wide import joined, wide_parts
-from tacit.datasets import declarations
 
 # an experiment in it has the same name
 synthetic, tables, uploads = (importlib.import_module(f"papers.eigan.{m}") for m in ("synthetic", "tables", "uploads"))
@@ -26,7 +26,7 @@ def points():
 
 
 def test_seven_of_ten_rows_are_the_filters():
-    if not declarations()["titanic"].present:
+    if not REGISTRY["titanic"].present:
         pytest.skip("titanic is not here")
     train, attack, test = titanic_parts(0)
     assert len(train) / (len(train) + len(attack) + len(test)) == pytest.approx(0.7, abs=0.01)
@@ -34,7 +34,7 @@ def test_seven_of_ten_rows_are_the_filters():
 
 def test_titanic_has_the_authors_columns_and_attackers_rows_of_their_own():
     """1321 columns: 1287 words of names, 16 of tickets, two numbers, 16 classes; 712 passengers have no gap."""
-    if not declarations()["titanic"].present:
+    if not REGISTRY["titanic"].present:
         pytest.skip("titanic is not here")
     parts = wide_parts(0)
     assert {p.X.shape[1] for p in parts} == {1321}

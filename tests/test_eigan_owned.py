@@ -8,13 +8,10 @@ import json
 import pytest
 from rich.console import Console
 
-import publishers
 from papers.common import command
+from publishers import made
 
-MADE = {
-    "mimic3": lambda folder: publishers._mimic(folder, admissions=400),
-    "facescrub": lambda folder: publishers._facescrub(folder, people=8, images=40),
-}
+SIZES = {"mimic3": {"admissions": 400}, "facescrub": {"people": 8, "images": 40}}
 PRINTED = "EIGAN as printed"
 # data, experiment: a row that it has, and what is measured in it; "ours" is the paper's measure
 CASES = {
@@ -44,7 +41,7 @@ CASES = {
 def test_an_owner_runs_the_papers_own_experiment(name, experiment, monkeypatch, tmp_path):
     monkeypatch.setenv("TACIT_DATA", str(tmp_path / "shelf"))
     monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
-    MADE[name](tmp_path / "shelf" / name)
+    made(name, tmp_path / "shelf", **SIZES[name])
     console = Console(width=200, file=io.StringIO())
     command.run(console, f"eigan/{experiment}", False, True, None, tmp_path / "out", False, name)
     (kept,) = (tmp_path / "out").rglob("quick.json")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
 from tacit.errors import InputError
-from tacit.solvers.generalisation import risk_bound
+
+risk_bound = importlib.import_module("papers.minimax-filter.generalisation").risk_bound
 
 
 def population(m, rng, n):

@@ -12,8 +12,8 @@ from torch import nn
 
 import tacit
 from papers.common.recogniser import face_embedding
+from papers.data import locate
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
-from tacit.datasets.store import locate
 from tacit.filters.mask import MaskGame, uniform_loss
 from tacit.nets.convolutional import image_classifier
 from tacit.nets.top_k import top_k

@@ -12,9 +12,8 @@ import tacit
 from papers.common import command
 from papers.common.papers import all_papers, load_paper
 from papers.common.run import Run, run_experiment
+from papers.data import REGISTRY, locate
 from publishers import made
-from tacit.datasets import declarations
-from tacit.datasets.store import locate
 
 OWNED = ("celeba", "enterface", "facescrub", "mimic3")
 SCRIPT = """
@@ -70,7 +69,7 @@ def shelf(monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", OWNED)
 def test_an_owner_runs_an_experiment_on_the_real_set(name, shelf, tmp_path):
     console = Console(width=200, file=io.StringIO())
-    with pytest.raises(tacit.TacitError, match=rf"needs data that is not here: {name} \(tacit data show {name}\)"):
+    with pytest.raises(tacit.TacitError, match=rf"needs data that is not here: {name}"):
         command.run(console, "owner/table", False, False, None, tmp_path / "out", False, name)
     made(name, shelf)
     command.run(console, "owner/table", False, False, None, tmp_path / "out", False, name)
@@ -83,7 +82,7 @@ def test_made_sets_have_every_class_in_every_part(name, shelf):
     """So that papers' own experiments can be tried on them."""
     made(name, shelf)
     data = tacit.load_dataset(name, **({"size": 16} if name in ("celeba", "facescrub") else {}))
-    assert declarations()[name].present
+    assert REGISTRY[name].present
     for frame in (data.y, data.sensitive):
         assert (frame.nunique() > 1).all()
         assert min(frame[c].value_counts().min() for c in frame) >= 6

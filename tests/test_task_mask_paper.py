@@ -11,8 +11,8 @@ from PIL import Image
 import tacit
 from papers.common.papers import load_paper
 from papers.common.run import Run, run_experiment
+from papers.data import locate
 from tacit.baselines import BlockMask, BlurMask
-from tacit.datasets.store import locate
 
 PAPER = load_paper("task-mask")
 TABLE = __import__("sys").modules["papers.task-mask"]

@@ -19,7 +19,7 @@ class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ABSENT:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-ABSENT = ("torch", "onnxscript", "matplotlib", "PIL", "pooch", "flwr", "fastapi", "openpyxl", "duckdb")
+ABSENT = ("torch", "onnxscript", "matplotlib", "PIL", "flwr", "fastapi", "openpyxl", "duckdb")
 sys.meta_path.insert(0, Absent())
 """
 COMMAND = BLOCKED + "from tacit.cli import main; main()"

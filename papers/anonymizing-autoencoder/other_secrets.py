@@ -13,10 +13,11 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestRegressor
 
 import tacit
 from papers.common.run import Run, by_attacker, together
+from papers.data import require
+from papers.data.signals import MOTION as SOURCE
+from papers.data.signals import PEOPLE
 from tacit.auditing.attackers import ATTACKERS
 from tacit.auditing.floor import labels_alone
-from tacit.datasets.motion import PEOPLE, SOURCE
-from tacit.datasets.store import require
 
 from .networks import spectra
 from .protocol import line_of, measured, network, read_by_cnns, some_windows, told

@@ -14,8 +14,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 import tacit
 from papers.common.run import Run
-from tacit.datasets.motion import PEOPLE, SOURCE
-from tacit.datasets.store import require
+from papers.data import require
+from papers.data.signals import MOTION as SOURCE
+from papers.data.signals import PEOPLE
 from tacit.records.dataset import Dataset
 
 from .protocol import RATE, measured

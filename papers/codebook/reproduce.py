@@ -2,7 +2,7 @@
 
 With P(z|s) counted from data the best attacker's balanced accuracy is (1/m) sum_z max_s P(z|s): the game's inner
 maximum over *every* attacker. `adult` is the trade-off with the estimated limit of any release behind it; `claims`,
-`floor` and `training-rows` tell what `benchmarks/adult.py`, `benchmarks/floor.py` and
+`floor` and `training-rows` tell what `benchmarks/adult.py`, `papers/codebook/floor.py` and
 `training_rows.py` measured.
 """
 
@@ -15,11 +15,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import tacit
-from benchmarks.floor import parts
 from papers.common.run import Run, honest, together
 from tacit.records.dataset import Dataset
 
 from .everywhere import everywhere
+from .floor import parts
 
 MACHINE = "two CPU cores, one thread"
 # our notes' prototype: income accuracy, best attacker, certified (balanced)
@@ -129,7 +129,7 @@ def digits(run: Run) -> None:
 
 def floor(run: Run) -> None:
     """On each data set the first setting, from open to shut, that is as good as label-only on both axes."""
-    found = run.recorded("python benchmarks/floor.py", MACHINE)
+    found = run.recorded("python -m papers.codebook.floor", MACHINE)
     guessing = run.part("guessing", guessed, list(found))
     for name, of in found.items():
         base, best = of["label_only"], next(iter(of["as_good"]), None)

@@ -35,7 +35,7 @@ def run(
     for paper, experiment in chosen:
         name = f"{paper.name}/{experiment}"
         if missing := paper.missing_data(experiment, data):
-            where = f"not here: {', '.join(missing)} (tacit data show {missing[0]})"
+            where = f"not here: {', '.join(missing)} (python -m papers.data {missing[0]})"
             if len(chosen) == 1:
                 raise TacitError(f"{name} needs data that is {where}")
             console.print(f"{name}: skipped, {where}", highlight=False)
@@ -113,4 +113,4 @@ def list_experiments(console: Console) -> None:
         console.print()
     console.print("Right: the full run's time, or the script whose figures it reads", highlight=False)
     if missing:
-        console.print(f"* data that is not here: {', '.join(sorted(missing))} (tacit data show NAME)", highlight=False)
+        console.print(f"* data that is not here: {', '.join(sorted(missing))} (python -m papers.data)", highlight=False)

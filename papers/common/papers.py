@@ -58,11 +58,10 @@ class Paper:
 
     def missing_data(self, experiment: str, data: str | None = None) -> list[str]:
         """Data sets the experiment needs that are not on this machine."""
-        from tacit.datasets import declarations
+        from papers.data import REGISTRY
 
-        known = declarations()
         needs = self.settings_of(experiment, quick=False, data=data).get("needs", [])
-        return [name for name in needs if known[name].files and not known[name].present]
+        return [name for name in needs if name in REGISTRY and not REGISTRY[name].present]
 
 
 def all_papers(folder: Path = PAPERS) -> list[str]:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from papers.common.face_network import SIZE, FaceRecogniser
-from tacit.datasets.store import require
+from papers.data import require
 from tacit.errors import InputError
 from tacit.records.pixels import check_images
 from tacit.training.device import choose_device

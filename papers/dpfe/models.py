@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 import tacit
 from tacit.nets.forward import forward
-from tacit.nets.tiny_darknet import ATTRIBUTES, tiny_darknet, with_outputs
 from tacit.records.dataset import Dataset
 from tacit.training.device import choose_device
 
 from .data import digits
+from .tiny_darknet import ATTRIBUTES, tiny_darknet, with_outputs
 
 SIMPLE, PRINTED, LITERAL, OURS = "Simple", "DPFE as printed", "DPFE by eq. 7", "DPFE, ours"
 MODELS = (SIMPLE, PRINTED, OURS)

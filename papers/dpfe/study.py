@@ -18,14 +18,14 @@ from tacit.auditing.likeness import r_squared, reconstruction
 from tacit.auditing.measures import mean_measure
 from tacit.auditing.stats import accuracy
 from tacit.nets.cut import cost_of_cuts, cut_network
-from tacit.nets.decoder import rebuild
 from tacit.nets.forward import forward
-from tacit.nets.tiny_darknet import tiny_darknet
 from tacit.records.dataset import Dataset, allot
 from tacit.training.device import choose_device
 
 from .data import in_time, keeping, of_many, parts_of
+from .decoder import rebuild
 from .models import ALIKE, OURS, PRINTED, SIMPLE, answers, fitted, for_attributes, learn, original
+from .tiny_darknet import tiny_darknet
 
 CELEBA_IMAGE = (3, 218, 178)  # what the authors' network takes
 

@@ -20,9 +20,9 @@ from papers.common.run import Run, by_attacker, honest, together
 from papers.common.shown import shown
 from tacit.errors import TacitError
 from tacit.noise.local_privacy import local_dp
-from tacit.solvers.generalisation import risk_bound
 
 from . import protocol
+from .generalisation import risk_bound
 from .rows import fresh_split, maker, split
 
 SECRETS = {"genki": ("smile", "gender"), "har": ("activity", "subject")}

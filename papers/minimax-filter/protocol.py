@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 
 import tacit
-from tacit.datasets.store import require
+from papers.data import require
 from tacit.filters.base import Filter
 
 OUT = Path(__file__).with_suffix(".json")

@@ -50,7 +50,7 @@ class RequirementNotMet(TacitError):
 EXTRAS = {
     "torch": "train", "onnxscript": "train", "flwr": "federated", "fastapi": "serve", "uvicorn": "serve",
     "prometheus_client": "serve", "httpx": "serve", "dp_accounting": "privacy", "openpyxl": "excel", "duckdb": "sql",
-    "PIL": "deep", "matplotlib": "figures", "pooch": "data", "cryptography": "sign",
+    "PIL": "deep", "matplotlib": "figures", "cryptography": "sign",
 }  # fmt: skip
 
 

@@ -16,7 +16,6 @@ os.environ["PYTHONSAFEPATH"] = "1"  # no child process runs a file of the curren
 try:
     import typer
     from rich.markup import escape
-    from rich.table import Table
 
     from tacit.report.screen import Console
 except ModuleNotFoundError as missing:  # a device install: bundles run without the command line
@@ -25,7 +24,6 @@ except ModuleNotFoundError as missing:  # a device install: bundles run without 
         f"pyarrow for files), or run bundles from Python: tacit.load('NAME.tacit').transform(X)"
     ) from None
 
-from tacit.cli.data_command import prepare
 from tacit.cli.evidence_command import evidence
 from tacit.cli.federated import federated_app
 from tacit.cli.front_door import FIRST, Verbs, furnish
@@ -101,9 +99,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # paragraphs are filled, whatever their lines in the source
 )
-data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
-data_app.command()(prepare)
-app.add_typer(data_app, name="data")
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(serve_app, name="serve")
@@ -361,64 +356,6 @@ def reproduce(
         papers.rewrite(console, experiment)
     else:
         papers.run(console, experiment, everything, quick, seeds, out, again, data, jobs)
-
-
-@data_app.command("list")
-def data_list() -> None:
-    """All data sets: rows, targets, sensitive attributes, licence, and whether they are here."""
-    from tacit.datasets import declarations  # every command starts quickly
-
-    shown = Table(box=None, pad_edge=False)
-    sets = sorted(declarations().values(), key=lambda d: (bool(d.files), d.name))
-    columns = {
-        "name": [d.name for d in sets],
-        "rows": [d.rows for d in sets],
-        "kind": [d.modality for d in sets],
-        "target": [d.target for d in sets],
-        "sensitive": [d.sensitive for d in sets],
-        "licence": [d.licence for d in sets],
-        "here": ["built in" if not d.files else ("yes" if d.present else "no") for d in sets],
-    }
-    where, narrow = "tacit data show NAME says where to get them", console.width < 100
-    if narrow:  # with every column words would be broken in two
-        del columns["licence"]
-        where += ", and everybody's licence"
-    for head, values in columns.items():
-        longest = max(len(word) for value in (head, *values) for word in value.split())
-        most = {"rows": longest, "kind": longest, "sensitive": 17}.get(head) if narrow else None
-        shown.add_column(head, min_width=longest, max_width=most)
-    for row in zip(*columns.values(), strict=True):
-        shown.add_row(*row)
-    console.print(shown)
-    console.print(f"[dim]Sets marked 'no': {where}. TACIT_DATA names the folder.[/dim]")
-
-
-@data_app.command("show")
-def data_show(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="A name from `tacit data list`; or a folder of images with a labels.csv; or a CSV or Parquet file."
-        ),
-    ],
-    target: Annotated[list[str] | None, typer.Option(help="Column of your own file that must keep working.")] = None,
-    sensitive: Annotated[list[str] | None, typer.Option(help="Column that must not be recoverable.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Column that says which records belong together.")] = None,
-    user: Annotated[str | None, typer.Option(help="The file is sensor samples: column of the person.")] = None,
-    trial: Annotated[str | None, typer.Option(help="Sensor samples: column of the recording.")] = None,
-    time: Annotated[str | None, typer.Option(help="Sensor samples: column of time stamps.")] = None,
-    channel: Annotated[
-        list[str] | None, typer.Option(help="Sensor samples: column of a signal; all other numbers by default.")
-    ] = None,
-    length: Annotated[int, typer.Option(help="Sensor samples: samples in a window.")] = 128,
-    stride: Annotated[int, typer.Option(help="Sensor samples: from one window to the next.")] = 64,
-    size: Annotated[int | None, typer.Option(help="Images: scale them to this height and width.")] = None,
-) -> None:
-    """Load one data set and describe it, or say where to get it. Reads your own table, sensor samples or images too."""
-    options = dict(locals())
-    from tacit.cli.show import run  # every command starts quickly
-
-    run(console, **options)
 
 
 def _tell_warnings() -> None:

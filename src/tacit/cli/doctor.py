@@ -67,10 +67,9 @@ def _machine() -> list[str]:
         lines.append(f"GPU: {gpu}")
     folder = os.environ.get("TACIT_DATA")
     if not folder:
-        lines.append("TACIT_DATA is not set: data sets that are not built in are looked for in the cache alone; "
-                     "tacit data show NAME says where to get one")  # fmt: skip
+        lines.append("TACIT_DATA is not set: the papers' data sets are looked for in the cache alone")
     elif not Path(folder).is_dir():
         lines.append(f"TACIT_DATA is {folder}, which is no folder: make it, or name another")
     else:
-        lines.append(f"TACIT_DATA: {folder}, {len(list(Path(folder).iterdir()))} entries (tacit data list)")
+        lines.append(f"TACIT_DATA: {folder}, {len(list(Path(folder).iterdir()))} entries")
     return lines

@@ -11,7 +11,7 @@ GROUPS = {
     START: ("demo", "fit", "audit", "audit diff", "frontier", "release", "doctor"),
     PROMISE: ("check", "ledger", "evidence"),
     PLACES: ("serve", "profile", "federated"),
-    STUDY: ("data", "reproduce"),
+    STUDY: ("reproduce",),
 }
 EXAMPLES = {
     "demo": "tacit demo",
@@ -44,9 +44,6 @@ EXAMPLES = {
     "federated server": "tacit federated server server.toml",
     "federated node": "tacit federated node node.toml",
     "federated submit": "tacit federated submit server.toml",
-    "data list": "tacit data list",
-    "data show": "tacit data show digits",
-    "data prepare": "tacit data prepare uci_har 'UCI HAR Dataset.zip'",
     "reproduce": "tacit reproduce eigan/table1 --quick",
 }
 FIRST = """To see what it does:       tacit demo

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tacit.datasets.declaration import declare
+from tacit.datasets.registry import register
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
 
 
-@declare("any", "table", "colour", "shape", "synthetic")
+@register
 def quadrants(n: int = 2000, spread: float = 0.3, random_state: int = 0) -> Dataset:
     """Four Gaussian groups in the plane (Fig. 10): keep left/right, hide up/down."""
     rng = np.random.default_rng(random_state)
@@ -22,7 +22,7 @@ def quadrants(n: int = 2000, spread: float = 0.3, random_state: int = 0) -> Data
     return _plane(X, colour=group >= 2, shape=group % 2 == 1, name="quadrants")
 
 
-@declare("any", "table", "colour", "shape", "synthetic")
+@register
 def circles(n: int = 2000, spread: float = 0.1, random_state: int = 0) -> Dataset:
     """Two rings (Fig. 11): keep inner/outer, which no line separates; hide upper/lower half."""
     rng = np.random.default_rng(random_state)
@@ -33,7 +33,7 @@ def circles(n: int = 2000, spread: float = 0.1, random_state: int = 0) -> Datase
     return _plane(X, colour=outer, shape=X[:, 1] > 0, name="circles")
 
 
-@declare("any", "table", "x (and y)", "z (and y)", "synthetic")
+@register
 def octants(n: int = 4000, allies: int = 2, spread: float = 0.3, random_state: int = 0) -> Dataset:
     """Eight Gaussian groups, one per octant: two allies and one adversary (Fig. 2), or one and two (Fig. 12)."""
     if allies not in (1, 2):
@@ -46,7 +46,7 @@ def octants(n: int = 4000, allies: int = 2, spread: float = 0.3, random_state: i
     return Dataset(X, labels[keep], labels.drop(columns=keep), name="octants", modality="table")
 
 
-@declare("any", "table", "colour", "shape", "synthetic")
+@register
 def gaussians(
     n: int = 2000,
     n_nodes: int = 1,

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from sklearn import datasets as sk
 
-from tacit.datasets.declaration import declare
+from tacit.datasets.registry import register
 from tacit.records.dataset import Dataset
 
 
-@declare("1,797", "table", "parity", "digit", "BSD-3-Clause (scikit-learn)")
+@register
 def digits() -> Dataset:
     """Handwritten digits, 8x8. Keep odd/even, hide which digit.
 
@@ -22,7 +22,7 @@ def digits() -> Dataset:
     return Dataset(X, pd.DataFrame({"parity": parity}), pd.DataFrame({"digit": digit}), name="digits")
 
 
-@declare("442", "table", "progression", "sex", "public domain (Efron et al. 2004)")
+@register
 def diabetes(classes: bool = False) -> Dataset:
     """Diabetes patients. Keep how far the disease progresses, a number, and hide sex.
 
