@@ -192,6 +192,16 @@ CELLS = {
 
 
 @pytest.mark.parametrize("name", CELLS)
+def test_cells_that_differ_in_their_bytes_differ_for_a_receiver(name, tmp_path):
+    path, other = tmp_path / "a.csv", "B" if "A" in CELLS[name][1] else "2"
+    for cells, differ in ((CELLS[name], True), (CELLS[name][1:] * 2, False)):
+        path.write_text("a\n" + "".join(f"{c}\n" for c in (*cells, other, other)))
+        codes = receiver_cells(*[read_cells(path, pd.read_csv(path))] * 2)
+        assert (codes[0] != codes[1]).any() == differ
+        assert (codes[2] == codes[3]).all()
+
+
+@pytest.mark.parametrize("name", ["trailing blank", "decimals"])
 @pytest.mark.usefixtures("quickly")
 def test_cells_of_a_file_count_by_their_bytes(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
