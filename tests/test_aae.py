@@ -107,7 +107,7 @@ def test_same_seed_same_bits_other_seed_another_result(f, data):
 
 
 def _weights(g):
-    net = g.mechanism_.learned.code.cells_of.net if g.codes else g.autoencoder_
+    net = g.mechanism_.code.cells_of.net if g.codes else g.autoencoder_
     return list(net.state_dict().values())
 
 

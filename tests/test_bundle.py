@@ -140,7 +140,7 @@ def test_a_wrong_export_is_not_written(people, saved, tmp_path, monkeypatch):
         tacit.save(f, tmp_path / "wrong.tacit")
     codebook, _ = saved("codebook")
     width = len(codebook.get_feature_names_out())
-    monkeypatch.setattr(type(codebook.mechanism_.learned.code), "graph", lambda self, g, x: g.columns(x, [0] * width))
+    monkeypatch.setattr(type(codebook.mechanism_.code), "graph", lambda self, g, x: g.columns(x, [0] * width))
     with pytest.raises(tacit.TacitError, match="agrees with the filter on 0"):
         tacit.save(codebook, tmp_path / "wrong.tacit")
     assert sorted(os.listdir(tmp_path)) == ["right.tacit"]

@@ -148,7 +148,7 @@ def test_a_closed_form_whose_nodes_add_noise_of_their_own():
     plain = fit_closed_form(LinearARL(lam=0.5), nodes)
 
     def way(f):
-        code = f.mechanism_.learned.code
+        code = f.mechanism_.code
         w = np.asarray(code(np.eye(3)) - code(np.zeros((1, 3)))).ravel()
         return w / np.linalg.norm(w)
 

@@ -95,7 +95,7 @@ def _parameters(g):
         return np.concatenate([p.ravel() for p in g.posteriors_.out_of_fold])
     if not isinstance(g, tacit.CodebookFilter):
         return g.release_training_rows().ravel()  # closed forms draw nothing but their folds
-    code = g.mechanism_.learned.code.cells_of
+    code = g.mechanism_.code.cells_of
     if hasattr(code, "net"):
         return np.concatenate([p.detach().numpy().ravel() for p in code.net.parameters()])
     return np.concatenate([code.rule.ravel(), code.features.ravel()])

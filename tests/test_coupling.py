@@ -272,10 +272,7 @@ def test_rows_of_the_fit_are_released_by_models_that_did_not_see_them(fitted):
     assert _reads(Z, s) < 0.6
     units = np.arange(len(X)) // 3
     f = CouplingFilter(random_state=0).fit(X, sensitive_features=s, units=units)
-    assert (
-        pd.DataFrame({"unit": units, "fold": f.mechanism_.learned.code.folds}).groupby("unit")["fold"].nunique().max()
-        == 1
-    )
+    assert pd.DataFrame({"unit": units, "fold": f.mechanism_.code.folds}).groupby("unit")["fold"].nunique().max() == 1
     Z = CouplingFilter(random_state=0).fit_transform(X, sensitive_features=s)
     assert Z.shape == X.shape
 
@@ -302,7 +299,7 @@ def test_strengths_share_their_models_and_end_as_each_would_alone():
     X, s = people(400)
     twins = [CouplingFilter(strength, random_state=0) for strength in (0.5, 1.0)]
     learn_many(twins, [prepare(f, X, None, s, None) for f in twins])
-    assert twins[0].mechanism_.learned.code.models is twins[1].mechanism_.learned.code.models
+    assert twins[0].mechanism_.code.models is twins[1].mechanism_.code.models
     for twin in twins:
         alone = CouplingFilter(twin.strength, random_state=0).fit(X, sensitive_features=s)
         one, two = (f.redraw(b"k" * 32) for f in (twin, alone))

@@ -119,7 +119,7 @@ def test_out_of_fold_models_did_not_see_the_row_nor_its_unit():
 def test_the_cell_of_a_training_row_does_not_depend_on_its_own_label():
     """Flipping the labels of one fold moves no row of that fold: its scores were learned without them."""
     data = tacit.load_dataset("gaussians", n=400, variance=0.4)
-    code = fit(tacit.CodebookFilter(8, leakage_weight=1, random_state=0), data).mechanism_.learned.code.cells_of
+    code = fit(tacit.CodebookFilter(8, leakage_weight=1, random_state=0), data).mechanism_.code.cells_of
     code.start = "label-only"  # a candidate that learns, whichever was best
     before, fold = code.out_of_fold(), code.posteriors.folds == 2
     code.hide[0][fold] = code.hide[0][fold][:, ::-1]
@@ -136,7 +136,7 @@ def test_missing_secrets_do_not_turn_the_knob():
         code = (
             tacit.CodebookFilter(solver="closed", random_state=0)
             .fit(data.X, data.y, sensitive_features=s)
-            .mechanism_.learned.code.cells_of
+            .mechanism_.code.cells_of
         )
         assert code.priors[0] == pytest.approx([0.5, 0.5], abs=0.06)
 

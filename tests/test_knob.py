@@ -138,6 +138,6 @@ def test_a_code_that_tells_nothing_sensitive_stays_useful(briefly):
 def test_without_a_weight_nothing_sensitive_is_learned(briefly):
     """The scores of p(s|x) stay 0; with a weight they do not."""
     data = together(600)
-    rules = [f.mechanism_.learned.code.cells_of.rule[2:-1] for f in learned(data, (0.0, 1.0), 4)]
+    rules = [f.mechanism_.code.cells_of.rule[2:-1] for f in learned(data, (0.0, 1.0), 4)]
     assert not rules[0].any()
     assert rules[1].any()

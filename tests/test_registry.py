@@ -14,7 +14,7 @@ import tacit
 from tacit.cli import app
 from tacit.filters import registry
 from tacit.filters.base import Filter, Knob, Problem, release_by_folds
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.noise.keyed import Finite
 
 
@@ -42,8 +42,8 @@ class Toy(Filter):
         self.tilt = tilt
         self.random_state = random_state
 
-    def _learn(self, problem: Problem) -> Learned:
-        return Learned(self._sides(problem), width=1, support=Finite())
+    def _learn(self, problem: Problem) -> Mechanism:
+        return Mechanism(self._sides(problem), width=1, support=Finite())
 
     def _sides(self, problem: Problem) -> Sides:
         y = problem.targets.codes[:, 0]

@@ -121,7 +121,7 @@ def fit(name, **changes):
 
 def learned(f):
     """Weights of what is released, and the history."""
-    code = f.mechanism_.learned.code
+    code = f.mechanism_.code
     held = vars(getattr(code, "cells_of", code)).values()
     weights = [p.detach().numpy() for m in held if isinstance(m, nn.Module) for p in m.parameters()]
     assert weights

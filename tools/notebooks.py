@@ -93,7 +93,7 @@ report = tacit.audit(f, attack, test, attackers=["logistic", GaussianNB()], floo
     """import numpy as np
 
 from tacit.filters.base import Filter, Knob
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.base import release_by_folds
 from tacit.testing import check_filter
 
@@ -108,7 +108,7 @@ class Rounded(Filter):
 
     def _learn(self, problem):
         steps = self.steps
-        return Learned(lambda X: np.round(X.reshape(len(X), -1)[:, :1] * steps) / steps, width=1)
+        return Mechanism(lambda X: np.round(X.reshape(len(X), -1)[:, :1] * steps) / steps, width=1)
 
     def _out_of_fold(self, problem, drawn):
         return release_by_folds(problem, lambda part: self._learn(part).code)

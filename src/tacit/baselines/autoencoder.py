@@ -10,7 +10,7 @@ from torch import nn
 
 from tacit.errors import check_number
 from tacit.filters.base import Knob, Problem, TrainedFilter, check_training, release_by_folds, training_settings
-from tacit.filters.mechanism import Learned, NetworkOutput
+from tacit.filters.mechanism import Mechanism, NetworkOutput
 from tacit.filters.registry import register_filter
 from tacit.nets.mlp import mlp
 from tacit.training.device import choose_batch_size, choose_device
@@ -51,11 +51,11 @@ class Autoencoder(TrainedFilter):
     _: KW_ONLY
     hidden: tuple[int, ...] = (128,)
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         check_training(self)
         check_number("n_components", self.n_components, 1, whole=True)
         self.encoder_module_, self.history_ = self._train(problem)
-        return Learned(NetworkOutput(self.encoder_module_, flat=True), self.n_components)
+        return Mechanism(NetworkOutput(self.encoder_module_, flat=True), self.n_components)
 
     def _train(self, problem: Problem) -> tuple[nn.Module, list[dict[str, float]]]:
         device = choose_device(self.device)
@@ -86,4 +86,4 @@ class Autoencoder(TrainedFilter):
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         learn = lambda part: NetworkOutput(self._train(part)[0], flat=True)  # noqa: E731
-        return release_by_folds(problem, learn, like=self.mechanism_.learned.code)
+        return release_by_folds(problem, learn, like=self.mechanism_.code)

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.signal import resample
 
 from tacit.errors import InputError, check_number
-from tacit.filters.base import Filter, Knob, Preparation, Problem, finish_fit, refuse_positions
-from tacit.filters.mechanism import Learned
+from tacit.filters.base import Filter, Knob, Problem, finish_fit, refuse_positions
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.registry import register_filter
 from tacit.labels import Labels
 from tacit.records.intake import Intake, check_records
@@ -29,9 +29,9 @@ class CoarseWindows(Filter, auto_wrap_output_keys=None):  # type: ignore[call-ar
         refuse_positions(self, others)
         windows: Any = check_records(self, X, None, check_windows)
         intake = Intake(type(self).__name__, windows.shape[1:], None, None, as_given=True, refuse=check_windows)
-        learned = Learned(self._coarsening(windows.shape[2]), int(np.prod(windows.shape[1:])))
+        learned = Mechanism(self._coarsening(windows.shape[2]), int(np.prod(windows.shape[1:])))
         nobody = Labels((), (), np.empty((len(windows), 0), dtype=np.int64))
-        finish_fit(self, Problem(windows, nobody, nobody, None, 0), learned, Preparation(intake, None))
+        finish_fit(self, Problem(windows, nobody, nobody, None, 0, schema=intake), learned)
         return self
 
     def _coarsening(self, length: int) -> Coarsening:
@@ -39,7 +39,7 @@ class CoarseWindows(Filter, auto_wrap_output_keys=None):  # type: ignore[call-ar
         raise NotImplementedError
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        return self.mechanism_.learned.code(problem.X)
+        return self.mechanism_.code(problem.X)
 
 
 class Coarsening:

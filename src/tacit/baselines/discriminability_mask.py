@@ -23,7 +23,7 @@ from sklearn.utils import ClassifierTags
 from tacit.baselines.moments import moments_of
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem, release_by_folds
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
@@ -75,7 +75,7 @@ class DiscriminabilityMask(Filter):
         tags.classifier_tags = ClassifierTags(multi_class=False)  # binary labels alone
         return tags
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         for name in ("privacy_weight", "fidelity", "ridge"):
             check_number(name, getattr(self, name), 0)
         check_number("cut", self.cut, 0, 1)
@@ -90,7 +90,7 @@ class DiscriminabilityMask(Filter):
                 f"(now {self.privacy_weight}) or cut (now {self.cut}), or raise fidelity (now {self.fidelity})",
                 CollapseWarning,
             )
-        return Learned(Dimmed(self.mask_), self.mask_.size)
+        return Mechanism(Dimmed(self.mask_), self.mask_.size)
 
     def _mask(self, problem: Problem) -> tuple[np.ndarray, int]:
         criteria = [_Fisher(problem.X, problem.targets.codes[:, 0], self.ridge)]

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from tacit.errors import InputError
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.posterior import Posteriors
 from tacit.filters.registry import register_filter
 from tacit.labels import Labels, cut_number
@@ -55,7 +55,7 @@ class LabelOnly(Filter):
         self.n_folds = n_folds
         self.random_state = random_state
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         if self.classifier is not None and not hasattr(self.classifier, "predict_proba"):
             raise InputError(f"classifier {self.classifier!r} has no predict_proba; wrap it in CalibratedClassifierCV")
         make = boosted_trees if self.classifier is None else _Cloner(self.classifier)
@@ -65,7 +65,7 @@ class LabelOnly(Filter):
         )
         self.classes_ = problem.targets.classes
         support = None if problem.targets.number_names else Finite()
-        return Learned(PredictedLabels(self.posteriors_, means), len(problem.targets), support=support)
+        return Mechanism(PredictedLabels(self.posteriors_, means), len(problem.targets), support=support)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         return _predicted(self.posteriors_.out_of_fold, finely_cut(problem.targets)[1])

@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.errors import check_number
 from tacit.filters.base import Filter, Knob, Problem
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.registry import register_filter
 from tacit.noise.keyed import Bounded, Noise, mechanism
 
@@ -62,7 +62,7 @@ class LaplaceMechanism(Filter):
         tags.non_deterministic = True  # every object draws a key of its own
         return tags
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         check_number("epsilon", self.epsilon, 1e-9)
         check_number("clip", self.clip, 1e-9)
         width = int(np.prod(problem.X.shape[1:]))
@@ -70,11 +70,11 @@ class LaplaceMechanism(Filter):
         self.scale_ = 2 * self.radius_ / self.epsilon
         self.epsilon_ = float(self.epsilon)
         noise = Noise("laplace", self.scale_, width, True, mechanism(self.scale_, self.radius_))
-        return Learned(InBall(self.radius_), width, noise, Bounded(self.radius_))
+        return Mechanism(InBall(self.radius_), width, noise, Bounded(self.radius_))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         # nothing but the scaling of columns was learned from these rows
-        return self.mechanism_.learned.code(problem.X)
+        return self.mechanism_.code(problem.X)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 from tacit.baselines.moments import CHUNK, ByChunks, ClassMeans, Moments, moments_of, noisy_moments, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Knob, Problem, Release, release_by_folds
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.public_intake import refuse_second_fit
 from tacit.filters.registry import register_filter
@@ -71,14 +71,14 @@ class LinearARL(ByChunks):
         self.random_state = random_state
         self.dp = dp
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         self._check()
         if self.dp is not None:
             moments, (targets, sensitive) = noisy_moments(self, problem, self.dp)
             return self.take(*solve_moments(moments, targets, sensitive, self.lam))
         return self.take(*self._solve(problem))
 
-    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
+    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Mechanism:
         self._check()
         return self.take(*solve_moments(moments, targets, sensitive, self.lam))
 
@@ -86,14 +86,14 @@ class LinearARL(ByChunks):
         check_number("lam", self.lam, 0, 1)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
 
-    def take(self, every: LinearCode, eigenvalues: np.ndarray) -> Learned:
+    def take(self, every: LinearCode, eigenvalues: np.ndarray) -> Mechanism:
         """Choose the useful ones of all directions."""
         self.eigenvalues_ = eigenvalues
         self.useful_rank_ = int((self.eigenvalues_ < -ZERO).sum())
         asked = self.n_components or max(1, self.useful_rank_)
         self._check_rank(asked, len(self.eigenvalues_), len(every.mean))
         self.code_ = every.first(self.n_components or self.useful_rank_, asked)
-        return Learned(self.code_, asked)
+        return Mechanism(self.code_, asked)
 
     def _check_rank(self, asked: int, rank: int, width: int) -> None:
         if self.n_components is not None and asked > rank:
@@ -123,7 +123,7 @@ class LinearARL(ByChunks):
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         refuse_second_fit(self)
-        width = self.mechanism_.learned.width
+        width = self.mechanism_.width
 
         def learn(part: Problem) -> Release:
             code, _ = self._solve(part)

@@ -19,7 +19,7 @@ import numpy as np
 from tacit.baselines.moments import ByChunks, ClassMeans, Moments, moments_of, noisy_moments, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Knob, Problem, release_by_folds
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.public_intake import refuse_second_fit
 from tacit.filters.registry import register_filter
@@ -74,7 +74,7 @@ class LinearEraser(ByChunks):
         self.random_state = random_state
         self.dp = dp
 
-    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
+    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Mechanism:
         self._check()
         return self.finish(scaling, moments, sensitive)
 
@@ -82,7 +82,7 @@ class LinearEraser(ByChunks):
         check_number("min_frequency", self.min_frequency, 0, 1)
         check_number("n_folds", self.n_folds, 2, whole=True)
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         self._check()
         if self.dp is None:
             moments, (means,) = moments_of(problem.X, problem.sensitive)
@@ -102,14 +102,14 @@ class LinearEraser(ByChunks):
 
         return learned
 
-    def finish(self, scaling: Any, moments: Moments, means: ClassMeans) -> Learned:
+    def finish(self, scaling: Any, moments: Moments, means: ClassMeans) -> Mechanism:
         """The eraser of these statistics."""
         self.eraser_ = make_eraser(moments, means, self.min_frequency)
-        return Learned(Erased(self.eraser_, *_units_of(scaling), means.fewest_classes()), len(moments.mean))
+        return Mechanism(Erased(self.eraser_, *_units_of(scaling), means.fewest_classes()), len(moments.mean))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         refuse_second_fit(self)
-        code: Any = self.mechanism_.learned.code
+        code: Any = self.mechanism_.code
 
         def learn(part: Problem) -> Any:
             moments, (means,) = moments_of(part.X, part.sensitive)

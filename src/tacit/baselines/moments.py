@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.errors import InputError
 from tacit.filters.base import Filter, Problem, check_units, encode_problem, finish_fit
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.public_intake import encode_in_public, tell_spent
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.noise.accounting import DP, LABELS, Spent, epsilon_of, noise_for
@@ -268,11 +268,13 @@ class ByChunks(Filter):
             problem = encode_problem(self, X, None, None, units, chunk=True)
             width = int(np.prod(problem.X.shape[1:]))
             self._moments, self._class_means = Moments(width), [ClassMeans(width) for _ in ROLES]
+            self._known = problem.schema, problem.memory
         else:
             checked = self.mechanism_.schema.check(X)
-            memory: Any = self._prepared.memory
-            self._prepared = replace(self._prepared, memory=memory.joined(checked, check_units(units, len(checked))))
-        encoded = self._prepared.intake.encode(X)
+            memory: Any = self._known[1]
+            self._known = self._known[0], memory.joined(checked, check_units(units, len(checked)))
+        schema: Any = self._known[0]
+        encoded = schema.encode(X)
         flat = encoded.reshape(len(encoded), -1)
         given = ((y if self.needs_target else None), sensitive_features)
         labels = [encode_labels(v, name, len(flat), min_classes=0) for v, (name, _) in zip(given, ROLES, strict=True)]
@@ -289,8 +291,9 @@ class ByChunks(Filter):
             running.update(flat, known)
         self.notes_: list[str] = []  # what was said of fewer chunks
         targets, sensitive = self._class_means
-        finish_fit(self, None, self._from_moments(self._moments, targets, sensitive, self._prepared.intake.scaling))
+        learned = self._from_moments(self._moments, targets, sensitive, schema.scaling)
+        finish_fit(self, None, replace(learned, schema=schema, memory=self._known[1]))
         return self
 
-    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
+    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Mechanism:
         raise NotImplementedError

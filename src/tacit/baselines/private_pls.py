@@ -20,7 +20,7 @@ from tacit.baselines.linear_arl import LinearCode
 from tacit.baselines.moments import ByChunks, ClassMeans, Moments, moments_of, whitening
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Knob, Problem, Release, release_by_folds
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.registry import register_filter
 
@@ -88,11 +88,11 @@ class PrivatePLS(ByChunks):
             raise InputError("standardise=False takes an array of numbers; found a table, pass X.to_numpy()")
         return not self.standardise
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         moments, (targets, sensitive) = moments_of(problem.X, problem.targets, problem.sensitive)
         return self._from_moments(moments, targets, sensitive, problem.scaling)
 
-    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Learned:
+    def _from_moments(self, moments: Moments, targets: ClassMeans, sensitive: ClassMeans, scaling: Any) -> Mechanism:
         check_number("lam", self.lam, 0)
         check_number("n_components", self.n_components, 1, whole=True, optional=True)
         width = self.n_components or DEFAULT_WIDTH
@@ -119,10 +119,10 @@ class PrivatePLS(ByChunks):
             )
         width = self.n_components or max(1, found)
         self.code_ = code.first(found, width)
-        return Learned(self.code_, width)
+        return Mechanism(self.code_, width)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        width = self.mechanism_.learned.width
+        width = self.mechanism_.width
 
         def learn(part: Problem) -> Release:
             moments, (targets, sensitive) = moments_of(part.X, part.targets, part.sensitive)

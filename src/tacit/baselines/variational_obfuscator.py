@@ -33,7 +33,7 @@ from tacit.filters.base import (
     release_by_folds,
     training_settings,
 )
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
@@ -96,7 +96,7 @@ class VariationalObfuscator(TrainedFilter):
         tags.non_deterministic = bool(self.noise)  # every object draws a key of its own
         return tags
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         check_training(self)
         for name in ("budget", "penalty"):
             check_number(name, getattr(self, name), 0)
@@ -108,7 +108,7 @@ class VariationalObfuscator(TrainedFilter):
         self._tell_missed_budget(problem.sensitive.names)
         of = mechanism(self.noise or 0.0, *(p.detach().numpy() for p in self.obfuscation_module_.parameters()))
         noise = Noise("normal", float(self.noise), self.n_noise, False, of) if self.noise else None
-        return Learned(Obfuscated(self.obfuscation_module_, self.n_noise), int(np.prod(problem.X.shape[1:])), noise)
+        return Mechanism(Obfuscated(self.obfuscation_module_, self.n_noise), int(np.prod(problem.X.shape[1:])), noise)
 
     def _tell_missed_budget(self, names: Sequence[str]) -> None:
         """A penalty is a price, not a bound: say so where the game ended at more than twice the budget."""
@@ -124,7 +124,7 @@ class VariationalObfuscator(TrainedFilter):
                 )
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        code = self.mechanism_.learned.code
+        code = self.mechanism_.code
         assert isinstance(code, Obfuscated)
         noise = np.zeros((len(problem.X), self.n_noise)) if drawn is None else drawn
 

@@ -151,7 +151,7 @@ def _read(
 ) -> tuple[tacit.Dataset, list[str], LargeTable | None]:
     """The rows that are held, the names of all columns, and what is not held; how the file is written is said."""
     if large is None:
-        file = open_table(table, sql, dates=chosen.mechanism_type.sees_sensitive)  # coupling, which takes them
+        file = open_table(table, sql, dates=chosen.sees_sensitive)  # coupling, which takes them
         names = [str(c) for c in file.table.columns]
         if file.written:
             console.print(f"Read {escape(table.name)}: {escape(file.written)}", highlight=False)
@@ -175,7 +175,7 @@ def _need_roles(table: Path, target: Sequence[str], sensitive: Sequence[str], sq
 
 def _need_sensitive(chosen: Any, data: tacit.Dataset) -> None:
     """Refuse gaps where the release looks at the sensitive column, by the rows of the file; the fit sees a part."""
-    if not chosen.mechanism_type.sees_sensitive or getattr(chosen, "unknown", None) == "draw":
+    if not chosen.sees_sensitive or getattr(chosen, "unknown", None) == "draw":
         return
     for name, column in data.sensitive.items():
         if rows := np.flatnonzero(column.isna()).tolist():

@@ -101,7 +101,7 @@ def large_table(
         bar.add_task(f"sampling {escape(path.name)}", total=None)
         found = LargeTable(path, unit, read_sample(path, unit, most, seed))
     if not found.sample.whole:
-        if bins is not None and chosen.mechanism_type.sees_sensitive:
+        if bins is not None and chosen.sees_sensitive:
             raise InputError(
                 "--bins cuts columns that this filter looks at in every row, and a large table is released from its "
                 "file; store the column as classes there"

@@ -14,6 +14,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from tacit.federated.protocol import ALL, Message, ProtocolError, fault_of_array
 from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker, agreed_preparation
 from tacit.federated.simulation import simulate
 from tacit.filters.base import Problem, check_units, finish_fit
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.public_intake import tell_spent
 from tacit.labels import encode_labels
@@ -184,7 +185,7 @@ def _fault(message: Message, width: int) -> str | None:
     return None
 
 
-def _solve(f: Any, sums: Mapping[str, Mapping[str, Any]], scaling: Any) -> Learned:
+def _solve(f: Any, sums: Mapping[str, Mapping[str, Any]], scaling: Any) -> Mechanism:
     total, means = _merged(sums)
     for role in ROLES if isinstance(f, LinearARL) else ROLES[1:]:
         poorest = means[role].fewest_classes()
@@ -355,8 +356,9 @@ class ClosedForm(BaseEstimator):
         f.rounds_ = copy.deepcopy(coordinator.log)
         f.nodes_ = dict(coordinator.contributed)
         f.notes_ = []
-        known = agreed_preparation(f, coordinator.agreed, workers)
-        finish_fit(f, None, _solve(f, coordinator.sums, known.intake.scaling), known)
+        schema, memory = agreed_preparation(f, coordinator.agreed, workers)
+        learned = _solve(f, coordinator.sums, schema.scaling)
+        finish_fit(f, None, replace(learned, schema=schema, memory=memory))
         if f.dp is not None:
             told = {node: own for s in coordinator.sums.values() for node, own in s["facts"].get("dp", {}).items()}
             tell_spent(f, spent_by_all(spent_at_nodes(f.dp, f.nodes_, told)))

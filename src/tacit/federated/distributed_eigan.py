@@ -443,8 +443,9 @@ class DistributedEIGAN(EIGAN):
         set_parameters(self.encoder_module_, coordinator.current)
         self.encoder_module_ = self.encoder_module_.double().eval()
         learned = learned_encoder(self.encoder_module_, self.n_components, self.noise, [], self.bounded)
-        known = agreed_preparation(self, coordinator.agreed, workers)
-        finish_fit(self, _pooled(workers, known.intake, coordinator.seed) if workers else None, learned, known)
+        schema, memory = agreed_preparation(self, coordinator.agreed, workers)
+        rows = _pooled(workers, schema, coordinator.seed) if workers else None
+        finish_fit(self, rows, replace(learned, schema=schema, memory=memory))
         self.nodes_, self.rounds_ = dict(coordinator.members), copy.deepcopy(coordinator.log)
         self.node_history_ = {w.name: w.history for w in workers}
         self.history_ = _mean_history([(w.history, self.nodes_[w.name]) for w in workers if w.history])
@@ -488,9 +489,9 @@ class DistributedEIGAN(EIGAN):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TacitWarning)
                 refit.fit([node.take(here) for node, here in zip(nodes, kept, strict=True) if here.any()])
-            return refit.mechanism_.learned.code(problem.X).__getitem__
+            return refit.mechanism_.code(problem.X).__getitem__
 
-        main = self.mechanism_.learned.code(problem.X)
+        main = self.mechanism_.code(problem.X)
         released = release_by_folds(replace(problem, X=rows), learn, like=main.__getitem__)
         return np.clip(released, -1, 1) if self.bounded else released
 

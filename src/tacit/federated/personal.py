@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,8 +26,8 @@ from tacit.federated.node import Node, naming
 from tacit.federated.protocol import Arrays, Kept, Message, ProtocolError, fault_of_arrays
 from tacit.federated.rounds import Rounds, agreed_intake
 from tacit.federated.simulation import simulate
-from tacit.filters.base import Filter, Preparation, finish_fit
-from tacit.filters.mechanism import Learned, NetworkOutput
+from tacit.filters.base import Filter, finish_fit
+from tacit.filters.mechanism import Mechanism, NetworkOutput
 from tacit.filters.minimax import MinimaxFilter, learned_filter, linear_net
 from tacit.labels import MISSING, Labels, encode_labels
 from tacit.records.encoding import TableEncoder
@@ -211,8 +212,9 @@ def start_of(facts: Mapping[str, Any], arrays: Arrays) -> MinimaxFilter:
     f = MinimaxFilter(len(weight))
     f.encoder_module_ = linear_net(weight.T).eval()
     f.n_components_, f.local_dp_, f.history_, f.notes_ = len(weight), None, [], []
-    known = Preparation(agreed_intake(f, facts, encoder), Memory(np.empty(0, dtype=np.uint64)))
-    finish_fit(f, None, learned_filter(f, f.encoder_module_), known)
+    known: dict[str, Any] = {"memory": Memory(np.empty(0, dtype=np.uint64))}
+    known["schema"] = agreed_intake(f, facts, encoder)
+    finish_fit(f, None, replace(learned_filter(f, f.encoder_module_), **known))
     return f
 
 
@@ -413,8 +415,9 @@ class Contributor(Kept):
         own.__dict__.update({k: v for k, v in vars(self.f.start).items() if k.endswith("_") and k != "mechanism_"})
         own.encoder_module_ = linear_net(self.u.reshape(own.n_components_, -1).T.copy()).eval()
         memory = common.memory or Memory(np.empty(0, dtype=np.uint64))
-        known = Preparation(common.schema, memory.joined(common.schema.check(self.node.X), None))
-        finish_fit(own, None, Learned(LinearProduct(own.encoder_module_), own.n_components_), known)
+        memory = memory.joined(common.schema.check(self.node.X), None)
+        code = LinearProduct(own.encoder_module_)
+        finish_fit(own, None, Mechanism(code, own.n_components_, schema=common.schema, memory=memory))
         return own
 
     def work(self, message: Message) -> Message:

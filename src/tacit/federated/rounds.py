@@ -26,7 +26,7 @@ from tacit.federated.protocol import (
     over,
     sift,
 )
-from tacit.filters.base import Filter, Preparation
+from tacit.filters.base import Filter
 from tacit.labels import encode_labels
 from tacit.records.dataset import unit_columns
 from tacit.records.fingerprints import Memory, fingerprints
@@ -223,12 +223,12 @@ class AgreeingWorker(Kept):
 
 def agreed_preparation(
     f: Any, agreed: tuple[Mapping[str, Any], Arrays], workers: Sequence[AgreeingWorker]
-) -> Preparation:
+) -> tuple[Intake, Memory]:
     """How records of the agreed form come in, and the rows of these nodes; those elsewhere nobody knows here."""
     prints = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *(w.fingerprints for w in workers)]))
     units = [w.units for w in workers if w.units is not None]
     memory = Memory(prints, None, np.unique(np.concatenate(units)) if units else None)
-    return Preparation(agreed_intake(f, agreed[0], make_common_encoder(*agreed)), memory)
+    return agreed_intake(f, agreed[0], make_common_encoder(*agreed)), memory
 
 
 def agreed_intake(f: Any, facts: Mapping[str, Any], scaling: Any) -> Intake:

@@ -37,7 +37,7 @@ from tacit.filters.base import (
 )
 from tacit.filters.codebook import PrototypeOf, typical_records
 from tacit.filters.codes import NetworkCode
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels, joint_codes
@@ -172,7 +172,7 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
 
     # -- learning -------------------------------------------------------------------------------
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         self._check_parameters()
         _check_classes(problem)
         if not len(problem.targets) and not len(problem.sensitive):
@@ -193,7 +193,7 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
                 f"beta_identity (now {self.beta_identity}) or raise epochs (now {self.epochs})",
                 CollapseWarning,
             )
-        return Learned(code, int(np.prod(problem.X.shape[1:])), noise)
+        return Mechanism(code, int(np.prod(problem.X.shape[1:])), noise)
 
     def _play(self, problem: Problem) -> tuple[nn.Sequential, list[dict[str, Any]]]:
         regularizers = Regularizers(
@@ -227,7 +227,7 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
         history = game.train(self.patience, **settings)
         return nn.Sequential(*game.average).cpu().eval(), history
 
-    def _learn_code(self, problem: Problem) -> Learned:
+    def _learn_code(self, problem: Problem) -> Mechanism:
         """Eq. 1 with a finite A(X): beta_i I(U;z) - beta_a I(T;z), counted; divided by beta_a."""
         cells_of = NetworkCode(
             self.codes or 0,
@@ -252,7 +252,7 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
                 CollapseWarning,
             )
         width = int(np.prod(problem.X.shape[1:]))
-        return Learned(PrototypeOf(cells_of, np.asarray(self.prototypes_)), width, support=Finite())
+        return Mechanism(PrototypeOf(cells_of, np.asarray(self.prototypes_)), width, support=Finite())
 
     def _check_parameters(self) -> None:
         check_training(self, min_batch=2)
@@ -293,14 +293,14 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
     def latent(self, X: Any) -> np.ndarray:
         """The code between encoder and decoder, (n, channels, length / 4): for figures, not a release."""
         check_is_fitted(self)
-        code = self.mechanism_.learned.code
+        code = self.mechanism_.code
         if not isinstance(code, Rebuilt):
             raise InputError("with codes= the latent is a cell; use transform, whose output is the cell's waveform")
         return code.run(code.autoencoder[0], self.mechanism_.schema.encode(X))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         """Autoencoders trained apart differ in form; each one's output is mapped onto the main one's."""
-        code = self.mechanism_.learned.code
+        code = self.mechanism_.code
         if isinstance(code, PrototypeOf):
             return code.shown(code.cells_of.out_of_fold())
         assert isinstance(code, Rebuilt)
@@ -315,7 +315,7 @@ def load_start(start: Any, autoencoder: Any) -> None:
     """Give encoder and decoder the weights of a fitted filter, or those that a bundle carries."""
     if isinstance(start, AnonymizingAutoencoder):
         check_is_fitted(start)
-        code = start.mechanism_.learned.code
+        code = start.mechanism_.code
         known = dict(code.autoencoder.state_dict()) if isinstance(code, Rebuilt) else {}
     elif hasattr(start, "weights"):
         names = (("encoder.", "0."), ("decoder.", "1."))

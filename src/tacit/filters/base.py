@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InputError, InputTypeError, check_number
-from tacit.filters.mechanism import Learned, Mechanism
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note_copies, note_dependence, note_numbers
 from tacit.filters.registry import registered_filters
 from tacit.labels import MISSING, Labels, encode_labels
@@ -41,10 +41,7 @@ class Knob:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a filter learns from: encoded records, what to keep, what to withhold.
-
-    `scaling` is how records were standardized, for filters that release in the records' own units.
-    """
+    """What a filter learns from: encoded records, what to keep, what to withhold."""
 
     X: np.ndarray
     targets: Labels
@@ -52,14 +49,21 @@ class Problem:
     units: np.ndarray | None
     seed: int
     min_people: int = MIN_PEOPLE
-    scaling: TableEncoder | ArrayEncoder | None = None
     fold: int | None = None  # where these records are what is left without a fold: its number
+    schema: Intake | None = None  # how records come in
+    memory: Memory | None = None  # the rows, to know them again
+    classes: Mapping[str, list[Any]] = field(default_factory=dict)  # by sensitive attribute
 
     def take(self, rows: np.ndarray) -> Problem:
         """The same problem with some of the records."""
         units = None if self.units is None else self.units[rows]
         targets, sensitive = self.targets.take(rows), self.sensitive.take(rows)
         return replace(self, X=self.X[rows], targets=targets, sensitive=sensitive, units=units)
+
+    @property
+    def scaling(self) -> TableEncoder | ArrayEncoder | None:
+        """How records were standardized, for filters that release in the records' own units."""
+        return None if self.schema is None else self.schema.scaling
 
     @property
     def crowd(self) -> Crowd:
@@ -69,15 +73,6 @@ class Problem:
     def n_in(self) -> int | tuple[int, ...]:
         """The width of a row, or the shape of a window or an image: what network factories are given."""
         return self.X.shape[1] if self.X.ndim == 2 else self.X.shape[1:]
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """What a fit knows before it learns: how records come in, the rows to know again, the sensitive classes."""
-
-    intake: Intake
-    memory: Memory | None
-    classes: Mapping[str, list[Any]] = field(default_factory=dict)
 
 
 if TYPE_CHECKING:  # scikit-learn has no types, and a class with an unknown base would take any parameter
@@ -111,7 +106,7 @@ class Filter(Estimator):
     min_people: int = MIN_PEOPLE
     streams: ClassVar[bool] = False  # True: `_learn` reads its records batch by batch, so they may lie in a file
     grouping: ClassVar[str] = "alone"  # which points of a frontier learn together: all of a "seed", any as a "stack"
-    mechanism_type: ClassVar[type[Mechanism]] = Mechanism  # what a fit leaves
+    sees_sensitive: ClassVar[bool] = False  # True: a release looks at the sensitive columns of its records
     refuse: ClassVar[Any] = None  # refuses records that are not windows, or not images
     mechanism_: Mechanism  # set by fit: all that is released, and all that is claimed of it
     random_state: Any
@@ -234,7 +229,7 @@ class Filter(Estimator):
 
     @property
     def _n_features_out(self) -> int:
-        return self.mechanism_.learned.width
+        return self.mechanism_.width
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -247,7 +242,7 @@ class Filter(Estimator):
         """Check and encode what is to be learned from."""
         return encode_problem(self, X, y, sensitive_features, units)
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         """Learn the code that is released, its noise and its support."""
         raise NotImplementedError
 
@@ -260,17 +255,16 @@ class Filter(Estimator):
         return False
 
     @staticmethod
-    def _learn_many(filters: Sequence[Any], problems: Sequence[Problem]) -> list[Learned]:
+    def _learn_many(filters: Sequence[Any], problems: Sequence[Problem]) -> list[Mechanism]:
         """Learn filters that differ in knob and seed only; each ends as it would have alone."""
         return [f._learn(problem) for f, problem in zip(filters, problems, strict=True)]
 
-    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
+    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Mechanism:
         """What `_learn` gave, from the arrays of its code."""
         raise NotImplementedError
 
     _key: bytes | None = None
     _owner: bytes = b""
-    _prepared: Preparation
 
 
 @dataclass(eq=False, repr=False)
@@ -288,7 +282,7 @@ class TrainedFilter(Filter):
 
 
 def prepare(f: Filter, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
-    """Check and encode what a filter is to learn from; the filter remembers what was checked for `finish_fit`."""
+    """Check and encode what a filter is to learn from."""
     return f._prepare(X, y, sensitive_features, units)
 
 
@@ -315,8 +309,9 @@ def encode_problem(f: Filter, X: Any, y: Any, sensitive_features: Any, units: An
     encoded = np.asarray(checked) if intake.encoder is None else intake.encoder.transform(checked)
     if intake.encoder is not None:
         encoded = np.clip(encoded, -FURTHEST, FURTHEST)
-    problem = Problem(encoded, targets, sensitive, unit, draw_seed(f), f.min_people, intake.scaling)
-    return prepared(f, problem, Preparation(intake, Memory.of(checked, unit), classes_of(sensitive)))
+    memory, classes = Memory.of(checked, unit), classes_of(sensitive)
+    seed = draw_seed(f)
+    return Problem(encoded, targets, sensitive, unit, seed, f.min_people, None, intake, memory, classes)
 
 
 def filter_labels(f: Filter, values: Any, what: str, n: int) -> Labels:
@@ -347,19 +342,18 @@ def refuse_positions(f: Any, others: Sequence[Any]) -> None:
         )
 
 
-def prepared(f: Filter, problem: Problem, preparation: Preparation) -> Problem:
-    """Let a filter learn from a problem that was prepared elsewhere."""
-    f._prepared = preparation
-    return problem
+def finish_fit(f: Filter, problem: Problem | None, learned: Mechanism) -> None:
+    """End a fit: complete the mechanism by what the problem says of its records, unless it is complete.
 
-
-def finish_fit(f: Filter, problem: Problem | None, learned: Learned, preparation: Preparation | None = None) -> None:
-    """End a fit: freeze what was learned. Refitted alike, the same object draws alike: fits cannot be averaged."""
-    known = preparation or f._prepared
+    Refitted alike, the same object draws alike: fits cannot be averaged.
+    """
+    if problem is not None and problem.schema is not None:
+        known = {"memory": problem.memory, "sensitive_classes": problem.classes}
+        learned = replace(learned, schema=problem.schema, **known)
     f.__dict__.pop("report_", None)  # the audit of an earlier fit, left by `Frontier.choose`
     f._problem, f._key, f._owner = problem, f._key or new_key(), f._owner or new_key()
-    f.encoder_ = known.intake.scaling
-    f.mechanism_ = f.mechanism_type(type(f).__name__, known.intake, learned, known.memory, known.classes)
+    f.encoder_ = learned.schema.scaling
+    f.mechanism_ = replace(learned, filter=type(f).__name__)
 
 
 def learn_many(filters: Sequence[Filter], problems: Sequence[Problem]) -> None:

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Filter, Knob, Problem, check_training, training_settings
 from tacit.filters.codes import NetworkCode, PosteriorCode
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.public_intake import encode_in_public, refuse_second_fit, tell_spent
 from tacit.filters.registry import register_filter
@@ -155,7 +155,7 @@ class CodebookFilter(Filter):
         return "stack" if self.features == "raw" else "seed"
 
     @staticmethod
-    def _learn_many(filters: Sequence[CodebookFilter], problems: Sequence[Problem]) -> list[Learned]:
+    def _learn_many(filters: Sequence[CodebookFilter], problems: Sequence[Problem]) -> list[Mechanism]:
         codes, first = [], dict[int, PosteriorCode]()
         for f, problem in zip(filters, problems, strict=True):
             f._check_parameters(problem)
@@ -174,7 +174,7 @@ class CodebookFilter(Filter):
             learned.append(f._learned(problem, code))
         return learned
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         return self._learn_many([self], [problem])[0]
 
     def _make_code(self, problem: Problem) -> PosteriorCode | NetworkCode:
@@ -193,7 +193,7 @@ class CodebookFilter(Filter):
             settings=training_settings(self, problem, unread=("output", "decode")),
         )
 
-    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
+    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Mechanism:
         code = self._make_code(problem)
         assert isinstance(code, NetworkCode)
         code.problem = replace(problem, sensitive=_withheld(self, problem))
@@ -208,7 +208,7 @@ class CodebookFilter(Filter):
 
     def _learned(
         self, problem: Problem, code: PosteriorCode | NetworkCode, merged: np.ndarray | None = None
-    ) -> Learned:
+    ) -> Mechanism:
         self.n_codes_ = code.n_codes
         self.start_, self.history_ = code.start, code.history
         cells = code.training_cells()
@@ -232,14 +232,14 @@ class CodebookFilter(Filter):
                 CollapseWarning,
             )
         if self.output == "code":
-            return Learned(PrototypeOf(code, None, merged), 1, support=Finite(self.n_codes_, self.n_codes_))
+            return Mechanism(PrototypeOf(code, None, merged), 1, support=Finite(self.n_codes_, self.n_codes_))
         width = int(np.prod(np.shape(self.prototypes_)[1:]))
         if isinstance(self.prototypes_, pd.DataFrame):  # the code gives the cell, the mechanism its row
             support = Finite(self.n_codes_, len(self.prototypes_.drop_duplicates()))
-            return Learned(PrototypeOf(code, None, merged), width, support=support, table=self.prototypes_)
+            return Mechanism(PrototypeOf(code, None, merged), width, support=support, table=self.prototypes_)
         prototypes = np.asarray(self.prototypes_)
         support = Finite(cells=len(np.unique(prototypes, axis=0)))
-        return Learned(PrototypeOf(code, prototypes, merged), width, support=support)
+        return Mechanism(PrototypeOf(code, prototypes, merged), width, support=support)
 
     def _check_parameters(self, problem: Problem) -> None:
         for name, allowed in {
@@ -271,12 +271,12 @@ class CodebookFilter(Filter):
     def codes(self, X: Any) -> np.ndarray:
         """The cell of each record, 0 .. n_codes_ - 1."""
         check_is_fitted(self)
-        code: Any = self.mechanism_.learned.code
+        code: Any = self.mechanism_.code
         return code.released(code.cells_of.cells(self.mechanism_.schema.encode(X)))
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         refuse_second_fit(self)
-        code: Any = self.mechanism_.learned.code
+        code: Any = self.mechanism_.code
         return code.shown(code.cells_of.out_of_fold())
 
     def _prototypes(self, problem: Problem, code: PosteriorCode | NetworkCode, cells: np.ndarray) -> Any:

@@ -19,9 +19,9 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InputError, TacitWarning, check_number
-from tacit.filters.base import Filter, Knob, Preparation, Problem, check_units, classes_of, draw_seed, prepared
+from tacit.filters.base import Filter, Knob, Problem, check_units, classes_of, draw_seed
 from tacit.filters.conditionals import Conditional, Laws, Samples, learn_laws
-from tacit.filters.mechanism import Learned, Mechanism
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels, encode_labels, in_pandas, is_number, label_frame
@@ -49,7 +49,7 @@ DRAWS = hashlib.blake2b(b"coupling", digest_size=32).digest()
 class CouplingMechanism(Mechanism):
     """A release that looks at the sensitive columns of the records it is given."""
 
-    schema: TableIntake
+    schema: TableIntake = None  # type: ignore[assignment]
     sees_sensitive: bool = True
 
     @property
@@ -62,7 +62,7 @@ class CouplingMechanism(Mechanism):
     ) -> pd.DataFrame:
         """Release records; which values are replaced is drawn under the owner's key."""
         encoded, carried = self.schema.read(X, sensitive, y)
-        return self.schema.table(self.code(encoded, self.draw(encoded, key, units)), carried)
+        return self.schema.table(self.numbers(encoded, self.draw(encoded, key, units)), carried)
 
     def draw(self, encoded: np.ndarray, key: bytes | None, units: Any = None) -> np.ndarray | None:
         """The draws of encoded records, keyed by what they are and whose."""
@@ -121,7 +121,7 @@ class CouplingFilter(Filter):
     knob = Knob("strength", utility_rises=False, values=(0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0))
     needs_target = False
     grouping = "seed"
-    mechanism_type = CouplingMechanism
+    sees_sensitive = True
     mechanism_: CouplingMechanism
 
     def __init__(
@@ -188,9 +188,9 @@ class CouplingFilter(Filter):
             raise InputError(f"order must be 'auto' or names of columns; found {self.order!r}")
         return table_problem(self, X, y, sensitive_features, units)
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         check_number("strength", self.strength, 0, 1)
-        intake: Any = self._prepared.intake
+        intake: Any = problem.schema
         codes, s = intake.parts(problem.X)
         known = s != MISSING
         labels = np.column_stack([s[known], codes[known][:, intake.first]])
@@ -202,22 +202,22 @@ class CouplingFilter(Filter):
         return self._learned(replace(coupling, folds=folds), codes.shape[1], intake)
 
     @staticmethod
-    def _learned(coupling: Coupling, width: int, intake: Any) -> Learned:
+    def _learned(coupling: Coupling, width: int, intake: Any) -> Mechanism:
         noise = Noise("uniform", 1.0, width + 1, added=False, mechanism=DRAWS, resolution=1.0)
-        return Learned(coupling, len(intake.released), noise)
+        return CouplingMechanism(coupling, len(intake.released), noise)
 
-    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
-        intake: Any = self._prepared.intake
+    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Mechanism:
+        intake: Any = problem.schema
         sizes = [len(v) for v in intake.values]
         coupling = coupling_of(arrays, intake, sizes, float(self.strength))
         return self._learned(coupling, len(sizes), intake)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        code: Any = self.mechanism_.learned.code
+        code: Any = self.mechanism_.code
         return code.noisy(problem.X, drawn, code.folds)
 
     @staticmethod
-    def _learn_many(filters: Sequence[Any], problems: Sequence[Problem]) -> list[Learned]:
+    def _learn_many(filters: Sequence[Any], problems: Sequence[Problem]) -> list[Mechanism]:
         """Filters of one seed that differ in strength share their models."""
         one = filters[0]._learn(problems[0])
         for f in filters:
@@ -625,8 +625,8 @@ def table_problem(f: Any, X: Any, y: Any, sensitive: Any, units: Any) -> Problem
         note(f, text, TacitWarning)
     f._carried = table[carried]
     nothing = replace(labels, names=(), classes=(), codes=labels.codes[:, :0])
-    problem = Problem(encoded, nothing, labels, unit, draw_seed(f), f.min_people)
-    return prepared(f, problem, Preparation(intake, Memory.of(given[[*used]], unit), classes_of(labels)))
+    memory, known = Memory.of(given[[*used]], unit), classes_of(labels)
+    return Problem(encoded, nothing, labels, unit, draw_seed(f), f.min_people, None, intake, memory, known)
 
 
 def _as_table(checked: Any) -> pd.DataFrame:

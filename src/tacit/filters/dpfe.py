@@ -33,7 +33,7 @@ from tacit.filters.base import (
     release_by_folds,
     training_settings,
 )
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING, Labels
@@ -185,13 +185,13 @@ class DPFE(TrainedFilter):
         # a trained network expects the scale it was trained on
         return isinstance(self.network, nn.Module) and not isinstance(checked, pd.DataFrame)
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         return self._learn_many([self], [problem])[0]
 
     @staticmethod
-    def _learn_many(filters: Sequence[DPFE], problems: Sequence[Problem]) -> list[Learned]:
+    def _learn_many(filters: Sequence[DPFE], problems: Sequence[Problem]) -> list[Mechanism]:
         """Filters of one seed that differ in their noise ratio share one training."""
-        first, learned = filters[0], list[Learned]()
+        first, learned = filters[0], list[Mechanism]()
         first._check_parameters()
         check_pairs(problems[0].sensitive)
         found = learn(first, problems[0])
@@ -205,7 +205,7 @@ class DPFE(TrainedFilter):
             values, vectors = np.linalg.eigh(f.covariance_)
             code = ClientCode(f.client_, vectors * np.sqrt(np.clip(values, 0, None)))
             cloud = f.head_, dict(zip(f._target_names, f.classes_, strict=True))
-            learned.append(Learned(code, f.n_components, f._noise_at(f.noise_ratio), cloud=cloud))
+            learned.append(Mechanism(code, f.n_components, f._noise_at(f.noise_ratio), cloud=cloud))
         return learned
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
@@ -213,7 +213,7 @@ class DPFE(TrainedFilter):
             client = learn(self, part).client
             return lambda X: forward(client, X)
 
-        code: Any = self.mechanism_.learned.code
+        code: Any = self.mechanism_.code
         return code.scattered(release_by_folds(problem, learn_part, n_folds=FEW_FOLDS, like=code), drawn)
 
     def _check_parameters(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from torch.func import functional_call
 
 from tacit.errors import CollapseWarning, InputError, check_number
 from tacit.filters.base import Knob, Problem, TrainedFilter, check_training, release_by_folds, training_settings
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.public_intake import encode_in_public, refuse_second_fit, tell_spent
 from tacit.filters.registry import register_filter
@@ -145,12 +145,12 @@ class EIGAN(TrainedFilter):
     def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
         return encode_in_public(self, self.dp, X, y, sensitive_features, units)
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         return self._learn_many([self], [problem])[0]
 
     @staticmethod
-    def _learn_many(filters: Sequence[EIGAN], problems: Sequence[Problem]) -> list[Learned]:
-        first, learned = filters[0], list[Learned]()
+    def _learn_many(filters: Sequence[EIGAN], problems: Sequence[Problem]) -> list[Mechanism]:
+        first, learned = filters[0], list[Mechanism]()
         for f in filters:
             f._check_parameters()
         together = first.dp is None and can_stack(networks(first)[0](problems[0].n_in, first.n_components))
@@ -168,7 +168,7 @@ class EIGAN(TrainedFilter):
             ]
         return learned
 
-    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Learned:
+    def _relearn(self, problem: Problem, arrays: Mapping[str, np.ndarray]) -> Mechanism:
         encoder = encoder_maker(self, problem)().double()
         encoder.load_state_dict({k: torch.as_tensor(v) for k, v in arrays.items() if k != "history"})
         heads = [f"target {n}" for n in problem.targets.names] + [f"adversary {n}" for n in problem.sensitive.names]
@@ -176,7 +176,7 @@ class EIGAN(TrainedFilter):
         history = [dict(zip(names, line.tolist(), strict=True)) for line in arrays["history"]]
         return self._learned(problem, encoder.eval(), [{**line, "epoch": int(line["epoch"])} for line in history])
 
-    def _learned(self, problem: Problem, encoder: nn.Module, history: list[dict[str, float]]) -> Learned:
+    def _learned(self, problem: Problem, encoder: nn.Module, history: list[dict[str, float]]) -> Mechanism:
         self.encoder_module_, self.history_ = encoder, history
         warn_if_collapsed(self, problem, history[-1])
         return learned_encoder(encoder, self.n_components, self.noise, history, self.bounded)
@@ -188,7 +188,7 @@ class EIGAN(TrainedFilter):
             return Encoder(play(self, part, [self.alpha], [part.seed]).encoders.module(0).double(), (), self.bounded)
 
         refuse_second_fit(self)
-        released = release_by_folds(problem, learn, like=self.mechanism_.learned.code)
+        released = release_by_folds(problem, learn, like=self.mechanism_.code)
         return np.clip(released, -1, 1) if self.bounded else released
 
     def _check_parameters(self) -> None:
@@ -266,11 +266,11 @@ class Encoder:
 
 def learned_encoder(
     net: nn.Module, width: int, noise: float | None, history: Sequence[Mapping[str, float]], bounded: bool = True
-) -> Learned:
+) -> Mechanism:
     """What a trained encoder releases, and under which noise."""
     name = mechanism(noise or 0.0, *(p.detach().cpu().numpy() for p in net.parameters()))
     drawn = Noise("normal", float(noise), width, True, name) if noise else None
-    return Learned(Encoder(net, history, bounded), width, drawn, Bounded() if noise else None)
+    return Mechanism(Encoder(net, history, bounded), width, drawn, Bounded() if noise else None)
 
 
 def warn_if_collapsed(f: EIGAN, problem: Problem, last: Mapping[str, float]) -> None:
@@ -302,35 +302,7 @@ def warn_if_collapsed(f: EIGAN, problem: Problem, last: Mapping[str, float]) -> 
 Factory = Callable[[Any, int], nn.Module]
 
 
-class GameSettings(Protocol):
-    """What a game reads of the filter that it is played for: parameters of `EIGAN`."""
-
-    n_components: int
-    equation: int
-    target_weights: Sequence[float] | Mapping[str, float] | None
-    sensitive_weights: Sequence[float] | Mapping[str, float] | None
-    noise: float | None
-    n_bins: int | None
-    adversary_steps: int
-    encoder_first: bool
-    balanced: bool
-    encoder: Factory | None
-    target_head: Factory | None
-    sensitive_head: Factory | None
-    bounded: bool
-    dropout: float
-    weight_decay: float
-    head_lr_factor: float
-    dp: DP | None
-    batch_size: int | None
-    learning_rate: float
-    device: str
-
-    @property
-    def planned_epochs(self) -> int: ...
-
-
-def head_weights(f: GameSettings, targets: Labels, sensitive: Labels, alpha: float) -> np.ndarray:
+def head_weights(f: EIGAN, targets: Labels, sensitive: Labels, alpha: float) -> np.ndarray:
     """alpha_A and alpha_V of eq. 3, in the order of the columns; they sum to 1 (those of eq. 4 do not)."""
     keep = _given(f.target_weights, targets, "target_weights")
     hide = _given(f.sensitive_weights, sensitive, "sensitive_weights")
@@ -361,7 +333,7 @@ def _given(weights: Any, labels: Labels, name: str) -> np.ndarray | None:
     return out
 
 
-def networks(f: GameSettings) -> tuple[Factory, Factory, Factory]:
+def networks(f: EIGAN) -> tuple[Factory, Factory, Factory]:
     """Factories of encoder, target heads and sensitive heads."""
     return (
         f.encoder or partial(one_hidden, dropout=f.dropout),
@@ -370,7 +342,7 @@ def networks(f: GameSettings) -> tuple[Factory, Factory, Factory]:
     )
 
 
-def encoder_maker(f: GameSettings, problem: Problem) -> Callable[[], nn.Module]:
+def encoder_maker(f: EIGAN, problem: Problem) -> Callable[[], nn.Module]:
     """What makes an encoder for these records."""
     make, code = networks(f)[0], f.n_components
     if f.n_bins is None:
@@ -408,7 +380,7 @@ class Game:
 
     def __init__(
         self,
-        f: GameSettings,
+        f: EIGAN,
         problem: Problem,
         alphas: Sequence[float],
         seeds: Sequence[int],
@@ -559,7 +531,7 @@ class Game:
 
         return [stack(i) for i in range(len(labels))]
 
-    def _make_optimisers(self, f: GameSettings) -> None:
+    def _make_optimisers(self, f: EIGAN) -> None:
         rate = f.learning_rate
         ours = [*self.encoders.parameters(), *(p for a in self.allies for p in a.parameters())]
         theirs = [p for v in self.adversaries for p in v.parameters()]
@@ -599,7 +571,7 @@ class PrivateGame(Game):
     would be numbers of the training rows that nobody has paid for.
     """
 
-    def __init__(self, f: GameSettings, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> None:
+    def __init__(self, f: EIGAN, problem: Problem, alphas: Sequence[float], seeds: Sequence[int]) -> None:
         super().__init__(f, problem, alphas, seeds)
         nets = [s.alone for s in (self.encoders, *self.allies, *self.adversaries)]
         if len(seeds) > 1 or not all(net is not None and can_stack(net) for net in nets):

@@ -30,7 +30,7 @@ from tacit.filters.base import (
     release_by_folds,
     training_settings,
 )
-from tacit.filters.mechanism import Learned
+from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
 from tacit.filters.registry import register_filter
 from tacit.labels import MISSING
@@ -179,14 +179,14 @@ class TaskMask(TrainedFilter):
     def mask(self, X: Any) -> np.ndarray:
         """The bare masks, (n, 1, height, width): True where a pixel is revealed. Their shape is information too."""
         check_is_fitted(self)
-        code: Any = self.mechanism_.learned.code
+        code: Any = self.mechanism_.code
         return code.masks(self.mechanism_.schema.encode(X))
 
     def _as_given(self, checked: Any) -> bool:
         # revealed pixels leave as they came, to the last bit: the networks scale them, the release does not
         return True
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         self._check_parameters()
         size = problem.X.shape[2:]
         self._always = check_region(self.always, size, "always")
@@ -200,7 +200,7 @@ class TaskMask(TrainedFilter):
         self.masker_, self.predictor_ = game.masker.cpu(), game.predictor.cpu()
         self._warn_if_collapsed(problem)
         # two pixels of nearly one score may change places; the others are equal to the last bit
-        return Learned(self._revealed(self.masker_), int(np.prod(problem.X.shape[1:])), support=Finite())
+        return Mechanism(self._revealed(self.masker_), int(np.prod(problem.X.shape[1:])), support=Finite())
 
     def _revealed(self, masker: nn.Module) -> Revealed:
         net = HardMask(masker, self.n_revealed_, self._always, self._never, self.smooth)

@@ -42,17 +42,24 @@ class Code(Protocol):
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What a filter's `_learn` gives: the code, and all that is true of what it releases.
+class Mechanism:
+    """A fitted filter's release, frozen.
+
+    A filter's `_learn` gives the first six; the end of `fit` adds the others.
 
     Attributes
     ----------
-    code : encoded records to numbers
+    code : the learned part: encoded records to numbers
     width : how many numbers or columns a release has
-    noise : what is really drawn for every release
-    support : what a release can be, from which a certificate is chosen
+    noise : what is really drawn for every release; None where releases carry none
+    support : what a release can be (finite, bounded under noise, or neither), from which a certificate is chosen
     table : where a release is a row of a table: that table; the code then gives numbers of rows
     cloud : the network that answers from releases and each target's classes, where the filter has such a half
+    filter : the name of the filter that learned it
+    schema : what goes in: columns or shape, and how they are encoded
+    memory : the rows of the fit, for the owner to know them again
+    sensitive_classes : by sensitive attribute, the classes of the fit
+    sees_sensitive : whether a release looks at the sensitive column
     """
 
     code: Code
@@ -61,38 +68,11 @@ class Learned:
     support: Support = None
     table: pd.DataFrame | None = None
     cloud: tuple[nn.Module, Mapping[str, Any]] | None = None
-
-
-@dataclass(frozen=True)
-class Mechanism:
-    """A fitted filter's release, frozen.
-
-    Attributes
-    ----------
-    filter : the name of the filter that learned it
-    schema : what goes in: columns or shape, and how they are encoded
-    learned : the code, its noise, its support
-    memory : the rows of the fit, for the owner to know them again
-    sensitive_classes : by sensitive attribute, the classes of the fit
-    sees_sensitive : whether a release looks at the sensitive column
-    """
-
-    filter: str
-    schema: Intake
-    learned: Learned
+    filter: str = ""
+    schema: Intake = None  # type: ignore[assignment]
     memory: Memory | None = field(default=None, repr=False)
     sensitive_classes: Mapping[str, list[Any]] = field(default_factory=dict)
     sees_sensitive: bool = False
-
-    @property
-    def noise(self) -> Noise | None:
-        """The noise that releases carry; None where they carry none."""
-        return self.learned.noise
-
-    @property
-    def support(self) -> Support:
-        """What a release can be: finite, bounded under noise, or neither."""
-        return self.learned.support
 
     @property
     def epsilon(self) -> float | None:
@@ -104,26 +84,22 @@ class Mechanism:
         """Where a release is a table of finite columns: these; None for all others."""
         return None
 
-    @property
-    def table(self) -> pd.DataFrame | None:
-        """Where a release is a row of a table: that table."""
-        return self.learned.table
-
     def release(self, X: Any, key: bytes | None = None, units: Any = None) -> Any:
         """Release records; noise is drawn under the owner's key, for the unit each record belongs to."""
         encoded = self.schema.encode(X)
-        return self.leave(self.code(encoded, self.draw(encoded, key, units)))
+        return self.leave(self.numbers(encoded, self.draw(encoded, key, units)))
 
     def noiseless(self, X: Any) -> np.ndarray:
         """The code before added noise: for certificates and comparisons, never for release."""
-        return np.asarray(self.code(self.schema.encode(X), None), dtype=np.float64)
+        return np.asarray(self.code(self.schema.encode(X)), dtype=np.float64)
 
-    def code(self, encoded: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
+    def numbers(self, encoded: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
         """Encoded records to numbers, with this noise."""
-        code, noise = self.learned.code, self.noise
-        if drawn is None or noise is None:
-            return code(encoded)
-        return noise.add(code(encoded), drawn) if noise.added else code.noisy(encoded, drawn)  # type: ignore[attr-defined]
+        if drawn is None or self.noise is None:
+            return self.code(encoded)
+        if self.noise.added:
+            return self.noise.add(self.code(encoded), drawn)
+        return self.code.noisy(encoded, drawn)  # type: ignore[attr-defined]
 
     def draw(self, encoded: np.ndarray, key: bytes | None, units: Any = None) -> np.ndarray | None:
         """The noise of encoded records, keyed by what they are and whose; None without noise."""
@@ -149,15 +125,15 @@ class Mechanism:
     def with_noise(self, noise: Noise | None) -> Mechanism:
         """The same code under other noise; what is claimed of it changes alike."""
         support = None if noise is None and isinstance(self.support, Bounded) else self.support
-        return replace(self, learned=replace(self.learned, noise=noise, support=support))
+        return replace(self, noise=noise, support=support)
 
     def graph(self, g: Any, x: str) -> str:
         """The release before added noise, as a graph."""
-        return self.learned.code.graph(g, x)
+        return self.code.graph(g, x)
 
     def arrays(self) -> dict[str, np.ndarray] | None:
         """What was learned, as named arrays; None where learning again is how it is got back."""
-        give = getattr(self.learned.code, "arrays", None)
+        give = getattr(self.code, "arrays", None)
         return None if give is None else give()
 
 

@@ -21,7 +21,7 @@ from torch.func import functional_call
 from tacit.callback import silent
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
 from tacit.filters.base import Filter, Knob, Problem, release_by_folds
-from tacit.filters.mechanism import Learned, NetworkOutput
+from tacit.filters.mechanism import Mechanism, NetworkOutput
 from tacit.filters.notes import note
 from tacit.filters.registry import register_filter
 from tacit.labels import Labels, encode_labels
@@ -167,7 +167,7 @@ class MinimaxFilter(Filter):
             raise InputError("standardise=False takes an array of numbers; found a table, pass X.to_numpy()")
         return not self.standardise
 
-    def _learn(self, problem: Problem) -> Learned:
+    def _learn(self, problem: Problem) -> Mechanism:
         self._check_parameters()
         self.n_components_ = _choose_width(self, problem)
         self.local_dp_ = local_dp(self.noise) if self.noise else None
@@ -300,7 +300,7 @@ class MinimaxFilter(Filter):
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         """The filters of the folds end in different coordinates; each is mapped onto the main one's."""
-        code: Any = self.mechanism_.learned.code
+        code: Any = self.mechanism_.code
         return code.settled(
             release_by_folds(problem, lambda part: NetworkOutput(self._play(part)[0]), like=code.scores)
         )
@@ -400,13 +400,13 @@ class MinimaxCode:
         return g.op("Div", scores, norm)
 
 
-def learned_filter(f: MinimaxFilter, net: nn.Module) -> Learned:
+def learned_filter(f: MinimaxFilter, net: nn.Module) -> Mechanism:
     """What a trained network releases, and under which noise."""
     form = "cell" if f.adversary == "exact" else "ball" if f.noise else "plain"
     code = MinimaxCode(net, f.n_components_, form, f.network == "linear")
     name = mechanism(f.noise or 0.0, *(p.detach().numpy() for p in net.parameters()))
     noise = Noise("normal", float(f.noise), f.n_components_, True, name) if f.noise else None
-    return Learned(code, f.n_components_, noise, Finite() if form == "cell" else Bounded() if noise else None)
+    return Mechanism(code, f.n_components_, noise, Finite() if form == "cell" else Bounded() if noise else None)
 
 
 def linear_net(G: np.ndarray, offsets: np.ndarray | None = None) -> nn.Module:

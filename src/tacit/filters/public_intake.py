@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
-from tacit.filters.base import Filter, Problem, encode_problem, prepared
+from tacit.filters.base import Filter, Problem, encode_problem
 from tacit.noise.accounting import DP, Spent
 from tacit.records.encoding import TableEncoder
 from tacit.records.intake import Intake
@@ -40,14 +40,14 @@ def encode_in_public(f: Filter, dp: DP | None, X: Any, y: Any, sensitive_feature
             f"dp bounds what one person adds to counts of classes; {numbers[0]!r} is a number: cut it into classes "
             f"(bins=)"
         )
-    before = f._prepared
-    intake, learned = stated(before.intake, dp)
+    assert problem.schema is not None
+    intake, learned = stated(problem.schema, dp)
     f.not_covered_ = (*learned, *REST)
     checked: Any = intake.check(X)
     X = intake.encode(clipped(checked, intake) if isinstance(checked, pd.DataFrame) else checked)
     if not isinstance(checked, pd.DataFrame) and intake.ranges is not None:
         X = np.clip(X, -math.sqrt(3), math.sqrt(3))
-    return prepared(f, replace(problem, X=X, scaling=intake.scaling), replace(before, intake=intake))
+    return replace(problem, X=X, schema=intake)
 
 
 def refuse_second_fit(f: Any) -> None:

@@ -118,7 +118,7 @@ def save(
 def _own_analyzer(f: Filter) -> Analyzer:
     from tacit.release.analyzer import Analyzer  # only an analyzer needs torch
 
-    cloud = f.mechanism_.learned.cloud
+    cloud = f.mechanism_.cloud
     if cloud is None:
         raise InputError(
             f"{type(f).__name__} has no cloud half of its own; pass analyzer=tacit.serve.fit_analyzer(f, data)"

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
-from tacit.filters.base import Filter, Preparation, Problem, classes_of, draw_seed, prepared, refuse_numbers
+from tacit.filters.base import Filter, Problem, classes_of, draw_seed, refuse_numbers
 from tacit.filters.notes import note_dependence
 from tacit.labels import Labels, as_said, encode_labels
 from tacit.records.dataset import Dataset
@@ -54,8 +54,8 @@ class StreamedTable:
         intake = learn_intake(f, checked, Crowd(len(checked)), False, None)
         # "c": pages are read when asked for, and never written back
         X = np.load(self.numbers, mmap_mode="c")
-        problem = Problem(X, self.targets, self.sensitive, None, draw_seed(f), scaling=intake.scaling)
-        return prepared(f, problem, Preparation(intake, Memory(self.known), classes_of(self.sensitive)))
+        known: Any = {"schema": intake, "memory": Memory(self.known), "classes": classes_of(self.sensitive)}
+        return Problem(X, self.targets, self.sensitive, None, draw_seed(f), **known)
 
 
 def stream(path: str | Path, like: Dataset, folder: Path) -> StreamedTable:
