@@ -34,7 +34,6 @@ from tacit.tradeoff.curve import _area
 from tacit.tradeoff.fitting import fit_points
 from tacit.tradeoff.points import Point, grid, groups, lay_out
 from tacit.training.device import CACHED, choose_device
-from tacit.training.replay import replayed
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # what is done with codes, not how good they are
 
@@ -546,9 +545,3 @@ def test_the_page_on_choosing_runs(real, tmp_path, monkeypatch, capsys):
     told = capsys.readouterr().out
     assert "certified" in told
     assert "the nearest is" in told
-
-
-def test_steps_are_replayed_in_order_on_any_device():
-    seen = []
-    go = replayed(lambda x: seen.append(float(x)) or seen[-1], lambda: (torch.tensor(len(seen)),), torch.device("cpu"))
-    assert [go() for _ in range(3)] == [0, 1, 2]

@@ -63,7 +63,6 @@ from tacit.records.dataset import allot
 from tacit.records.windows import check_windows
 from tacit.training.device import choose_batch_size, choose_device
 from tacit.training.loop import Training, class_weights, descend
-from tacit.training.replay import replayed
 
 FAMILIES = ("deep", "wide")  # those whose fresh kin learn most from a release
 
@@ -524,16 +523,9 @@ class AnonymizingGame:
         self.modules |= {"enc_reg": self.enc_reg, "dec_regs": self.dec_regs} if self.enc_reg is not None else {}
         theirs = [p for name, m in self.modules.items() if name.endswith(("reg", "regs")) for p in m.parameters()]
         self.ours = [*self.encoder.parameters(), *self.decoder.parameters()]
-        # a rate that can change inside a CUDA graph is a tensor
-        rates: dict[str, Any] = {"lr": learning_rate}
-        if device.type == "cuda":
-            rates = {"lr": torch.tensor(learning_rate, device=device), "fused": True, "capturable": True}
-        self.adam_ours = torch.optim.Adam(self.ours, **rates)
-        self.adam_theirs = torch.optim.Adam(theirs, weight_decay=1e-5, **rates)
-        self.follow = torch.ones((), device=device)
-        self.learn = self._replayed(self._regularizers_step)
-        self.begin = self._replayed(partial(self._autoencoder_step, starting=True))
-        self.move = self._replayed(partial(self._autoencoder_step, starting=False))
+        self.adam_ours = torch.optim.Adam(self.ours, lr=learning_rate)
+        self.adam_theirs = torch.optim.Adam(theirs, lr=learning_rate, weight_decay=1e-5)
+        self.follow = 1.0  # how far the average moves towards the newest state
 
     def train(self, patience: int, **settings: Any) -> list[dict[str, Any]]:
         """Rounds until the adaptive trade-off on validation windows no longer improves; the best state stays.
@@ -561,34 +553,20 @@ class AnonymizingGame:
         for module in self.modules.values():
             module.train()
         late = max(0.0, (epoch / epochs - SETTLE) / (1 - SETTLE))
-        rate = self.adam_ours.param_groups[0]
-        if isinstance(rate["lr"], Tensor):
-            rate["lr"].fill_(self.rate * (1 - 0.9 * late))
-        else:
-            rate["lr"] = self.rate * (1 - 0.9 * late)
+        self.adam_ours.param_groups[0]["lr"] = self.rate * (1 - 0.9 * late)
         starting = self.typical is not None and epoch < START * epochs
         order = rng.permutation(len(self.X))
         steps = max(1, len(self.X) // self.batch_size)
-        self.follow.fill_(1 / (1 + min(epoch, AVERAGED) * steps))
+        self.follow = 1 / (1 + min(epoch, AVERAGED) * steps)
         total = torch.zeros(4, device=self.device)
         for step in range(steps):
             for _ in range(1 if starting else self.rules.steps):
-                self.learn(rng.integers(len(self.X), size=self.batch_size))
-            rows = order[step * self.batch_size : (step + 1) * self.batch_size]
-            total += (self.begin if starting else self.move)(rows) / steps
+                rows = torch.from_numpy(rng.integers(len(self.X), size=self.batch_size))
+                self._regularizers_step(rows.to(self.device))
+            rows = torch.from_numpy(order[step * self.batch_size : (step + 1) * self.batch_size])
+            total += self._autoencoder_step(rows.to(self.device), starting) / steps
         names = ("loss", "identity_loss", "activity_loss", "distortion")
         return dict(zip(names, total.tolist(), strict=True))
-
-    def _replayed(self, step: Callable[[Tensor], Any]) -> Callable[[np.ndarray], Any]:
-        """The step on rows by number; on a GPU its hundreds of small kernels are launched as one."""
-        given: list[Tensor] = []
-        run = replayed(step, lambda: (given.pop(),), self.device)
-
-        def go(rows: np.ndarray) -> Any:
-            given.append(torch.from_numpy(rows))
-            return run()
-
-        return go
 
     def _regularizers_step(self, rows: Tensor) -> None:
         """Lines 8 to 10: every regularizer learns from what the autoencoder makes of the raw windows now."""
@@ -646,7 +624,7 @@ class AnonymizingGame:
         self.dec_regs[which].load_state_dict(fresh.state_dict())
         for p in self.dec_regs[which].parameters():
             for moment in self.adam_theirs.state.get(p, {}).values():
-                moment.zero_()  # in place: a graph holds on to it
+                moment.zero_()
 
     def check(self) -> tuple[float, float]:
         """How well fresh classifiers read both sides off the release: mean balanced accuracy above chance.
@@ -788,17 +766,16 @@ class PrintedRounds:
 
     def _copy(self, patience: int, epochs: int) -> None:
         """Line 3: raw windows in, raw windows out; the state that copies validation windows best."""
-        adam = self._adam(self.copying)
+        adam = torch.optim.Adam(self.copying.parameters(), lr=self.rate)
 
         def step(rows: Tensor) -> Tensor:
             loss = (self.copying(self.X[rows]) - self.X[rows]).pow(2).mean()
             descend(adam, loss)
             return loss.detach()
 
-        go = self._by_rows(step)
         with self._stage("copying", {"copying": self.copying}, {"adam": adam}, epochs) as training:
             for _ in training.epochs():
-                loss = self._epoch(go, self.copying, self.fit_rows, training.rng)
+                loss = self._epoch(step, self.copying, self.fit_rows, training.rng)
                 judged = self.X[self.judge]
                 error = float((self._apply(self.copying, judged) - judged).pow(2).mean())
                 training.record(stage="copying", loss=loss, validation=error, score=-error)
@@ -809,17 +786,16 @@ class PrintedRounds:
     def _read(self, stage: str, name: str, seen: Tensor, patience: int) -> None:
         """A regularizer learns from what the autoencoder released, until validation windows are read no better."""
         net, heads, _ = self.regularizers[name]
-        adam = self._adam(net)
+        adam = torch.optim.Adam(net.parameters(), lr=self.rate)
 
         def step(rows: Tensor) -> Tensor:
             loss = heads.learn(net(seen[rows]), rows)
             descend(adam, loss + penalty(net))
             return loss.detach()
 
-        go = self._by_rows(step)
         with self._stage(stage, {name: net}, {"adam": adam}, self.settings["epochs"]) as training:
             for _ in training.epochs():
-                loss = self._epoch(go, net, self.fit_rows, training.rng)
+                loss = self._epoch(step, net, self.fit_rows, training.rng)
                 right = heads.right(self._apply(net, seen[self.judge]), self.judge)
                 training.record(stage=stage, loss=loss, validation=right)
                 if _stage_is_stale([h["validation"] for h in training.history]) >= patience:
@@ -829,7 +805,7 @@ class PrintedRounds:
     def _hide(self, stage: str) -> bool:
         """The regularizers are frozen, the autoencoder descends eq. 4. False where it was interrupted."""
         ours = list(self.autoencoder.parameters())
-        adam = self._adam(self.autoencoder)
+        adam = torch.optim.Adam(ours, lr=self.rate)
 
         def step(rows: Tensor) -> Tensor:
             x = self.X[rows]
@@ -846,14 +822,13 @@ class PrintedRounds:
             descend(adam, loss, ours)
             return torch.stack([loss, identity, activity, distortion]).detach()
 
-        go = self._by_rows(step)
         frozen = {f"frozen {name}": net for name, (net, _, _) in self.regularizers.items()}
         for net in frozen.values():
             net.train()  # what is frozen is the weights: in the authors' code their dropout goes on
         every = np.arange(len(self.X))
         with self._stage(stage, {"autoencoder": self.autoencoder}, {"adam": adam}, self.settings["epochs"]) as training:
             for _ in training.epochs():
-                losses = self._epoch(go, self.autoencoder, every, training.rng, 4)
+                losses = self._epoch(step, self.autoencoder, every, training.rng, 4)
                 names = ("loss", "identity_loss", "activity_loss", "distortion")
                 training.record(stage=stage, **dict(zip(names, losses, strict=True)))
         self.history += training.history
@@ -877,7 +852,12 @@ class PrintedRounds:
         return Training(modules, optimisers, **{**self.settings, **own})
 
     def _epoch(
-        self, go: Callable[[Tensor], Tensor], net: nn.Module, rows: np.ndarray, rng: np.random.Generator, width: int = 0
+        self,
+        step: Callable[[Tensor], Tensor],
+        net: nn.Module,
+        rows: np.ndarray,
+        rng: np.random.Generator,
+        width: int = 0,
     ) -> Any:
         """Whole batches of the rows in random order; the mean losses."""
         net.train()
@@ -885,23 +865,8 @@ class PrintedRounds:
         batches = order.split(self.batch_size)[: len(order) // self.batch_size]
         total = torch.zeros(width or 1, device=self.device)
         for batch in batches:
-            total += go(batch) / len(batches)
+            total += step(batch.to(self.device)) / len(batches)
         return total.tolist() if width else total.item()
-
-    def _by_rows(self, step: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """On a GPU the step's many small kernels are launched as one."""
-        given: list[Tensor] = []
-        run = replayed(step, lambda: (given.pop(),), self.device)
-
-        def go(rows: Tensor) -> Tensor:
-            given.append(rows)
-            return run()
-
-        return go
-
-    def _adam(self, net: nn.Module) -> torch.optim.Adam:
-        graphs: Any = {"fused": True, "capturable": True} if self.device.type == "cuda" else {}
-        return torch.optim.Adam(net.parameters(), lr=self.rate, **graphs)
 
     def _apply(self, net: nn.Module, X: Tensor) -> Tensor:
         net.eval()

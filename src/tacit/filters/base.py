@@ -348,8 +348,8 @@ def finish_fit(f: Filter, problem: Problem | None, learned: Mechanism) -> None:
     Refitted alike, the same object draws alike: fits cannot be averaged.
     """
     if problem is not None and problem.schema is not None:
-        known = {"memory": problem.memory, "sensitive_classes": problem.classes}
-        learned = replace(learned, schema=problem.schema, **known)
+        memory, classes = problem.memory, problem.classes
+        learned = replace(learned, schema=problem.schema, memory=memory, sensitive_classes=classes)
     f.__dict__.pop("report_", None)  # the audit of an earlier fit, left by `Frontier.choose`
     f._problem, f._key, f._owner = problem, f._key or new_key(), f._owner or new_key()
     f.encoder_ = learned.schema.scaling

@@ -33,7 +33,6 @@ from tacit.noise.keyed import Bounded, Noise, mechanism
 from tacit.training.device import choose_batch_size, choose_device, games_that_fit
 from tacit.training.loop import Training, class_weights, cross_entropy, descend, squared_error
 from tacit.training.private_steps import PrivateSteps
-from tacit.training.replay import replayed
 from tacit.training.stack import Batches, Stack, can_stack
 
 
@@ -422,7 +421,6 @@ class Game:
         self.modules |= {f"ally {i}": s.learned for i, s in enumerate(self.allies)}
         self.modules |= {f"adversary {j}": s.learned for j, s in enumerate(self.adversaries)}
         self.history: list[list[dict[str, float]]] = [[] for _ in seeds]
-        self.play_round = replayed(self.round, self.draw, self.device)
 
     def code(self, rows: Tensor, noise: Tensor) -> Tensor:
         """What the encoders release of these rows."""
@@ -505,7 +503,7 @@ class Game:
             torch.zeros(len(names), self.encoders.size, device=self.device, dtype=self.dtype) for names in self.names
         ]
         for _ in range(steps):
-            for sum_, now in zip(total, self.play_round(), strict=True):
+            for sum_, now in zip(total, self.step(), strict=True):
                 sum_ += now / steps
         losses = torch.cat([total[0], total[1]]).cpu()
         signed = (self.weights.cpu() * torch.cat([total[0], -total[1]]).cpu()).sum(0)
@@ -541,9 +539,7 @@ class Game:
             {"params": ours[n_encoder:], "lr": rate * f.head_lr_factor},
         ]
         self.ours, self.theirs = ours, theirs
-        # a CUDA graph needs the optimisers' step counts on the device; a processor has one kernel for all of a step
-        how: dict[str, Any] = {"capturable": True} if self.device.type == "cuda" else {"fused": True}
-        how["weight_decay"] = f.weight_decay
+        how: dict[str, Any] = {"fused": True, "weight_decay": f.weight_decay}  # one kernel for all of a step
         apart = groups[1:] if self.encoder_first and self.allies else []  # allies that move after the encoder
         self.adam = torch.optim.Adam(groups[: len(groups) - len(apart)], lr=rate, **how)
         self.adam_allies = torch.optim.Adam(apart, **how) if apart else None
@@ -584,7 +580,6 @@ class PrivateGame(Game):
         self.per_round = steps // rounds
         assert f.dp is not None
         self.private = PrivateSteps(f.dp, problem.units, len(problem.X), self.batches.batch_size, steps)
-        self.play_round = self.step
 
     def step(self) -> tuple[Tensor, Tensor]:
         code, nothing = self.code_size, torch.full((1,), torch.nan, device=self.device, dtype=self.dtype)
