@@ -107,12 +107,6 @@ def test_canonical_records_are_equal_where_numbers_are():
     assert np.array_equal(canonical(np.array([[-0.0]]), 2.0**-10), canonical(np.array([[0.0]]), 2.0**-10))
 
 
-def test_old_bundles_name_draws_by_the_record_alone():
-    old, rows = noisy(resolution=None), np.ones((3, 2))
-    assert len(set(old.names(rows))) == 1
-    assert len(set(noisy().names(rows))) == 3
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_every_way_of_releasing_draws_alike(fitted, bundle, people, tmp_path, jobs):
     X = people[0].assign(person=[f"p{i % 300}" for i in range(400)])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -167,6 +168,34 @@ def test_bundles_that_are_verified_at_once_are_all_remembered(saved, tmp_path):
     assert len(json.loads(Path(f"{public}.seen").read_text())) == 8
 
 
+def test_commands_name_the_remedy_for_a_bundle_of_another_machine(tmp_path, monkeypatch):
+    """`tacit audit` took no public key, so that a signed bundle from another machine could only be trusted blindly."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=200), "b": rng.normal(size=200), "y": rng.integers(2, size=200)})
+    table = table.assign(s=rng.choice(["f", "m"], 200))
+    table.to_csv(tmp_path / "in.csv", index=False)
+    f = tacit.baselines.LinearARL().fit(table[["a", "b"]], table["y"], sensitive_features=table[["s"]])
+    secret, public = new_signing_key(tmp_path / "officer")
+    path = sign(tacit.save(f, tmp_path / "plane.tacit"), secret)
+    (tmp_path / "tacit.toml").write_text(
+        '[data]\nfile = "in.csv"\ntargets = ["y"]\nsensitive = ["s"]\n[filter]\nname = "codebook"\n'
+        'bundle = "plane.tacit"\n[limits]\nleakage = { s = 1.0 }\nattackers = "logistic"\n'
+    )
+    monkeypatch.setenv("TACIT_CONFIG", str(tmp_path / "another"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UntrustedBundle) as refused:
+        tacit.load(path)
+    for remedy in ("tacit release sign plane.tacit", "trusted_key=", "--trusted-key", "trust=True", "--trust"):
+        assert remedy in str(refused.value)
+    of = ("--data", "in.csv", "--target", "y", "--sensitive", "s", "--attackers", "logistic")
+    for command in (("release", "apply", path, "in.csv", "out.csv"), ("audit", path, *of), ("check", "tacit.toml")):
+        done = tacit_command(*command)
+        assert done.returncode == 2
+        assert "--trusted-key" in done.stdout + done.stderr
+        done = tacit_command(*command, "--trusted-key", public)
+        assert done.returncode == 0, done.stderr
+
+
 # -- graphs of others -------------------------------------------------------------------------------
 
 
@@ -208,6 +237,8 @@ HOSTILE = {
     "large tensor": model([node("Identity")], [onnx.TensorProto(dims=[2**20, 2**20], data_type=11, name="w")]),
     # F2: 200,000 dimensions of 2 were multiplied with each other, 21 s; F4: 300 nodes of 16,384 inputs, 6 s
     "many dimensions": model([node("Identity")], [onnx.TensorProto(dims=[2] * 200_000, data_type=11, name="w")]),
+    "many numbers in attributes": model([node("Identity", **{f"a{i}": [1] * 2**21 for i in range(4)})]),
+    "many fields": model([node("Identity")]) + b"\x08\x09" * 10_000_000,
     "many inputs": model([node("Concat", " ".join(["X"] * 16_384), f"c{i}", axis=1) for i in range(300)]),
 }
 

@@ -27,14 +27,15 @@ class BundleError(TacitError, ValueError):
 
 
 class UntrustedBundle(BundleError):
-    """A bundle that this user has not written on this machine, and that no trusted key vouches for."""
+    """A bundle that this user did not write on this machine, and that no trusted key has signed."""
 
     code = "bundle.untrusted"
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name} was not written by you on this machine, so it is not loaded. If it is signed, name the public key "
-            f"(trusted_key=, --trusted-key); if you know where it comes from, pass trust=True (--trust)"
+            f"{name} was not written by you on this machine, so it is not loaded. Either have it signed where it was "
+            f"made (tacit release sign {name} --key KEY) and pass the public key here (trusted_key='KEY.pub', or "
+            f"--trusted-key KEY.pub); or, if you know where the file comes from, pass trust=True (or --trust)"
         )
         self.name = name
 

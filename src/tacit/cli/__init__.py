@@ -76,6 +76,7 @@ from tacit.cli.options import (
     Sensitives,
     Sensors,
     Shuffle,
+    SignedName,
     SinglingOut,
     Small,
     Sql,
@@ -83,6 +84,7 @@ from tacit.cli.options import (
     TargetOption,
     Targets,
     Trust,
+    Trusted,
     Unit,
     Unknown,
     Weight,
@@ -212,6 +214,8 @@ def audit(
     minutes: Minutes = None,
     out: OutOption = None,
     owner_key: OwnerKey = None,
+    trusted_key: Trusted = None,
+    signed_name: SignedName = None,
     trust: Trust = False,
     seed: SeedOption = 0,
 ) -> None:
@@ -269,12 +273,14 @@ def check(
     bundle: Annotated[Path | None, typer.Option(help="Check this bundle, whatever the policy names.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the limits as a JUnit file.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html and audit.json.")] = None,
+    trusted_key: Trusted = None,
+    signed_name: SignedName = None,
     trust: Trust = False,
 ) -> None:
     """Fit or load what a policy names, audit it, and exit 3 unless every limit is kept. For version control."""
     from tacit.cli.check import run  # every command starts quickly
 
-    run(console, policy, bundle, junit, out, trust)
+    run(console, policy, bundle, junit, out, {"trusted_key": trusted_key, "name": signed_name, "trust": trust})
 
 
 @app.command()

@@ -100,6 +100,8 @@ def _attack(
     require_singling_out: float | None,
     out: Path | None,
     owner_key: Path | None,
+    trusted_key: Path | None,
+    signed_name: str | None,
     trust: bool,
     seed: int,
     parts: tuple[float, ...] = (0.5, 0.5),
@@ -113,7 +115,13 @@ def _attack(
     own = (open_table(data, sql, _takes_dates(release)).table, data.name, target, sensitive, unit, drop or [], bins)
     rows = rows_as_people(console, as_dataset(*own, numeric=said_numbers(numeric)))
     attack, test = rows.split(parts, random_state=seed)[-2:]
-    what = read_release(release, rows, (attack, test), data.name, owner_key, noise_key, trust)
+    keys: dict[str, Any] = {
+        "owner_key": owner_key,
+        "noise_key": noise_key,
+        "trusted_key": trusted_key,
+        "name": signed_name,
+    }
+    what = read_release(release, rows, (attack, test), data.name, **keys, trust=trust)
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = tacit.audit(
@@ -187,21 +195,19 @@ def read_release(
     release: Path,
     rows: tacit.Dataset,
     parts: tuple[tacit.Dataset, tacit.Dataset],
-    name: str,
-    owner_key: Path | None,
-    noise_key: Path | None = None,
-    trust: bool = False,
+    data: str,
+    owner_key: Path | None = None,
+    **opening: Any,
 ) -> Any:
-    """A bundle, or the released rows of both parts as their receiver has them."""
+    """A bundle, opened as by `tacit.load`, or the released rows of both parts as their receiver has them."""
     if release.suffix == ".tacit":
         if owner_key is None:
             owner_key = found_key(release, key_folder(release.parent), "owner")  # where tacit fit put it
-        # what the bundle releases, noise and all
-        return tacit.load(release, owner_key=owner_key, noise_key=noise_key, trust=trust)
+        return tacit.load(release, owner_key=owner_key, **opening)  # what it releases, noise and all
     released = read_file(release)
     if len(released) != len(rows):
         raise InputError(
-            f"{release.name} has {len(released)} rows but {name} has {len(rows)}; "
+            f"{release.name} has {len(released)} rows but {data} has {len(rows)}; "
             f"the release must have one row for every row of the data, in the same order"
         )
     if release.suffix == ".csv":

@@ -74,7 +74,7 @@ def _paired(
     trust: bool,
 ) -> Difference:
     attack, test = rows.split((0.5, 0.5), random_state=seed)
-    old, new = (read_release(r, rows, (attack, test), name, None, trust=trust) for r in releases)
+    old, new = (read_release(r, rows, (attack, test), name, trust=trust) for r in releases)
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         told = lambda what, done, total: bar.update(task, description=f"attacking {what}")  # noqa: E731

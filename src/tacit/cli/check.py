@@ -35,7 +35,7 @@ def run(
     bundle: Path | None,
     junit_file: Path | None,
     out: Path | None,
-    trust: bool = False,
+    opening: dict[str, Any],
 ) -> None:
     started = time.perf_counter()
     asked = read_policy(policy)
@@ -46,7 +46,7 @@ def run(
             (place if place is out else place.parent).mkdir(parents=True, exist_ok=True)  # before the work
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)
-        report, release = _audited(console, asked, bundle, bar, trust)
+        report, release = _audited(console, asked, bundle, bar, opening)
     for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)):
         console.print(f"[yellow]note:[/yellow] {escape(text)}", highlight=False)
     cases = check_report(report, asked) + _receivers(asked, release)
@@ -67,8 +67,10 @@ def run(
     console.print(f"[green]all {len(cases)} limits are kept[/green]")
 
 
-def _audited(console: Console, policy: Policy, bundle: Path | None, bar: Any, trust: bool) -> tuple[Report, Any]:
-    """The audit of what the policy names, and the bundle where there is one."""
+def _audited(
+    console: Console, policy: Policy, bundle: Path | None, bar: Any, opening: dict[str, Any]
+) -> tuple[Report, Any]:
+    """The audit of what the policy names, and the bundle, opened as by `tacit.load`, where there is one."""
     d, f = policy.data, policy.filter
     assert d is not None
     said, columns = said_numbers(d.numeric), (list(d.targets), list(d.sensitive), d.unit, list(d.drop), d.bins)
@@ -89,7 +91,7 @@ def _audited(console: Console, policy: Policy, bundle: Path | None, bar: Any, tr
     }
     if place is not None:
         keys: dict[str, Any] = {"owner_key": _file(policy, f.owner_key), "noise_key": _file(policy, f.noise_key)}
-        release = tacit.load(place, **keys, trust=trust)
+        release = tacit.load(place, **keys, **opening)
         attack, test = data.split((0.5, 0.5), random_state=f.seed)
         return tacit.audit(release, attack, test, name=place.name, **options), release
     train, attack, test = data.split((0.5, 0.2, 0.3), random_state=f.seed)

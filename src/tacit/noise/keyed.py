@@ -63,8 +63,7 @@ class Noise:
     added : added to the code; else given to the filter beside the record
     mechanism : public name of what is released, so that another filter under the same key draws otherwise
     grid : noisy sums are rounded to this share of the scale
-    resolution : encoded values closer than this name the same draw. None: draws are named by the bytes of the record
-        alone, as bundles of format 1 and 2 have it; equal records of different people then share their noise
+    resolution : encoded values closer than this name the same draw
     """
 
     distribution: str
@@ -73,7 +72,7 @@ class Noise:
     added: bool
     mechanism: bytes
     grid: float = GRID
-    resolution: float | None = RESOLUTION
+    resolution: float = RESOLUTION
 
     def resized(self, scale: float) -> Noise:
         """The same noise at another size, under another name: one draw at two sizes could be solved for the record."""
@@ -90,8 +89,6 @@ class Noise:
         file : counts equal records from one batch of a file to the next; None: these records are a file of their own
         """
         flat = np.asarray(records, dtype=np.float64).reshape(len(records), -1)
-        if self.resolution is None:
-            return [row.tobytes() for row in np.ascontiguousarray(flat + 0.0)]  # -0 and 0 are one number
         rows = canonical(flat, self.resolution)
         if units is not None:
             return [b"unit" + row.tobytes() + unit_name(u) for row, u in zip(rows, units, strict=True)]

@@ -82,8 +82,8 @@ def load(
     path : the file NAME.tacit
     trusted_key : a public key (a file, or its 32 bytes); anything that this key has not signed is refused
     name : with a trusted key, the name that the bundle must be signed under; by default that of the file
-    trust : load a bundle that another user or another machine has written, unsigned. It holds no code, and must still
-        have allowed operators alone, but it can release everything, and a graph of ill will can end the process
+    trust : load an unsigned bundle that another user or another machine wrote. It holds no code, and its graphs may
+        use listed operators only. It can still release everything, and a hostile graph can end the process
     noise_key : the owner's secret, for releases with noise: bytes, or a file made by ``tacit release key``.
         The same key and record give the same noise. Without one a fresh key is drawn
     owner_key : the owner's secret, ``f.owner_key`` of the filter: with it the release has ``seen``, which tells the
@@ -245,29 +245,11 @@ class Release:
 
     def draw_names(self, X: Any, units: Sequence[Any] | None = None) -> list[bytes] | None:
         """What names the noise of each record: two records of one name share their draw. None without noise."""
-        noise = self._noise
-        return None if noise is None else noise.names(self.encoded(X), units)
-
-    def encoded(self, X: Any) -> np.ndarray:
-        """Records as the graph's first half has them, by which noise is named."""
-        return self._encoded(self._checked(X))
-
-    def _encoded(self, feeds: dict[str, np.ndarray]) -> np.ndarray:
-        taken = {i.name: feeds[i.name] for i in self._encoder.get_inputs()}
-        return _run_graph(self.name, self._encoder, ["encoded"], taken)[0]
-
-    @functools.cached_property
-    def _encoder(self) -> Any:
-        """The graph that gives ``encoded`` alone; without noise there is none, and the whole is asked."""
-        if self._noise is None:
-            return self._session
-        session = _open(self._bundle.graph(ENCODER), ENCODER)
-        _check_inputs(session, graph_inputs(self.manifest), ENCODER)  # not the noise: it is drawn by what this gives
-        return session
+        return None if self._noise is None else self._noise.names(self._encoded(self._checked(X)), units)
 
     def count(self, X: Any, file: Occurrences) -> Numbered | None:
         """Numbers that `file` gives to those of these records that fit, for a process that releases them elsewhere."""
-        if self._noise is None or self._noise.resolution is None:
+        if self._noise is None:
             return None
         feeds, n, problems = self._schema.check(X)
         good = np.setdiff1d(np.arange(n), [p.row for p in problems])
@@ -424,13 +406,22 @@ class Release:
         noise, expected = self._noise, graph_inputs(self.manifest)
         if noise is not None and not noise.added:
             expected |= {"noise": (noise.columns,)}
-        session = _open(self._bundle.graph("model.onnx"), "model.onnx")
-        _check_inputs(session, expected, "model.onnx")
-        outputs = {o.name for o in session.get_outputs()}
-        needed = {"encoded", "before_noise" if noise is not None and noise.added else "release"}
-        if outputs != needed:
-            raise BundleError(f"model.onnx gives {sorted(outputs)}, the manifest asks for {sorted(needed)}")
-        return session
+        return _open(self._bundle, "model.onnx", expected, self._outputs)
+
+    @property
+    def _outputs(self) -> list[str]:
+        """What the graph gives: the code before its noise, where noise is added to it, or the release."""
+        added = self._noise is not None and self._noise.added
+        return ["before_noise" if added else "release", "encoded"]
+
+    @functools.cached_property
+    def _encoder(self) -> Any:
+        """The graph of a release with noise that gives ``encoded`` alone: noise is drawn by what it gives."""
+        return _open(self._bundle, ENCODER, graph_inputs(self.manifest), ["encoded"])
+
+    def _encoded(self, feeds: dict[str, np.ndarray]) -> np.ndarray:
+        taken = {i.name: feeds[i.name] for i in self._encoder.get_inputs()}
+        return _run_graph(self.name, self._encoder, ["encoded"], taken)[0]
 
     def _run(
         self, feeds: dict[str, np.ndarray], units: Sequence[Any] | None, file: Numbers | None, noisy: bool = True
@@ -447,8 +438,6 @@ class Release:
         for at in range(0, n, step):
             part = {k: v[at : at + step] for k, v in feeds.items()}
             found = self._chunk(part, None if units is None else units[at : at + step], file, noisy)
-            if found.shape != (_length(part), *shape):
-                raise BundleError(f"{self.name}: the graph gives {found.shape}, its manifest says (n, {shape})")
             # 0.0 and -0.0 are one number, and a receiver could tell them apart
             np.add(found, 0.0, out=out[at : at + step])
         return out
@@ -456,23 +445,23 @@ class Release:
     def _chunk(
         self, feeds: dict[str, np.ndarray], units: Sequence[Any] | None, file: Numbers, noisy: bool
     ) -> np.ndarray:
-        noise = self._noise
-        if noise is None:
-            return self._graph(["release"], feeds)[0]
-        if not noise.added:
+        noise, shape = self._noise, (_length(feeds), *self.manifest["output"]["shape"])
+        if noise is not None and not noise.added:
             drawn = np.zeros((_length(feeds), noise.columns))
             if noisy:
                 drawn = self._draw(noise, noise.names(self._encoded(feeds), units, file))
-            return self._graph(["release"], {**feeds, "noise": drawn})[0]
-        code, encoded = self._graph(["before_noise", "encoded"], feeds)
+            feeds = {**feeds, "noise": drawn}
+        added = noise is not None and noise.added
+        code, *encoded = _run_graph(self.name, self._session, self._outputs[: 1 + added], feeds)
+        if code.shape != shape:
+            raise BundleError(f"{self.name}: the graph gives {code.shape}, its manifest says {shape}")
+        if noise is None or not noise.added:
+            return code
         if self._radius is not None:
             largest = np.abs(code).reshape(len(code), -1).sum(axis=1).max()
             if largest > self._radius * (1 + 1e-9):
                 raise BundleError(f"{self.name}: a code of norm {largest:g} leaves the ball of radius {self._radius:g}")
-        return noise.add(code, self._draw(noise, noise.names(encoded, units, file))) if noisy else code
-
-    def _graph(self, outputs: list[str], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-        return _run_graph(self.name, self._session, outputs, feeds)
+        return noise.add(code, self._draw(noise, noise.names(encoded[0], units, file))) if noisy else code
 
     def _draw(self, noise: Noise, names: Sequence[bytes]) -> np.ndarray:
         """The noise of records of these names: of this key, and of this bundle alone."""
@@ -547,32 +536,34 @@ def _noise(declared: dict[str, Any]) -> Noise:
     )
 
 
-def _open(graph: bytes, member: str) -> Any:
+def _open(bundle: Bundle, member: str, inputs: Mapping[str, tuple[int, ...]], outputs: list[str]) -> Any:
+    """A graph that is ready to run; raise unless it takes and gives, for each record, what the manifest says."""
+    graph = bundle.graph(member)
     try:
-        return onnx_session(graph, int(os.environ.get("OMP_NUM_THREADS") or 0))
-    except Exception as error:  # onnxruntime's errors share no base of their own
+        session = onnx_session(graph, int(os.environ.get("OMP_NUM_THREADS") or 0))
+        found = {i.name: (i.type, tuple(i.shape[1:])) for i in session.get_inputs()}
+        given = {o.name for o in session.get_outputs()}
+    except Exception as error:  # onnxruntime's errors share no base of their own; names need not be text
         raise BundleError(f"{member} cannot be run ({str(error)[:300]})") from None
-
-
-def _check_inputs(session: Any, expected: Mapping[str, tuple[int, ...]], member: str) -> None:
-    """Raise unless a graph takes, for each record, what the manifest says."""
-    found = {i.name: (i.type, tuple(i.shape[1:])) for i in session.get_inputs()}
-    kinds = {name: "tensor(string)" if name == "texts" else "tensor(double)" for name in expected}
-    said = {name: (kinds[name], shape) for name, shape in expected.items()}
+    kinds = {name: "tensor(string)" if name == "texts" else "tensor(double)" for name in inputs}
+    said = {name: (kinds[name], shape) for name, shape in inputs.items()}
     if found != said and not (member == ENCODER and found.items() <= said.items()):
         raise BundleError(f"{member} takes {str(found)[:200]} for each record, the manifest says {str(said)[:200]}")
+    if given != set(outputs):
+        raise BundleError(f"{member} gives {str(sorted(given))[:200]}, the manifest asks for {sorted(outputs)}")
+    return session
 
 
 def _run_graph(name: str, session: Any, outputs: list[str], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
     options = onnxruntime.RunOptions()
     options.log_severity_level = 4
     try:
-        found = session.run(outputs, feeds, options)
+        found = [np.asarray(f, dtype=np.float64) for f in session.run(outputs, feeds, options)]
     except Exception as error:  # onnxruntime's errors share no base of their own
         raise BundleError(f"{name}: the graph failed ({str(error)[:300]})") from None
-    if any(np.ndim(f) == 0 or len(f) != _length(feeds) for f in found):
+    if any(f.ndim == 0 or len(f) != _length(feeds) for f in found):
         raise BundleError(f"{name}: the graph does not give one result a record")
-    return [np.asarray(f, dtype=np.float64) for f in found]
+    return found
 
 
 def _named(values: Any, names: Sequence[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import BundleError, InputError
@@ -88,6 +89,7 @@ ATTRIBUTE, TENSOR = (1, 2, 3, 4, 5, 7, 8, 9, 13, 20), (1, 2, 4, 5, 7, 8, 9, 10, 
 MOST_NODES, MOST_VALUES = 4096, 2**16  # values: what all nodes take and give
 MOST_NUMBERS, MOST_DIMENSIONS = 2**26, 8  # of one tensor
 MOST_BYTES = 2**23  # of one attribute
+MOST_FIELDS = 2**20  # of a graph and all within it: the time of the check
 
 
 def check_graph(model: bytes, member: str = "model.onnx") -> None:
@@ -96,21 +98,22 @@ def check_graph(model: bytes, member: str = "model.onnx") -> None:
     The bytes are read once, field by field. `onnx.checker` looks at the rest, where onnx is installed.
     """
     nodes = values = 0
-    for number, graph in _fields(memoryview(model), MODEL, member):
+    fields = _Fields(member)
+    for number, graph in fields(memoryview(model), MODEL):
         if number != 7:
             continue
-        for number, part in _fields(graph, GRAPH, member):
+        for number, part in fields(graph, GRAPH):
             if number == 5:
-                _check_tensor(part, member)
+                _check_tensor(part, fields)
             if number != 1:
                 continue
             nodes += 1
-            for number, value in _fields(part, NODE, member):
+            for number, value in fields(part, NODE):
                 values += number in (1, 2)
                 if number == 4 and (name := bytes(value[:80]).decode(errors="replace")) not in OPERATORS:
                     raise BundleError(f"{member} has an operator {name!r}, which is not allowed in a bundle")
                 if number == 5:
-                    _check_attribute(value, member)
+                    _check_attribute(value, fields)
             if nodes > MOST_NODES or values > MOST_VALUES:
                 raise BundleError(f"{member} has more than {MOST_NODES:,} nodes, or {MOST_VALUES:,} values")
     if not nodes:
@@ -124,17 +127,17 @@ def check_graph(model: bytes, member: str = "model.onnx") -> None:
             raise BundleError(f"{member} is not a sound graph ({str(error)[:300]})") from None
 
 
-def _check_attribute(value: memoryview, member: str) -> None:
+def _check_attribute(value: memoryview, fields: _Fields) -> None:
     if len(value) > MOST_BYTES:
-        raise BundleError(f"{member} has an attribute of {len(value):,} bytes; {MOST_BYTES:,} are allowed")
-    for number, part in _fields(value, ATTRIBUTE, member):
+        raise BundleError(f"{fields.member} has an attribute of {len(value):,} bytes; {MOST_BYTES:,} are allowed")
+    for number, part in fields(value, ATTRIBUTE):
         if number == 5:
-            _check_tensor(part, member)
+            _check_tensor(part, fields)
 
 
-def _check_tensor(value: memoryview, member: str) -> None:
+def _check_tensor(value: memoryview, fields: _Fields) -> None:
     sizes: list[int] = []
-    for number, part in _fields(value, TENSOR, member):
+    for number, part in fields(value, TENSOR):
         if number == 1:
             at = 0
             while at < len(part) and len(sizes) <= MOST_DIMENSIONS:
@@ -142,28 +145,40 @@ def _check_tensor(value: memoryview, member: str) -> None:
                 sizes.append(size)
     if len(sizes) > MOST_DIMENSIONS or any(n > MOST_NUMBERS for n in sizes) or math.prod(sizes) > MOST_NUMBERS:
         raise BundleError(
-            f"{member} has a tensor of more than {MOST_DIMENSIONS} dimensions or {MOST_NUMBERS:,} numbers"
+            f"{fields.member} has a tensor of more than {MOST_DIMENSIONS} dimensions or {MOST_NUMBERS:,} numbers"
         )
 
 
-def _fields(data: memoryview, allowed: range | tuple[int, ...], member: str) -> Iterator[tuple[int, memoryview]]:
-    """Number and bytes of each field of a protocol-buffer message; one of another number is refused."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        if tag >> 3 not in allowed:
-            raise BundleError(f"{member} has a field {tag >> 3}, which is not allowed in a bundle")
-        first = at
-        if tag & 7 == 0:
-            _, at = _varint(data, at)
-        elif tag & 7 == 2:
-            length, first = _varint(data, at)
-            at = first + length
-        else:
-            at += {1: 8, 5: 4}.get(tag & 7, len(data))
-        if at > len(data):
-            raise BundleError(f"{member} is damaged: a field does not end")
-        yield tag >> 3, data[first:at]
+@dataclass
+class _Fields:
+    """Read the fields of the protocol-buffer messages of one member; count them."""
+
+    member: str
+    read: int = 0
+
+    def __call__(self, data: memoryview, allowed: range | tuple[int, ...]) -> Iterator[tuple[int, memoryview]]:
+        """Number and bytes of each field of a message; raise for a number that is not allowed."""
+        at = 0
+        while at < len(data):
+            self.read += 1
+            if self.read > MOST_FIELDS:
+                raise BundleError(
+                    f"{self.member} has more than {MOST_FIELDS:,} fields; only a signed one may be so large"
+                )
+            tag, at = _varint(data, at)
+            if tag >> 3 not in allowed:
+                raise BundleError(f"{self.member} has a field {tag >> 3}, which is not allowed in a bundle")
+            first = at
+            if tag & 7 == 0:
+                _, at = _varint(data, at)
+            elif tag & 7 == 2:
+                length, first = _varint(data, at)
+                at = first + length
+            else:
+                at += {1: 8, 5: 4}.get(tag & 7, len(data))
+            if at > len(data):
+                raise BundleError(f"{self.member} is damaged: a field does not end")
+            yield tag >> 3, data[first:at]
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
