@@ -38,7 +38,7 @@ def graphs():
     def graph(name):
         if name not in made:
             X, y, s = records(MODALITY[name.rsplit("-", 1)[0]])
-            content, _ = export(EXPORTED[name].fit(X, y, sensitive_features=s).mechanism_)
+            content, *_ = export(EXPORTED[name].fit(X, y, sensitive_features=s).mechanism_)
             made[name] = onnx.load_from_string(content)
         return made[name]
 
