@@ -51,7 +51,6 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/adult.py
 	$(BIN)/python -m papers.codebook.floor
 	$(BIN)/python -m papers.codebook.training_rows
-	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python -m papers.minimax-filter.protocol
 	$(BIN)/python -m papers.minimax-filter.adversaries
