@@ -99,6 +99,15 @@ def test_a_code_of_a_single_record_has_nothing_to_pair():
     assert measure_linkability(Trial.of(None, attack, test, Asked(linkability=False))) is None
 
 
+def test_few_people_with_many_columns_are_measured():
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(16), 2)
+    found = linked(Dataset(rng.normal(size=(32, 60)), None, pd.Series(who % 2, name="s"), who))
+    assert found.n_people == 8
+    assert found.tpr_at_1 is None  # fewer pairs of people than one false positive needs
+    assert at_chance(found)
+
+
 def test_people_are_the_coarsest_units_that_do_not_cross():
     person = np.repeat(np.arange(20), 6)
     bout = np.repeat(np.arange(40), 3)

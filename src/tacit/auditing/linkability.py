@@ -183,7 +183,7 @@ def _numbers(whole: Any, n: int) -> np.ndarray:
     numbers = make_encoder(plain(take_rows(whole, np.arange(n)))).transform(plain(whole)).reshape(len(whole), -1)
     if numbers.shape[1] <= WIDE:
         return numbers
-    return PCA(WIDE, whiten=True, random_state=0).fit(numbers[:n]).transform(numbers)
+    return PCA(min(WIDE, n - 1), whiten=True, random_state=0).fit(numbers[:n]).transform(numbers)
 
 
 def compare(a: Features, b: Features) -> np.ndarray:
