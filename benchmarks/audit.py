@@ -68,7 +68,9 @@ def main() -> None:
             continue
         attack, test = made_up(*SIZES[size])
         name = f"{preset}, {size}"
-        results[name] = measure(name, limit, (attack.X, test.X), attack, test, preset, floor=False, reconstruct=False)
+        results[name] = measure(
+            name, limit, (attack.X, test.X), attack, test, preset, measurements=["no-baseline", "no-reconstruction"]
+        )
     for preset, data_set, components, limit in REAL:
         if only not in preset:
             continue
@@ -97,7 +99,15 @@ def scaling() -> dict[str, Any]:
         for n, d, m in sizes:
             attack, test = made_up(n, d, m)
             name = f"strong, {n:,} x {d}, {m} classes"
-            found = measure(name, None, (attack.X, test.X), attack, test, "strong", floor=False, reconstruct=False)
+            found = measure(
+                name,
+                None,
+                (attack.X, test.X),
+                attack,
+                test,
+                "strong",
+                measurements=["no-baseline", "no-reconstruction"],
+            )
             points.append({"size": n if what == "rows" else m, **found})
         logs = np.log([[p["size"], p["cpu_seconds"]] for p in points])
         slopes = (np.diff(logs[:, 1]) / np.diff(logs[:, 0])).round(2).tolist()

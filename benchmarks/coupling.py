@@ -20,14 +20,13 @@ import warnings
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import checkout  # noqa: F401
 import numpy as np
 import pandas as pd
 
 import tacit
-from tacit.auditing.breadth import breadth
+from tacit.auditing.measurements.breadth import breadth
 from tacit.filters.coupling import CouplingFilter
 from tacit.records.encoding import make_encoder
 from tacit.report import Report
@@ -80,7 +79,7 @@ def one_run(sensitive: list[str], seed: int, chosen: argparse.Namespace) -> dict
     Z = [f.transform(d.X, sensitive_features=sensitive_of(d, sensitive), y=d.y) for d in (attack, test)]
     released = time.perf_counter()
     raw = [pd.concat([d.X, d.y], axis=1) for d in (attack, test)]
-    report = attack_alone(Z, attack, test, chosen.attackers, seed, few_columns=2)
+    report = attack_alone(Z, attack, test, chosen.attackers, seed, ["few_columns"])
     attacked, pairs = report.leakage["sensitive"], report.pairs.get("sensitive")
     found = {"kept": kept(f, test, Z[1], sensitive), "attacker": attacked.value, "attacker_low": attacked.low}
     found["guessing"] = attacked.guessing
@@ -115,13 +114,23 @@ def small_fit(people: int, seed: int, chosen: argparse.Namespace) -> dict[str, f
 
 
 def attack_alone(
-    release: Sequence[pd.DataFrame], attack: tacit.Dataset, test: tacit.Dataset, attackers: str, seed: int, **more: Any
+    release: Sequence[pd.DataFrame],
+    attack: tacit.Dataset,
+    test: tacit.Dataset,
+    attackers: str,
+    seed: int,
+    measurements: Sequence[str] = (),
 ) -> Report:
     """What attackers read of a release, and nothing else that an audit measures unless it is asked for."""
     return tacit.audit(
-        tuple(release), attack, test, attackers=attackers, floor=False, limit=False, pooled=(),
-        breadth=False, random_state=seed, **more,
-    )  # fmt: skip
+        tuple(release),
+        attack,
+        test,
+        attackers=attackers,
+        measurements=measurements,
+        random_state=seed,
+        options=tacit.AuditOptions(pooled=()),
+    )
 
 
 def parts(sensitive: list[str], seed: int, rows: int) -> tuple[tacit.Dataset, ...]:

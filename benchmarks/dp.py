@@ -77,7 +77,7 @@ def measured(data: tacit.Dataset, dp: tacit.DP | None, alpha: float, seed: int, 
     started = time.perf_counter()
     f.fit(train.X, train.y, sensitive_features=train.sensitive)
     line: dict = {"fit_seconds": round(time.perf_counter() - started, 1)}
-    report = tacit.audit(f, attack, test, attackers="quick", floor=False)
+    report = tacit.audit(f, attack, test, attackers="quick", measurements="no-baseline")
     for role, results in (("utility", report.utility), ("leakage", report.leakage)):
         for name, r in results.items():
             line[f"{role} {name}"] = [round(v, 3) for v in (r.value, r.low, r.high, r.guessing)]

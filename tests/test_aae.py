@@ -301,7 +301,7 @@ def test_a_code_releases_few_waveforms_and_is_certified_or_says_what_it_takes(pa
     f = fit(AAE(codes=4, epochs=12, batch_size=32, learning_rate=3e-3, random_state=0), train)
     Z = f.transform(test.X)
     assert len(np.unique(Z.reshape(len(Z), -1), axis=0)) <= 4
-    report = tacit.audit(f, attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline")
     certified = report.certificate["person"]
     assert certified is not None
     assert certified.n_units == 48  # recordings, not windows
@@ -311,7 +311,7 @@ def test_a_code_releases_few_waveforms_and_is_certified_or_says_what_it_takes(pa
         tacit.Dataset(d.X, d.y, d.sensitive, units=d.sensitive["person"].to_numpy() + 5000 + 9 * i)
         for i, d in enumerate((attack.take(np.arange(0, 240, 10)), test))
     )
-    few = tacit.audit(f, small, large, attackers="logistic", floor=False)
+    few = tacit.audit(f, small, large, attackers="logistic", measurements="no-baseline")
     assert few.certificate["person"] is None
     assert any("too few units to certify" in n and "units a class" in n for n in few.notes), few.notes
 

@@ -29,7 +29,7 @@ def walkers():
 
 def test_pooled_windows_give_a_person_away(walkers):
     attack, test = walkers.split((0.5, 0.5))
-    report = tacit.audit(None, attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(None, attack, test, attackers="logistic", measurements="no-baseline")
     five, twenty = (kinds(report)[f"pooled, {m}"].results["s"] for m in (5, 20))
     assert report.leakage["s"].value < 0.7 < five.value < twenty.value
     assert twenty.value > 0.9
@@ -41,7 +41,7 @@ def test_pooling_is_at_guessing_when_nothing_leaks(walkers):
     blank = Dataset(
         np.random.default_rng(1).standard_normal((2400, 2)), walkers.y, walkers.sensitive, units=walkers.units_of()
     )
-    report = tacit.audit(None, *blank.split((0.5, 0.5)), attackers="logistic", floor=False)
+    report = tacit.audit(None, *blank.split((0.5, 0.5)), attackers="logistic", measurements="no-baseline")
     pooled = kinds(report)["pooled, 20"].results["s"]
     assert pooled.low <= 0.5 <= pooled.high
 
@@ -54,11 +54,15 @@ def test_transfer_is_weaker_than_adaptive():
         2.0 * s[:, None] - 1 + rng.standard_normal((800, 2)), pd.DataFrame({"y": 1 - s}), pd.DataFrame({"s": s})
     )
     attack, test = data.split((0.5, 0.5))
-    report = tacit.audit(FunctionTransformer(np.negative), attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(
+        FunctionTransformer(np.negative), attack, test, attackers="logistic", measurements="no-baseline"
+    )
     assert kinds(report)["transfer"].results["s"].value < 0.3
     assert report.leakage["s"].value > 0.9
     assert "no released ones" in kinds(report)["transfer"].knows
-    narrow = tacit.audit((attack.X[:, :1], test.X[:, :1]), attack, test, attackers="logistic", floor=False)
+    narrow = tacit.audit(
+        (attack.X[:, :1], test.X[:, :1]), attack, test, attackers="logistic", measurements="no-baseline"
+    )
     assert "transfer" not in kinds(narrow)  # another format: nothing to transfer
 
 
@@ -69,10 +73,10 @@ def test_averaging_undoes_noise_that_is_drawn_anew():
     data = Dataset(X + 0.1 * rng.standard_normal((1500, 2)), pd.DataFrame({"y": s}), pd.DataFrame({"s": s}))
     train, attack, test = data.split()
     f = tacit.EIGAN(1, alpha=1.0, noise=2.0, epochs=5, random_state=0).fit(train.X, train.y)
-    report = tacit.audit(f, attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline")
     averaged = kinds(report)["averaging"].results["s"]
     assert averaged.value > report.leakage["s"].value + 0.1
-    quiet = tacit.audit(f.with_noise(None), attack, test, attackers="logistic", floor=False)
+    quiet = tacit.audit(f.with_noise(None), attack, test, attackers="logistic", measurements="no-baseline")
     assert "averaging" not in kinds(quiet)
 
 
@@ -85,7 +89,7 @@ def test_every_kind_of_noise_is_averaged(tmp_path):
     laplace = tacit.baselines.LaplaceMechanism(epsilon=4.0, random_state=0).fit(train.X)
     bundle = tacit.load(tacit.save(laplace, tmp_path / "l.tacit"), noise_key=laplace.noise_key)
     for release in (laplace, bundle):
-        report = tacit.audit(release, attack, test, attackers="logistic", floor=False)
+        report = tacit.audit(release, attack, test, attackers="logistic", measurements="no-baseline")
         assert kinds(report)["averaging"].results["s"].value > report.leakage["s"].value + 0.03
 
 
@@ -96,7 +100,7 @@ def test_two_views_give_more_than_one():
     data = Dataset(np.column_stack([a, a ^ s]).astype(float), None, pd.DataFrame({"s": s}))
     attack, test = data.split((0.5, 0.5))
     first, second = (FunctionTransformer(lambda X, i=i: X[:, [i]]) for i in (0, 1))
-    report = tacit.audit(first, attack, test, attackers="trees", floor=False, views=[second])
+    report = tacit.audit(first, attack, test, attackers="trees", measurements="no-baseline", views=[second])
     assert report.leakage["s"].value < 0.56
     assert kinds(report)["several views"].results["s"].value > 0.99
 
@@ -107,7 +111,7 @@ def test_side_information_is_shown_with_and_without():
     X = pd.DataFrame({"x": rng.standard_normal(1000), "job": np.where(s == 1, "a", "b")})
     attack, test = Dataset(X, None, pd.DataFrame({"s": s})).split((0.5, 0.5))
     only_x = FunctionTransformer(lambda X: X[["x"]])
-    report = tacit.audit(only_x, attack, test, attackers="logistic", floor=False, alongside=["job"])
+    report = tacit.audit(only_x, attack, test, attackers="logistic", measurements="no-baseline", alongside=["job"])
     assert report.leakage["s"].value > 0.99
     assert kinds(report)["without side information"].results["s"].value < 0.6
 
@@ -127,10 +131,19 @@ def test_membership_of_the_fit():
     rng = np.random.default_rng(0)
     data = Dataset(rng.standard_normal((1200, 3)), rng.integers(2, size=1200), rng.integers(2, size=1200))
     train, attack, test = data.split((0.4, 0.3, 0.3))
-    leaky = tacit.audit(Remembers().fit(train.X), attack, test, attackers="logistic", floor=False, train=train)
+    leaky = tacit.audit(
+        Remembers().fit(train.X),
+        attack,
+        test,
+        attackers="logistic",
+        measurements="no-baseline",
+        options=tacit.AuditOptions(train=train),
+    )
     assert kinds(leaky)["membership"].results["membership"].value > 0.99
     sound = FunctionTransformer(lambda X: X[:, :1])
-    report = tacit.audit(sound, attack, test, attackers="logistic", floor=False, train=train)
+    report = tacit.audit(
+        sound, attack, test, attackers="logistic", measurements="no-baseline", options=tacit.AuditOptions(train=train)
+    )
     found = kinds(report)["membership"].results["membership"]
     assert found.low <= 0.5 <= found.high
 
@@ -143,7 +156,11 @@ def test_scan_finds_the_other_columns_that_leak():
     data = Dataset(X, None, pd.DataFrame({"s": rng.integers(2, size=1200)}))
     attack, test = data.split((0.5, 0.5))
     report = tacit.audit(
-        FunctionTransformer(lambda X: X[["shown"]]), attack, test, attackers="logistic", floor=False, scan=True
+        FunctionTransformer(lambda X: X[["shown"]]),
+        attack,
+        test,
+        attackers="logistic",
+        measurements=["auto", "other_columns", "no-baseline"],
     )
     scanned = kinds(report)["scan"].results
     assert next(iter(scanned)) == "shown"
@@ -169,11 +186,11 @@ class Interrupts:
 
 def test_an_interrupt_keeps_what_is_finished(walkers):
     attack, test = walkers.split((0.5, 0.5))
-    report = tacit.audit(None, attack, test, attackers=["logistic", Interrupts(), "trees"], floor=False)
+    report = tacit.audit(None, attack, test, attackers=["logistic", Interrupts(), "trees"], measurements="no-baseline")
     assert set(report.leakage["s"].attackers) == {"logistic"}
     assert any("only these attackers finished: logistic" in n for n in report.notes)
     with pytest.raises(KeyboardInterrupt):
-        tacit.audit(None, attack, test, attackers=[Interrupts()], floor=False)
+        tacit.audit(None, attack, test, attackers=[Interrupts()], measurements="no-baseline")
 
 
 class Impatient(LogisticRegression):
@@ -195,7 +212,7 @@ def test_after_an_interrupt_both_sides_have_the_same_attackers(walkers, when):
     attack, test = (Dataset(d.X, d.sensitive.rename(columns={"s": "y"}), d.sensitive, d.units) for d in (attack, test))
     Impatient.asked = 0
     attackers = ["logistic", Impatient(max_iter=when), "trees"]
-    report = tacit.audit(None, attack, test, attackers=attackers, floor=False)
+    report = tacit.audit(None, attack, test, attackers=attackers, measurements="no-baseline")
     assert set(report.utility["y"].attackers) == set(report.leakage["s"].attackers) == {"logistic"}
     assert report.utility["y"].attacker == report.leakage["s"].attacker == "logistic"
     assert any("only these attackers finished: logistic" in n and "Impatient" not in n for n in report.notes)
@@ -204,7 +221,13 @@ def test_after_an_interrupt_both_sides_have_the_same_attackers(walkers, when):
 def test_progress_is_told(walkers):
     told = []
     parts = walkers.split((0.5, 0.5))
-    tacit.audit(None, *parts, attackers=["logistic"], floor=False, callback=lambda *said: told.append(said))
+    tacit.audit(
+        None,
+        *parts,
+        attackers=["logistic"],
+        measurements="no-baseline",
+        options=tacit.AuditOptions(callback=lambda *said: told.append(said)),
+    )
     assert ("s: logistic", None, None) in told
 
 
@@ -217,14 +240,14 @@ def test_windows_are_attacked_by_their_shape_and_spectrum():
     windows = np.sin(2 * np.pi * (5 + 2 * s[:, None]) * time + phase)[:, None] + 0.3 * rng.standard_normal((500, 1, 64))
     attack, test = Dataset(windows, None, pd.DataFrame({"s": s})).split((0.5, 0.5))
     shaped = ["logistic", "convolutional", "spectrum"]
-    report = tacit.audit(None, attack, test, attackers=shaped, floor=False)
+    report = tacit.audit(None, attack, test, attackers=shaped, measurements="no-baseline")
     found = report.leakage["s"].attackers
     assert found["logistic"].value < 0.7
     assert found["spectrum"].value > 0.95
     assert found["convolutional"].value > 0.9
     images = Dataset(windows[:100].reshape(100, 1, 8, 8), None, pd.DataFrame({"s": s[:100]}))
-    report = tacit.audit(None, *images.split((0.5, 0.5)), attackers=shaped, floor=False)
+    report = tacit.audit(None, *images.split((0.5, 0.5)), attackers=shaped, measurements="no-baseline")
     assert "convolutional" in report.leakage["s"].attackers
     assert "spectrum" not in report.leakage["s"].attackers
     with pytest.raises(InputError, match="read windows"):
-        tacit.audit((attack.X[:, 0], test.X[:, 0]), attack, test, attackers="convolutional", floor=False)
+        tacit.audit((attack.X[:, 0], test.X[:, 0]), attack, test, attackers="convolutional", measurements="no-baseline")

@@ -52,7 +52,7 @@ every_attacker = pytest.mark.parametrize(
 def test_every_attacker_finds_a_planted_leak(attacker):
     data = make(400)
     attack, test = data.split((0.5, 0.5))
-    report = tacit.audit(Planted(data), attack, test, attackers=[attacker], floor=False)
+    report = tacit.audit(Planted(data), attack, test, attackers=[attacker], measurements="no-baseline")
     assert report.leakage["s"].value >= 0.99
 
 
@@ -66,7 +66,9 @@ def test_every_attacker_is_at_guessing_on_an_independent_secret(attacker):
     for seed in range(10):
         data = make(300, seed)
         attack, test = Dataset(data.X, None, data.sensitive).split((0.5, 0.5), random_state=seed)
-        r = tacit.audit(None, attack, test, attackers=[attacker], floor=False, random_state=seed).leakage["s"]
+        r = tacit.audit(
+            None, attack, test, attackers=[attacker], measurements="no-baseline", random_state=seed
+        ).leakage["s"]
         missed += not r.low <= r.guessing <= r.high
     assert missed <= 3
 
@@ -77,7 +79,7 @@ def test_headline_of_several_attackers_is_calibrated():
     for seed in range(20):
         attack, test = make(400, 100 + seed).split((0.5, 0.5), random_state=seed)
         r = tacit.audit(
-            None, attack, test, attackers=["logistic", "neighbors"], floor=False, random_state=seed
+            None, attack, test, attackers=["logistic", "neighbors"], measurements="no-baseline", random_state=seed
         ).leakage["s"]
         missed += not r.low <= r.guessing <= r.high
     assert missed <= 4
@@ -103,7 +105,7 @@ def test_null_calibration(rare):
 def test_the_attacker_is_chosen_without_the_test_rows():
     attack, test = make(600, leak=1.0).split((0.5, 0.5))
     flipped = Dataset(test.X, test.y, 1 - test.sensitive)
-    one, two = (tacit.audit(None, attack, t, floor=False).leakage["s"].attacker for t in (test, flipped))
+    one, two = (tacit.audit(None, attack, t, measurements="no-baseline").leakage["s"].attacker for t in (test, flipped))
     assert one == two
 
 
@@ -119,7 +121,9 @@ def test_a_code_is_certified_and_a_continuous_release_is_not(digits):
     assert report.leakage["digit"].high <= report.bound["digit"] + 0.05
     assert "certified" in str(report)
     assert report.label_only["digit"].value == pytest.approx(0.2, abs=0.03)
-    other = tacit.audit(PCA(3, random_state=0).fit(train.X), attack, test, attackers="logistic", floor=False)
+    other = tacit.audit(
+        PCA(3, random_state=0).fit(train.X), attack, test, attackers="logistic", measurements="no-baseline"
+    )
     assert other.certificate["digit"] is None
     assert "audited, not certified" in other.sentence("digit")
 
@@ -127,7 +131,7 @@ def test_a_code_is_certified_and_a_continuous_release_is_not(digits):
 def test_require_is_a_gate(digits):
     train, attack, test = digits
     code = tacit.baselines.LabelOnly(random_state=0).fit(train.X, train.y)
-    report = tacit.audit(code, attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(code, attack, test, attackers="logistic", measurements="no-baseline")
     assert report.require(leakage={"digit": 0.3}, utility={"parity": 0.9}, certified=True) is report
     with pytest.raises(RequirementNotMet, match=r"digit: leakage may be as high as .* allowed 0.150"):
         report.require(leakage={"digit": 0.15})
@@ -135,7 +139,7 @@ def test_require_is_a_gate(digits):
         report.require(utility={"parity": 0.999})
     with pytest.raises(tacit.TacitError, match="no attribute 'gender'"):
         report.require(leakage={"gender": 0.6})
-    raw = tacit.audit(None, attack, test, attackers="logistic", floor=False)
+    raw = tacit.audit(None, attack, test, attackers="logistic", measurements="no-baseline")
     with pytest.raises(RequirementNotMet, match="no certificate exists"):
         raw.require(leakage={"digit": 1.0}, certified=True)
 
@@ -145,15 +149,17 @@ def test_seen_rows_are_reported_apart():
     train, attack, test = data.split((0.4, 0.3, 0.3))
     f = tacit.CodebookFilter(4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
     mixed = data.take(np.concatenate([test.rows, train.rows]))
-    report = tacit.audit(f, attack, mixed, attackers="logistic", floor=False)
+    report = tacit.audit(f, attack, mixed, attackers="logistic", measurements="no-baseline")
     # of two columns, some test rows round to a row of the fit, and count as seen too
     assert len(test) - 4 <= report.leakage["s"].n <= len(test)
     assert report.in_sample["s"].n == pytest.approx(len(train) / 2, abs=3)
     assert any("equal rows of the fit" in n for n in report.notes)
-    asked = tacit.audit(f, attack, test, attackers="logistic", floor=False, train=train)
+    asked = tacit.audit(
+        f, attack, test, attackers="logistic", measurements="no-baseline", options=tacit.AuditOptions(train=train)
+    )
     assert asked.in_sample["s"].n > 0
     assert asked.leakage["s"].n == report.leakage["s"].n
-    all_seen = tacit.audit(f, train, train, attackers="logistic", floor=False)
+    all_seen = tacit.audit(f, train, train, attackers="logistic", measurements="no-baseline")
     assert any("in-sample: (nearly) every row" in n for n in all_seen.notes)
     assert all_seen.certificate["s"] is None
 
@@ -161,7 +167,7 @@ def test_seen_rows_are_reported_apart():
 def test_in_sample_figures_pass_no_gate():
     data = make(400)
     f = tacit.EIGAN(2, epochs=1, random_state=0).fit(data.X, data.y, sensitive_features=data.sensitive)
-    report = tacit.audit(f, *data.split((0.5, 0.5)), attackers="logistic", floor=False)
+    report = tacit.audit(f, *data.split((0.5, 0.5)), attackers="logistic", measurements="no-baseline")
     with pytest.raises(RequirementNotMet, match="in-sample"):
         report.require(leakage={"s": 1.0})
 
@@ -180,7 +186,7 @@ def test_people_who_equal_people_of_the_fit_stay_in_the_certificate():
     fresh = draw(20000)
     cells, s = f.codes(fresh.X), fresh.sensitive["s"].to_numpy()
     truth = sum(max(np.mean(cells[s == c] == z) for c in (0, 1)) for z in range(8)) / 2
-    report = tacit.audit(f, attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline")
     assert truth > 0.7  # there is something to find
     assert report.certificate["s"].bound >= truth
 
@@ -189,9 +195,9 @@ def test_a_pipeline_is_asked_through_its_filter():
     data = make(400)
     pipe = Pipeline([("scale", StandardScaler()), ("filter", tacit.CodebookFilter(4, random_state=0))])
     pipe.fit(data.X, data.y["y"])
-    report = tacit.audit(pipe, *data.split((0.5, 0.5)), attackers="logistic", floor=False)
+    report = tacit.audit(pipe, *data.split((0.5, 0.5)), attackers="logistic", measurements="no-baseline")
     assert not report.fresh
-    other = tacit.audit(PCA(1).fit(data.X), *data.split((0.5, 0.5)), attackers="logistic", floor=False)
+    other = tacit.audit(PCA(1).fit(data.X), *data.split((0.5, 0.5)), attackers="logistic", measurements="no-baseline")
     assert any("cannot tell which rows" in n for n in other.notes)
 
 
@@ -200,17 +206,19 @@ def test_units_are_taken_seriously():
     data = make(600, units=person)
     attack, test = data.split((0.5, 0.5))
     constant = np.zeros(len(attack)), np.zeros(len(test))
-    report = tacit.audit(constant, attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(constant, attack, test, attackers="logistic", measurements="no-baseline")
     assert report.certificate["s"].n_units == 60
     random_rows = np.random.default_rng(0).permutation(600)
     crossed = [data.take(random_rows[:300]), data.take(random_rows[300:])]
-    report = tacit.audit((np.zeros(300), np.zeros(300)), *crossed, attackers="logistic", floor=False)
+    report = tacit.audit((np.zeros(300), np.zeros(300)), *crossed, attackers="logistic", measurements="no-baseline")
     assert report.certificate["s"] is None
     assert any("60 units are in both" in n for n in report.notes)
     with pytest.raises(tacit.TacitError, match="only one of `attack` and `test` has units"):
         tacit.audit(constant, attack, Dataset(test.X, test.y, test.sensitive), attackers="logistic")
     few = data.take(person < 4)
-    report = tacit.audit((np.zeros(20), np.zeros(20)), *few.split((0.5, 0.5)), attackers="logistic", floor=False)
+    report = tacit.audit(
+        (np.zeros(20), np.zeros(20)), *few.split((0.5, 0.5)), attackers="logistic", measurements="no-baseline"
+    )
     assert report.certificate["s"] is None
     assert any("too few units to certify" in n and "units a class" in n for n in report.notes)
     f = tacit.CodebookFilter(4, random_state=0).fit(attack.X, attack.y, units=attack.units)
@@ -225,7 +233,7 @@ def test_seen_rows_that_cannot_be_attacked_are_a_note():
     X[(data.sensitive["s"] == 1) & (rng.random(900) < 0.6)] = 0  # a default row that only one class has
     train, attack, test = Dataset(X, data.y, data.sensitive).split()
     f = tacit.CodebookFilter(4, random_state=0).fit(train.X, train.y)
-    report = tacit.audit(f, attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline")
     assert report.in_sample == {}
     assert any("could not be measured" in n for n in report.notes)
 
@@ -235,13 +243,13 @@ def test_two_secrets_are_certified_together_and_the_joint_is_said_not_to_be():
     both = Dataset(data.X, data.y, data.sensitive.assign(t=np.random.default_rng(1).integers(2, size=800)))
     attack, test = both.split((0.5, 0.5))
     one, two = (
-        tacit.audit((np.zeros(400), np.zeros(400)), attack, test, attackers="logistic", floor=False),
+        tacit.audit((np.zeros(400), np.zeros(400)), attack, test, attackers="logistic", measurements="no-baseline"),
         tacit.audit(
             (np.zeros(400), np.zeros(400)),
             Dataset(attack.X, attack.y, attack.sensitive[["s"]]),
             Dataset(test.X, test.y, test.sensitive[["s"]]),
             attackers="logistic",
-            floor=False,
+            measurements="no-baseline",
         ),
     )
     assert one.certificate["s"].bound > two.certificate["s"].bound
@@ -254,17 +262,19 @@ def test_noise_is_certified_where_it_can_be():
     train, attack, test = data.split((0.3, 0.35, 0.35))
     noisy = tacit.EIGAN(1, alpha=0.7, noise=0.6, epochs=4, random_state=0)
     noisy.fit(train.X, train.y, sensitive_features=train.sensitive)
-    report = tacit.audit(noisy, attack, test, attackers=["logistic", "trees"], floor=False)
+    report = tacit.audit(noisy, attack, test, attackers=["logistic", "trees"], measurements="no-baseline")
     certificate = report.certificate["s"]
     assert certificate is not None
     assert report.leakage["s"].value <= certificate.bound < 0.8
-    twin = tacit.audit(noisy, attack, test, attackers="logistic", floor=False, candidates=10)
+    twin = tacit.audit(
+        noisy, attack, test, attackers="logistic", measurements="no-baseline", options=tacit.AuditOptions(candidates=10)
+    )
     assert twin.certificate["s"].bound > certificate.bound
-    quiet = tacit.audit(noisy.with_noise(None), attack, test, attackers="logistic", floor=False)
+    quiet = tacit.audit(noisy.with_noise(None), attack, test, attackers="logistic", measurements="no-baseline")
     assert quiet.certificate["s"] is None
     assert any("no certificate exists for a deterministic continuous release" in n for n in quiet.notes)
     wide = tacit.EIGAN(12, alpha=0.9, noise=0.01, epochs=2, random_state=0).fit(train.X, train.y)
-    report = tacit.audit(wide, attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(wide, attack, test, attackers="logistic", measurements="no-baseline")
     assert report.certificate["s"] is None
     assert any("vacuous" in n for n in report.notes)
 
@@ -278,8 +288,8 @@ def test_alongside_columns_count():
     )
     train, attack, test = Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s})).split()
     f = tacit.baselines.LabelOnly(random_state=0).fit(train.X, train.y)
-    alone = tacit.audit(f, attack, test, attackers="logistic", floor=False)
-    beside = tacit.audit(f, attack, test, attackers="logistic", floor=False, alongside=["job"])
+    alone = tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline")
+    beside = tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline", alongside=["job"])
     assert alone.leakage["s"].value < 0.6 < 0.85 < beside.leakage["s"].value
     assert beside.certificate["s"].bound > 0.85
     with pytest.raises(tacit.TacitError, match="'town', which is not a column"):
@@ -289,14 +299,18 @@ def test_alongside_columns_count():
 def test_anything_with_transform_and_any_classifier():
     attack, test = make(400, leak=2.0).split((0.5, 0.5))
     forest = RandomForestClassifier(20, random_state=0)
-    report = tacit.audit(PCA(2).fit(attack.X), attack, test, attackers=[forest, "logistic"], floor=False)
+    report = tacit.audit(PCA(2).fit(attack.X), attack, test, attackers=[forest, "logistic"], measurements="no-baseline")
     assert set(report.leakage["s"].attackers) == {"RandomForestClassifier", "logistic"}
-    twice = tacit.audit(None, attack, test, attackers=[LogisticRegression(C=1e-9), LogisticRegression()], floor=False)
+    twice = tacit.audit(
+        None, attack, test, attackers=[LogisticRegression(C=1e-9), LogisticRegression()], measurements="no-baseline"
+    )
     assert set(twice.leakage["s"].attackers) == {"LogisticRegression", "LogisticRegression-2"}
     sparse = OneHotEncoder(handle_unknown="ignore").fit(attack.X.round())
     released = sparse.transform(attack.X.round()), sparse.transform(test.X.round())
-    assert tacit.audit(released, attack, test, attackers="logistic", floor=False).leakage["s"].value > 0.6
-    pair = tacit.audit((attack.X[:, 1], test.X[:, 1]), attack, test, attackers="logistic", floor=False)
+    assert (
+        tacit.audit(released, attack, test, attackers="logistic", measurements="no-baseline").leakage["s"].value > 0.6
+    )
+    pair = tacit.audit((attack.X[:, 1], test.X[:, 1]), attack, test, attackers="logistic", measurements="no-baseline")
     assert pair.leakage["s"].value > 0.7
 
 
@@ -309,7 +323,7 @@ def test_bad_input_is_explained():
         ((attack.X, test.X * np.nan), "NaN or infinity in row 0"),
     ):
         with pytest.raises(tacit.TacitError, match=message):
-            tacit.audit(release, attack, test, floor=False)
+            tacit.audit(release, attack, test, measurements="no-baseline")
     with pytest.raises(tacit.TacitError, match="`attack` is a ndarray"):
         tacit.audit(None, attack.X, test.X)
     with pytest.raises(tacit.TacitError, match="level must lie between 0 and 1"):
@@ -320,12 +334,12 @@ def test_bad_input_is_explained():
         tacit.audit(None, attack, Dataset(test.X, test.y, test.sensitive.set_axis(["t"], axis=1)))
     one_class = attack.take(attack.sensitive["s"].to_numpy() == 0)
     with pytest.raises(tacit.TacitError, match="1 classes in `attack`"):
-        tacit.audit(None, one_class, test, attackers="logistic", floor=False)
+        tacit.audit(None, one_class, test, attackers="logistic", measurements="no-baseline")
 
 
 def test_constant_and_one_dimensional_releases():
     attack, test = make(300).split((0.5, 0.5))
-    report = tacit.audit((np.zeros(150), np.zeros(150)), attack, test, floor=False)
+    report = tacit.audit((np.zeros(150), np.zeros(150)), attack, test, measurements="no-baseline")
     assert report.leakage["s"].value == pytest.approx(0.5)
     assert report.certificate["s"].plugin == pytest.approx(0.5)
 
@@ -334,7 +348,9 @@ def test_dominated_releases_are_named(tmp_path, digits):
     train, attack, test = digits
     label = tacit.baselines.LabelOnly(random_state=0).fit(train.X, train.y)
     reports = [
-        tacit.audit(f, attack, test, attackers="logistic", floor=False, name=n)
+        tacit.audit(
+            f, attack, test, attackers="logistic", measurements="no-baseline", options=tacit.AuditOptions(name=n)
+        )
         for n, f in (("label", label), ("raw", None))
     ]
     assert dominated(reports) == {("raw", "digit"): "label"}
@@ -345,7 +361,7 @@ def test_dominated_releases_are_named(tmp_path, digits):
 
 def test_more_measures_of_the_chosen_attacker(digits):
     _, attack, test = digits
-    result = tacit.audit(None, attack, test, attackers="logistic", floor=False).leakage["digit"]
+    result = tacit.audit(None, attack, test, attackers="logistic", measurements="no-baseline").leakage["digit"]
     assert result.more["macro F1"].value == pytest.approx(result.value, abs=0.03)
     assert result.more["top 5"].value > 0.97
     assert 2.5 < result.more["bits leaked"].value <= np.log2(10)
@@ -374,7 +390,7 @@ def test_what_is_known_of_adult(real):
     train, attack, test = data.split((0.4, 0.3, 0.3), random_state=0)
 
     def found(release):
-        return tacit.audit(release, attack, test, ["logistic", "trees"], floor=False).leakage["sex"]
+        return tacit.audit(release, attack, test, ["logistic", "trees"], measurements="no-baseline").leakage["sex"]
 
     raw = found(None)
     assert raw.value > 0.84
@@ -442,7 +458,7 @@ def test_a_release_of_few_cells_is_counted_and_nobody_else_is_trained():
     cells = (2 * y + (rng.random(1600) < 0.4 + 0.2 * s)).astype(float)[:, None]
     data = tacit.Dataset(cells, {"y": y}, {"s": s})
     attack, test = data.split((0.5, 0.5), random_state=0)
-    options = {"floor": False, "breadth": False}
+    options = {"measurements": ["no-baseline", "no-breadth"]}
     counted = tacit.audit((attack.X, test.X), attack, test, **options)
     assert set(counted.leakage["s"].attackers) == {"counting"}
     assert any("no other attacker was trained" in note for note in counted.notes)

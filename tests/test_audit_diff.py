@@ -16,7 +16,7 @@ from tacit.auditing.stats import balanced_accuracy, paired_gain
 from tacit.errors import InputError, RequirementNotMet
 from tacit.report.difference import Change, Difference, difference
 
-QUICK = {"attackers": "logistic", "floor": False, "breadth": False}
+QUICK = {"attackers": "logistic", "measurements": ["no-baseline", "no-breadth"]}
 
 
 @pytest.fixture(scope="module")

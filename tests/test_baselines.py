@@ -260,8 +260,8 @@ def test_linear_attackers_find_nothing_on_adult_and_trees_nearly_everything(real
     train, test = real("adult").split("official")
     attack, test, _ = test.split((0.25, 0.25, 0.5), random_state=0)
     f = baselines.LinearEraser().fit(train.X, sensitive_features=train.sensitive)
-    raw = tacit.audit(None, attack, test, attackers="logistic", floor=False).leakage["sex"].value
-    found = tacit.audit(f, attack, test, attackers=["logistic", "trees"], floor=False).leakage["sex"]
+    raw = tacit.audit(None, attack, test, attackers="logistic", measurements="no-baseline").leakage["sex"].value
+    found = tacit.audit(f, attack, test, attackers=["logistic", "trees"], measurements="no-baseline").leakage["sex"]
     assert raw > 0.8
     assert found.attackers["logistic"].value < 0.54
     assert found.attackers["trees"].value > 0.84
@@ -330,11 +330,11 @@ def test_linear_arl_on_adult_and_what_plain_accuracy_hides(real):
     assert income == pytest.approx(0.84, abs=0.012)
     assert sex == pytest.approx(0.67, abs=0.01)  # the majority's share ...
     attack, test = test.split((0.5, 0.5), random_state=0)
-    one = tacit.audit(f, attack, test, attackers="trees", floor=False).leakage["sex"]
+    one = tacit.audit(f, attack, test, attackers="trees", measurements="no-baseline").leakage["sex"]
     assert one.low > 0.58  # ... but not guessing
     with pytest.warns(TacitWarning, match="not linear"):
         padded = baselines.LinearARL(5).fit(train.X, train.y, sensitive_features=train.sensitive)
-    five = tacit.audit(padded, attack, test, attackers="trees", floor=False).leakage["sex"]
+    five = tacit.audit(padded, attack, test, attackers="trees", measurements="no-baseline").leakage["sex"]
     # directions past the useful rank have equal eigenvalues, so which ones the solver returns is arbitrary: figures
     # between .665 and .72 were seen over splits and versions, always far above the release of the useful rank
     assert five.low > one.high
@@ -478,7 +478,7 @@ def test_the_certificate_tells_negative_zero_from_zero():
     s = rng.integers(2, size=800)
     Z = np.where(s == 1, 0.0, -0.0)[:, None]
     parts = [tacit.Dataset(Z[i : i + 400], None, {"s": s[i : i + 400]}) for i in (0, 400)]
-    report = tacit.audit(None, *parts, attackers="logistic", floor=False)
+    report = tacit.audit(None, *parts, attackers="logistic", measurements="no-baseline")
     assert report.certificate["s"].bound > 0.99
 
 
@@ -537,7 +537,7 @@ def test_asking_again_gives_the_same_noise_but_other_sizes_other_noise():
 def test_the_audit_certifies_the_laplace_mechanism_by_local_privacy():
     train, attack, test = tacit.load_dataset("quadrants", n=1500).split()
     f = baselines.LaplaceMechanism(epsilon=0.5).fit(train.X)
-    report = tacit.audit(f, attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline")
     bound = local_dp_bound(0.5, 2)
     assert report.status("shape") == "certified"
     assert report.certificate["shape"].bound == pytest.approx(bound)
@@ -546,12 +546,14 @@ def test_the_audit_certifies_the_laplace_mechanism_by_local_privacy():
     assert "epsilon 0.5" in " ".join(str(report).split())  # wherever the line is wrapped
     assert report.to_dict()["certificate"]["shape"]["epsilon"] == 0.5
     loose = baselines.LaplaceMechanism(epsilon=50.0).fit(train.X)
-    report = tacit.audit(loose, attack, test, attackers="logistic", floor=False)
+    report = tacit.audit(loose, attack, test, attackers="logistic", measurements="no-baseline")
     assert report.certificate["shape"] is None
     assert any("epsilon 50 excludes nothing" in note for note in report.notes)
     # control: what travels beside the release carries no noise, and the arrays alone declare nothing
     arrays = f.transform(attack.X), f.transform(test.X)
-    assert tacit.audit(arrays, attack, test, attackers="logistic", floor=False).certificate["shape"] is None
+    assert (
+        tacit.audit(arrays, attack, test, attackers="logistic", measurements="no-baseline").certificate["shape"] is None
+    )
 
 
 def test_plain_accuracy_under_local_privacy():

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.auditing.breadth import breadth
+from tacit.auditing.measurements.breadth import breadth
 from tacit.errors import InputError
 from tacit.report.report import Report
 
 pytestmark = pytest.mark.usefixtures("breadths")
-QUICK = {"attackers": "logistic", "floor": False}
+QUICK = {"attackers": "logistic", "measurements": "no-baseline"}
 
 
 def table(n: int = 500, seed: int = 0) -> tacit.Dataset:
@@ -81,9 +81,9 @@ def test_it_is_printed_kept_and_drawn(tmp_path):
 
 def test_it_can_be_left_out_and_windows_have_none():
     attack, test = table(seed=1), table(seed=2)
-    assert tacit.audit(None, attack, test, breadth=False, **QUICK).breadth is None
+    assert tacit.audit(None, attack, test, attackers="logistic", measurements=()).breadth is None
     rng = np.random.default_rng(0)
     windows = [tacit.Dataset(rng.normal(size=(60, 1, 4)), None, rng.choice(["a", "b"], 60)) for _ in range(2)]
     assert tacit.audit(None, *windows, **QUICK).breadth is None
-    with pytest.raises(InputError, match="columns of a table"):
-        tacit.audit(None, *windows, breadth=True, **QUICK)
+    with pytest.raises(InputError, match="breadth cannot be measured"):
+        tacit.audit(None, *windows, measurements=["breadth"])

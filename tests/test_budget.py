@@ -73,7 +73,7 @@ def test_a_report_names_who_was_stopped():
     X = rng.normal(size=(6000, 2))
     data = tacit.Dataset(X, rng.integers(2, size=6000), (np.floor(3 * X[:, 0]) % 2).astype(int))
     _, attack, test = data.split(random_state=0)
-    report = tacit.audit(None, attack, test, floor=False)
+    report = tacit.audit(None, attack, test, measurements="no-baseline")
     told = [n for n in report.notes if "clearly behind on validation rows" in n]
     assert (told and "neighbors" in told[0]) or "mlp" in told[0]
 

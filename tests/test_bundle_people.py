@@ -14,7 +14,7 @@ from safetensors.numpy import load as read_weights
 from sklearn.base import clone
 
 import tacit
-from tacit.auditing.attacks.membership import whitebox_membership
+from tacit.auditing.measurements.membership import whitebox_membership
 from tacit.errors import InputError
 from tacit.filters.codebook import class_shares, typical_records
 from tacit.records.encoding import TableEncoder, make_encoder
@@ -357,8 +357,8 @@ def test_an_audit_of_a_bundle_on_its_own_rows_is_noticed(own):
     data = tacit.Dataset(X, {"y": y}, {"s": s})
     attack, test = data.split((0.5, 0.5), random_state=0)
     release = tacit.load(path, owner_key=f.owner_key)
-    assert not tacit.audit(release, attack, test, attackers="logistic", floor=False).fresh
-    blind = tacit.audit(tacit.load(path), attack, test, attackers="logistic", floor=False)
+    assert not tacit.audit(release, attack, test, attackers="logistic", measurements="no-baseline").fresh
+    blind = tacit.audit(tacit.load(path), attack, test, attackers="logistic", measurements="no-baseline")
     assert blind.fresh
     assert any("cannot tell which rows" in note for note in blind.notes)
 

@@ -136,7 +136,7 @@ def parts():
 def report(coupled, parts, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TACIT_LOOKS", str(tmp_path_factory.mktemp("looks") / "looks.json"))
-        return tacit.audit(coupled, *parts, "logistic", floor=False, knows=(), breadth=False)
+        return tacit.audit(coupled, *parts, "logistic", measurements=["no-baseline", "no-breadth"], attacker_knows=())
 
 
 def test_an_audit_bounds_whoever_reads_two_columns(report):
@@ -177,10 +177,17 @@ def test_it_is_kept_and_a_forged_report_is_refused(report):
 def test_records_of_one_unit_are_one_observation(coupled, parts, monkeypatch, tmp_path):
     monkeypatch.setenv("TACIT_LOOKS", str(tmp_path / "looks.json"))
     both = [replace(d, units=d.units_of() // 3 + 100_000) for d in parts]
-    found = tacit.audit(coupled, *both, "logistic", floor=False, knows=(), pooled=()).pairs["sex"]
+    found = tacit.audit(
+        coupled, *both, "logistic", measurements="no-baseline", attacker_knows=(), options=tacit.AuditOptions(pooled=())
+    ).pairs["sex"]
     assert (found.n, found.n_units) == (1800, 600)
     apart = tacit.audit(
-        coupled, parts[0], replace(parts[1], units=parts[0].units_of()), "logistic", floor=False, knows=()
+        coupled,
+        parts[0],
+        replace(parts[1], units=parts[0].units_of()),
+        "logistic",
+        measurements="no-baseline",
+        attacker_knows=(),
     )
     assert apart.pairs == {}  # the same people in both parts
 
@@ -189,9 +196,10 @@ def test_tables_of_others_are_certified_where_it_is_asked_for(coupled, parts, mo
     """Then a certificate of the release may come too, and both share the error."""
     monkeypatch.setenv("TACIT_LOOKS", str(tmp_path / "looks.json"))
     Z = tuple(coupled.transform(d.X, d.units_of(), sensitive_features=d.sensitive, y=d.y) for d in parts)
-    quick = {"attackers": "logistic", "floor": False}
+    quick = {"attackers": "logistic", "measurements": "no-baseline"}
     assert tacit.audit(Z, *parts, **quick).pairs == {}
-    found = tacit.audit(Z, *parts, few_columns=3, **quick)
+    quick["measurements"] = ["auto", "few_columns", "no-baseline"]
+    found = tacit.audit(Z, *parts, **quick, options=tacit.AuditOptions(few_columns=3))
     assert found.pairs["sex"].size == 3
     share = 0.05 / 2 * 6 / math.pi**2
     assert found.pairs["sex"].delta == pytest.approx(share)
@@ -204,6 +212,8 @@ def test_classes_of_the_fit_count_as_exposed(parts):
     s = train.sensitive["sex"].where(np.arange(600) % 5 > 0, "x").rename("sex")
     f = CouplingFilter(resolution=4, random_state=0)
     f.fit(train.X, train.y, sensitive_features=s, units=train.units_of())
-    found = tacit.audit(f, *parts, "logistic", floor=False, knows=(), few_columns=1).pairs["sex"]
+    found = tacit.audit(
+        f, *parts, "logistic", measurements="no-baseline", attacker_knows=(), options=tacit.AuditOptions(few_columns=1)
+    ).pairs["sex"]
     assert (found.n_classes, found.absent) == (3, 1)
     assert found.bound > 2 / 3

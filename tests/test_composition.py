@@ -183,7 +183,7 @@ def test_releases_are_audited_together_as_one():
     codes = [tacit.CodebookFilter(n_codes=k, random_state=0) for k in (2, 3)]
     for f in codes:
         f.fit(train.X, train.y, sensitive_features=train.sensitive)
-    options = {"attackers": "logistic", "floor": False, "breadth": False}
+    options = {"attackers": "logistic", "measurements": ["no-baseline", "no-breadth"]}
     report = tacit.ledger.audit_together(codes, attack, test, **options)
     alone = [tacit.audit(f, attack, test, **options) for f in codes]
     certified = [r.certificate["shape"] for r in (report, *alone)]

@@ -12,7 +12,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import Pipeline
 
 import tacit
-from tacit.auditing.breadth import breadth
+from tacit.auditing.measurements.breadth import breadth
 from tacit.errors import InputError
 from tacit.filters import conditionals
 from tacit.filters.base import learn_many, prepare
@@ -516,8 +516,8 @@ def test_a_release_that_looks_at_the_sensitive_column_is_audited_with_it(fitted)
     parts = [people(900, seed=seed) for seed in (7, 8)]
     attack, test = (tacit.Dataset(X, X["smokes"].rename("smoke"), s, units="rows") for X, s in parts)
     Z = tuple(fitted.transform(d.X, d.units_of(), sensitive_features=d.sensitive) for d in (attack, test))
-    once = {"attackers": "logistic", "floor": False}
-    report = tacit.audit(fitted, attack, test, train=tacit.Dataset(*_training()), **once)
+    once = {"attackers": "logistic", "measurements": "no-baseline"}
+    report = tacit.audit(fitted, attack, test, **once, options=tacit.AuditOptions(train=tacit.Dataset(*_training())))
     assert report.leakage["sex"].value == tacit.audit(Z, attack, test, **once).leakage["sex"].value
     assert tacit.audit(None, attack, test, **once).leakage["sex"].low > 0.75
     assert report.leakage["sex"].low < 0.52

@@ -355,12 +355,12 @@ def test_arrays_have_columns_too():
     whole = tacit.Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s}), units="rows")
     train, attack, test = whole.split((0.5, 0.25, 0.25), random_state=0)
     f = tacit.CouplingFilter(random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
-    change = tacit.audit(f, attack, test, attackers="logistic", floor=False).change
+    change = tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline").change
     assert list(change.columns) == ["x0", "x1", "y"]
     assert [n for n, q in change.questions.items() if q.declared] == ["y"]
     assert len(change.questions) == 3
-    asked = dict(attackers="logistic", floor=False, linkability=False, singling_out=False)
-    quick = tacit.audit(f, attack, test, breadth=False, **asked).change
+    asked = dict(attackers="logistic", measurements=["no-baseline", "no-breadth", "no-linkability", "no-singling_out"])
+    quick = tacit.audit(f, attack, test, **asked).change
     assert quick.kept == change.kept  # who asks for no breadth is still told what was kept, of the table and the target
     assert quick.questions == {"y": change.questions["y"]}
 

@@ -181,7 +181,7 @@ def test_the_command_line_is_a_gate(tmp_path):
     for gate in (("--require", f"job={bound - 0.001}"), ("--require-odds", "job=1.01")):
         refused = run(*gate)
         assert isinstance(refused.exception, RequirementNotMet) or refused.exit_code == 3
-    for wrong in (["released.parquet"], ["--data", "x.csv"], ["--require-linkability", ".1"], ["--out", "report"]):
+    for wrong in (["released.parquet"], ["--data", "x.csv"], ["--measure", "linkability"], ["--out", "report"]):
         assert isinstance(run(*wrong).exception, tacit.TacitError)
     nothing = CliRunner().invoke(app, ["audit", "--sensitive", "job"])
     assert isinstance(nothing.exception, tacit.TacitError)

@@ -71,7 +71,7 @@ def test_an_audit_of_another_release_is_refused(home, tmp_path):
     (folder / "filter.tacit").write_bytes((home / "out" / "filter.tacit").read_bytes())
     with pytest.raises(InputError):
         write_evidence(folder, tmp_path / "e.zip")
-    tacit.audit(None, attack, test, floor=False).to_json(folder / "audit.json")
+    tacit.audit(None, attack, test, measurements="no-baseline").to_json(folder / "audit.json")
     with pytest.raises(InputError):
         write_evidence(folder, tmp_path / "e.zip")
     assert not (tmp_path / "e.zip").exists()

@@ -117,7 +117,7 @@ def marked(n, m, share, seed):
 
 def test_the_audit_finds_three_percent_that_the_headline_hides():
     attack, test = marked(24_000, 2, 0.03, seed=0).split((0.5, 0.5), random_state=0)
-    report = tacit.audit(None, attack, test, attackers="trees", floor=False)
+    report = tacit.audit(None, attack, test, attackers="trees", measurements="no-baseline")
     r = report.leakage["s"]
     assert r.value < 0.53  # hardly above guessing
     assert r.named == report.exposure["s"].named
@@ -128,7 +128,7 @@ def test_the_audit_finds_three_percent_that_the_headline_hides():
     nothing = [part.take(np.arange(len(part))) for part in (attack, test)]
     for part in nothing:
         part.X["ward"] = part.X["ward"].where(part.X["ward"] < 10, 10)
-    quiet = tacit.audit(None, *nothing, attackers="trees", floor=False)
+    quiet = tacit.audit(None, *nothing, attackers="trees", measurements="no-baseline")
     assert quiet.leakage["s"].named.value == 0
 
 
@@ -149,7 +149,7 @@ def test_the_most_exposed_group_is_on_the_first_screen():
     X = pd.DataFrame({"z": np.where(age > 70, s, 0.5) + 0.3 * rng.standard_normal(n), "age": age})
     data = tacit.Dataset(X, pd.DataFrame({"y": rng.integers(2, size=n)}), pd.DataFrame({"s": s}), name="ages")
     attack, test = data.split((0.5, 0.5), random_state=0)
-    report = tacit.audit(PassOn(), attack, test, attackers="trees", floor=False)
+    report = tacit.audit(PassOn(), attack, test, attackers="trees", measurements="no-baseline")
     found = report.exposure["s"]
     assert found.group.startswith("age over 7")  # the oldest quarter, and not the age of the oldest person
     assert found.within.low > report.leakage["s"].high

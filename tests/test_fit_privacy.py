@@ -188,7 +188,9 @@ def test_the_statement_is_in_manifest_report_and_ledger(fitted, tmp_path):
     assert (told["unit"], told["delta"]) == ("record", 1e-4)
     assert entry(release, "apply", "x.csv", "lab", 3)["fit_privacy"] == told
     data = tacit.Dataset(X, y, s)
-    report = tacit.audit(fitted, *data.split((0.5, 0.5), random_state=0), attackers=["logistic"], floor=False)
+    report = tacit.audit(
+        fitted, *data.split((0.5, 0.5), random_state=0), attackers=["logistic"], measurements="no-baseline"
+    )
     assert any("differentially private: epsilon 3.00, delta 0.0001, for every record" in n for n in report.notes)
     plain = tacit.EIGAN(**GAME).fit(X, y, sensitive_features=s)
     bundle = tacit.load(tacit.save(plain, tmp_path / "plain.tacit"))

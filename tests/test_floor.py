@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.auditing.floor import labels_alone
+from tacit.auditing.measurements.baseline import labels_alone
 from tacit.errors import InputError
 
 
@@ -41,7 +41,7 @@ def test_no_release_of_the_label_lies_above_the_limit(digits):
     floor = report.label_only_utility["parity"].value, report.label_only["digit"].value
     best = report.limit["digit"][0]
     assert best.accuracy >= floor[0] - 0.02
-    assert tacit.audit(None, attack, test, attackers="logistic", limit=False).limit == {}
+    assert tacit.audit(None, attack, test, attackers="logistic", measurements="no-limit").limit == {}
 
 
 def test_a_class_that_only_the_test_rows_have_costs_the_limit_alone():
@@ -61,14 +61,26 @@ def test_subgroups_show_who_is_exposed():
     n = 4000
     s, y, group = rng.integers(2, size=(3, n))
     X = pd.DataFrame({"z": np.where(group == 1, s, 0.5) + 0.01 * rng.standard_normal(n), "group": group})
-    report = tacit.audit(None, *two_parts(X, y, s), attackers="trees", groups=["group"], floor=False)
+    report = tacit.audit(
+        None,
+        *two_parts(X, y, s),
+        attackers="trees",
+        measurements="no-baseline",
+        options=tacit.AuditOptions(groups=("group",)),
+    )
     first, *_ = report.groups["s"].items()
     assert first[0] == "group = 1"
     assert first[1].low > 0.98
     assert report.groups["s"]["group = 0"].low < 0.5 < report.groups["s"]["group = 0"].high
     assert "y = 0" in report.groups["s"]
     with pytest.raises(InputError, match="'town', which is not a column of X"):
-        tacit.audit(None, *two_parts(X, y, s), attackers="logistic", groups=["town"], floor=False)
+        tacit.audit(
+            None,
+            *two_parts(X, y, s),
+            attackers="logistic",
+            measurements="no-baseline",
+            options=tacit.AuditOptions(groups=("town",)),
+        )
 
 
 class Drop:
@@ -87,7 +99,9 @@ def test_reconstruction_by_column_of_a_table_with_text():
     y, s = rng.integers(2, size=(2, n))
     X = pd.DataFrame({"kept": rng.standard_normal(n), "job": np.array(["nurse", "cook"])[y], "gone": rng.random(n)})
     release = Drop(["kept", "job"])
-    report = tacit.audit(release, *two_parts(X, y, s), attackers="logistic", reconstruct=True, floor=False)
+    report = tacit.audit(
+        release, *two_parts(X, y, s), attackers="logistic", measurements=["auto", "reconstruction", "no-baseline"]
+    )
     columns = report.resemblance.columns
     assert list(columns)[-1] == "gone"
     assert columns["gone"].high < 0.1
@@ -126,10 +140,8 @@ def test_images_are_reconstructed_and_compared_and_masks_attacked():
         attack,
         test,
         attackers="logistic",
-        floor=False,
-        reconstruct=True,
-        embed=lambda x: x.reshape(len(x), -1) - x.mean(),
-        examples=2,
+        measurements=["auto", "reconstruction", "no-baseline"],
+        options=tacit.AuditOptions(embed=lambda x: x.reshape(len(x), -1) - x.mean(), examples=2),
     )
     found = report.resemblance
     assert found.measures["SSIM"].value > found.measures["SSIM"].guessing
@@ -138,10 +150,15 @@ def test_images_are_reconstructed_and_compared_and_masks_attacked():
     assert any("shows 2 records" in note for note in report.notes)
     masks = next(a for a in report.attacks if a.kind == "mask only")
     assert masks.results["s"].low > 0.8
-    plain = tacit.audit(Blur(), attack, test, attackers="logistic", floor=False)
+    plain = tacit.audit(Blur(), attack, test, attackers="logistic", measurements="no-baseline")
     assert plain.resemblance.examples == ()  # no raw record in a report unless asked for
     with pytest.raises(InputError, match="need one shape"):
-        tacit.audit(Drop([0]), *two_parts(X.reshape(len(X), -1), y, person), attackers="logistic", embed=lambda x: x)
+        tacit.audit(
+            Drop([0]),
+            *two_parts(X.reshape(len(X), -1), y, person),
+            attackers="logistic",
+            options=tacit.AuditOptions(embed=lambda x: x),
+        )
 
 
 @pytest.mark.filterwarnings("ignore:records may repeat people")
@@ -151,14 +168,14 @@ def test_windows_get_a_dtw_rank():
     pattern = rng.standard_normal((6, 1, 24)).cumsum(-1)
     X = pattern[user] + 0.2 * rng.standard_normal((240, 1, 24))
     attack, test = two_parts(X, rng.integers(2, size=240), user)
-    same = tacit.audit(Drop([0]), attack, test, attackers="logistic", floor=False)
+    same = tacit.audit(Drop([0]), attack, test, attackers="logistic", measurements="no-baseline")
     assert same.resemblance.measures["DTW rank of s"].value < 0.5
 
     class Noise:
         def transform(self, X):
             return np.random.default_rng(1).standard_normal(X.shape)
 
-    noise = tacit.audit(Noise(), attack, test, attackers="logistic", floor=False)
+    noise = tacit.audit(Noise(), attack, test, attackers="logistic", measurements="no-baseline")
     assert noise.resemblance.measures["DTW rank of s"].value > 1.0
 
 

@@ -22,7 +22,7 @@ def test_a_column_that_names_people_is_noticed():
     assert forgotten_units(table(named=False)) is None
     attack, test = table(named=True).split((0.5, 0.5))
     with pytest.warns(tacit.TacitWarning, match="records may repeat people"):
-        report = tacit.audit(None, attack, test, ["logistic"], floor=False)
+        report = tacit.audit(None, attack, test, ["logistic"], measurements="no-baseline")
     assert any("records may repeat people" in note for note in report.notes)
 
 

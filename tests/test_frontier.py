@@ -196,7 +196,7 @@ def test_points_report_fresh_attackers_never_the_training_adversary(parts):
     told = f.history_[-1]["adversary s"]
     assert told == pytest.approx(np.log(2), abs=0.05)  # the training adversary: a coin
     assert traced.leakage["s"].low > 0.55
-    again = tacit.audit(f, parts[1], parts[2], "logistic", floor=False)
+    again = tacit.audit(f, parts[1], parts[2], "logistic", measurements="no-baseline")
     assert traced.leakage["s"].value == pytest.approx(again.leakage["s"].value, abs=0.02)
 
 
@@ -216,9 +216,16 @@ def test_certificates_and_intervals_are_simultaneous(front, parts):
     point = front.traced[3]
     f = fit_points(RULE, [point.point], parts[0])[0]
     for candidates, equal in ((n, True), (1, False)):  # the control: at full delta the bound is tighter
-        report = tacit.audit(f, parts[1], parts[2], "logistic", floor=False, candidates=candidates)
+        report = tacit.audit(
+            f,
+            parts[1],
+            parts[2],
+            "logistic",
+            measurements="no-baseline",
+            options=tacit.AuditOptions(candidates=candidates),
+        )
         assert (report.certificate["s"].bound == pytest.approx(point.certificate["s"].bound, abs=1e-12)) is equal
-    alone = tacit.audit(f, parts[1], parts[2], "logistic", floor=False, confidence_level=1 - 0.05 / n)
+    alone = tacit.audit(f, parts[1], parts[2], "logistic", measurements="no-baseline", confidence_level=1 - 0.05 / n)
     assert point.utility["y"].low == pytest.approx(alone.utility["y"].low, abs=0.02)
     assert point.leakage["s"].attacker == "counting"
 

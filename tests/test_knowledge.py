@@ -10,13 +10,13 @@ import pytest
 
 import tacit
 from commands import tacit_command
-from tacit.auditing.attacks.knowledge import telling_sets
+from tacit.auditing.measurements.attacker_knowledge import telling_sets
 from tacit.auditing.stats import paired_gain
 from tacit.auditing.trial import Asked, Trial
 from tacit.errors import InputError
 from tacit.report.report import Report
 
-QUICK = {"attackers": ["trees"], "floor": False, "breadth": False}
+QUICK = {"attackers": ["trees"], "measurements": ["no-baseline", "no-breadth"]}
 
 
 def people(n: int = 600, seed: int = 0) -> tacit.Dataset:
@@ -47,7 +47,7 @@ class Tossed:
 
 @pytest.fixture(scope="module")
 def report():
-    return tacit.audit(Tossed(), people(seed=1), people(seed=2), knows=[["coin"], ["job"], "all"], **QUICK)
+    return tacit.audit(Tossed(), people(seed=1), people(seed=2), attacker_knows=[["coin"], ["job"], "all"], **QUICK)
 
 
 def test_what_is_known_with_the_release_and_without_it(report):
@@ -87,10 +87,10 @@ def test_a_release_that_looks_at_the_sensitive_column_is_asked_by_default():
     found = tacit.audit(Tossed(), *parts, **QUICK).knowledge["sex"]
     assert [k.split(", ")[0] for k in found] == ["job", "job", "all"]
     assert len(list(found)[1].split(", ")) == 3
-    assert tacit.audit(Tossed(), *parts, knows=(), **QUICK).knowledge == {}
+    assert tacit.audit(Tossed(), *parts, attacker_knows=(), **QUICK).knowledge == {}
     other = tuple(d.X[["height"]] for d in parts)
     assert tacit.audit(other, *parts, **QUICK).knowledge == {}
-    asked = tacit.audit(other, *parts, knows=[["job"]], **QUICK).knowledge["sex"]["job"]
+    asked = tacit.audit(other, *parts, attacker_knows=[["job"]], **QUICK).knowledge["sex"]["job"]
     assert asked.gain.high > 0 > asked.gain.low - 0.1
 
 
@@ -114,14 +114,14 @@ def test_columns_that_are_not_there_are_refused_before_the_work(knows, message):
             raise AssertionError("the work began")
 
     with pytest.raises(InputError, match=f"knows names {message}.*coin, job, height, born, won"):
-        tacit.audit(Never(), people(seed=1), people(seed=2), knows=knows)
+        tacit.audit(Never(), people(seed=1), people(seed=2), attacker_knows=knows)
 
 
 def test_windows_have_no_columns_to_know():
     rng = np.random.default_rng(0)
     windows = [tacit.Dataset(rng.normal(size=(60, 1, 4)), None, rng.choice(["a", "b"], 60)) for _ in range(2)]
     with pytest.raises(InputError, match="columns of a table"):
-        tacit.audit(None, *windows, knows=["all"])
+        tacit.audit(None, *windows, attacker_knows=["all"])
 
 
 def test_equal_records_of_both_parts_are_released_as_rows_of_one_file():
@@ -165,15 +165,16 @@ def test_the_command_line_asks_for_all_of_it(tmp_path):
         "logistic",
     )
     out = tacit_command(
-        "audit", str(tmp_path / "released.csv"), *common, "--knows", "job,height", "--knows", "all", "--breadth",
-        "--few-columns", "2", "--out", str(tmp_path / "out"),
+        "audit", str(tmp_path / "released.csv"), *common, "--attacker-knows", "job,height", "--attacker-knows", "all",
+        "--measure", "auto", "--measure", "breadth",
+        "--measure", "few_columns", "--out", str(tmp_path / "out"),
     )  # fmt: skip
     assert out.returncode == 0, out.stderr
     told = Report.from_json((tmp_path / "out" / "audit.json").read_text())
     assert list(told.knowledge["sex"]) == ["job, height", "all"]
     assert set(told.breadth.columns) == {"coin", "job", "height", "born", "won"}
     assert "certified for whoever reads any two columns" in " ".join(out.stdout.split())
-    wrong = tacit_command("audit", str(tmp_path / "released.csv"), *common, "--knows", "age")
+    wrong = tacit_command("audit", str(tmp_path / "released.csv"), *common, "--attacker-knows", "age")
     assert wrong.returncode == 2
     assert "knows names 'age'" in " ".join(wrong.stderr.split())
 

@@ -19,6 +19,7 @@ LAYERS = (
     ("files", "labels"),
     ("report",),
     ("records",),
+    ("options",),
     ("noise",),
     ("nets",),
     ("training",),

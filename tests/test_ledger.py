@@ -389,7 +389,7 @@ def bundle(tmp_path_factory):
     train, attack, test = data.split((0.4, 0.3, 0.3), random_state=0)
     f = tacit.CodebookFilter(n_codes=4, random_state=0)
     f.fit(train.X, train.y, sensitive_features=train.sensitive)
-    report = tacit.audit(f, attack, test, attackers="logistic", floor=False, breadth=False)
+    report = tacit.audit(f, attack, test, attackers="logistic", measurements=["no-baseline", "no-breadth"])
     return tacit.save(f, folder / "code.tacit", report), test
 
 

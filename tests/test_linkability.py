@@ -17,7 +17,6 @@ from tacit.records.dataset import Dataset
 from tacit.report.report import Report
 
 pytestmark = pytest.mark.usefixtures("two_questions")
-QUICK = {"attackers": "logistic", "floor": False}
 FIGURES = ("auc", "tpr_at_1")
 
 
@@ -95,8 +94,8 @@ def test_a_code_of_a_single_record_has_nothing_to_pair():
     f = tacit.CodebookFilter(4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
     assert measure_linkability(Trial.of(f, attack, test)) is None
     with pytest.raises(InputError, match=r"units=.*views="):
-        measure_linkability(Trial.of(f, attack, test, Asked(linkability=True)))
-    assert measure_linkability(Trial.of(None, attack, test, Asked(linkability=False))) is None
+        measure_linkability(Trial.of(f, attack, test, Asked(measurements=("linkability",))))
+    assert measure_linkability(Trial.of(None, attack, test, Asked(measurements=()))) is None
 
 
 def test_few_people_with_many_columns_are_measured():
@@ -153,7 +152,7 @@ def test_a_rate_of_zero_has_an_interval():
 def report() -> Report:
     attack, test = people(400, byte=True).split((0.5, 0.5), random_state=0)
     shown = [d.X[["byte", "word"]] for d in (attack, test)]
-    return tacit.audit(tuple(shown), attack, test, linkability=True, singling_out=True, **QUICK)
+    return tacit.audit(tuple(shown), attack, test, attackers="logistic", measurements=["linkability", "singling_out"])
 
 
 def test_the_three_questions_are_answered_everywhere(report, tmp_path):
@@ -179,9 +178,9 @@ def test_a_gate_holds_the_upper_ends(report):
     with pytest.raises(RequirementNotMet, match="singling_out: it may be as high as"):
         report.require(singling_out=0.01)
     attack, test = people(100).split((0.5, 0.5), random_state=0)
-    bare = tacit.audit(None, attack, test, linkability=False, singling_out=False, **QUICK)
+    bare = tacit.audit(None, attack, test, attackers="logistic", measurements=())
     assert {a.status for a in bare.questions if a.question != "inference"} == {"none"}
-    with pytest.raises(RequirementNotMet, match="linkability: not measured; audit with linkability=True"):
+    with pytest.raises(RequirementNotMet, match="linkability: not measured"):
         bare.require(linkability=0.05)
 
 

@@ -66,7 +66,7 @@ def test_the_mask_finds_the_task_where_a_random_one_does_not(data, fitted):
     inside = where[TASK].sum()
     assert inside / 36 > 4 * (where.sum() - inside) / 220  # more than four times as dense as elsewhere
     learned, control = (
-        tacit.audit(f, attack, test, attackers="logistic", floor=False)
+        tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline")
         for f in (fitted, RandomMask(36 / 256, fill=0.5))
     )
     assert learned.utility["y"].low > control.utility["y"].high

@@ -15,7 +15,7 @@ from tacit.records.dataset import Dataset
 from tacit.report.report import Report
 from tacit.report.results import NumberResult, Result
 
-QUICK = {"floor": False, "breadth": False, "linkability": False, "singling_out": False}
+QUICK = {"measurements": ["no-baseline", "no-breadth", "no-linkability", "no-singling_out"]}
 
 
 def people(n=1600, seed=0):
@@ -42,7 +42,7 @@ def code(parts):
 
 @pytest.fixture(scope="module")
 def report(parts, code):
-    return tacit.audit(code, *parts[1:], ["ridge", "trees"], breadth=False)
+    return tacit.audit(code, *parts[1:], ["ridge", "trees"], measurements="no-breadth")
 
 
 # -- labels -------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_units_widen_the_interval(parts):
     for units in (whose, "rows"):
         d = Dataset(many.X, many.y, many.sensitive[["age"]], units=units)
         halves = [d.take(np.arange(0, 800)), d.take(np.arange(800, 1600))]
-        age = tacit.audit(None, *halves, ["ridge"], pooled=(), **QUICK).leakage["age"]
+        age = tacit.audit(None, *halves, ["ridge"], **QUICK, options=tacit.AuditOptions(pooled=())).leakage["age"]
         widths.append(age.high - age.low)
     assert widths[0] > 1.5 * widths[1]
 
@@ -253,7 +253,9 @@ def test_filters_hide_and_keep_numbers(name, parts):
     train, attack, test = (Dataset(d.X, d.y, d.sensitive[["age"]]) for d in parts)
     f = make_filter(name, random_state=0, **HIDES[name])
     f.fit(train.X, train.y, sensitive_features=train.sensitive)
-    report = tacit.audit(f, attack, test, ["ridge", "trees"], **QUICK, few_columns=0, knows=())
+    report = tacit.audit(
+        f, attack, test, ["ridge", "trees"], measurements=[*QUICK["measurements"], "no-few_columns"], attacker_knows=()
+    )
     assert report.utility["progression"].value > 0.5
     assert report.leakage["age"].value < 0.25
     classes = name in ("codebook", "coupling")
@@ -344,7 +346,7 @@ def test_the_command_line_needs_no_bins(table, tmp_path):
     assert "age: R² " in one_line(told)
     assert "where guessing the median gives" in one_line(told)
     assert Report.from_json((out / "audit.json").read_text()).leakage["age"].headline == "r2"
-    less = ["--no-breadth", "--no-singling-out", "--no-linkability"]
+    less = [word for name in ("breadth", "singling_out", "linkability") for word in ("--measure", f"no-{name}")]
     told = tacit_command("audit", out / "filter.tacit", "--data", table, *asked, "--require", "age=.9", *less)
     assert told.returncode == 0, told.stderr
     assert "age (R²)" in one_line(told)

@@ -145,7 +145,7 @@ def audited(parts):
     train, attack, test = parts
     f = tacit.CodebookFilter(8, 1.0, max_odds=3, n_folds=2, random_state=0)
     f.fit(train.X, train.y, sensitive_features=train.sensitive)
-    return f, tacit.audit(f, attack, test, ["logistic"], floor=False)
+    return f, tacit.audit(f, attack, test, ["logistic"], measurements="no-baseline")
 
 
 def test_a_codebook_keeps_the_odds_it_was_asked_for(parts, audited):
@@ -163,7 +163,7 @@ def test_a_codebook_keeps_the_odds_it_was_asked_for(parts, audited):
     # the control: the same cells, not merged
     free = tacit.CodebookFilter(8, 0.0, n_folds=2, random_state=0)
     free.fit(train.X, train.y, sensitive_features=train.sensitive)
-    told = tacit.audit(free, attack, test, ["logistic"], floor=False)
+    told = tacit.audit(free, attack, test, ["logistic"], measurements="no-baseline")
     assert told.certificate["shape"] is None or told.certificate["shape"].worst_odds > 3
     with pytest.raises(RequirementNotMet, match="allowed for every release 3 times"):
         told.require(odds={"shape": 3})

@@ -327,7 +327,9 @@ def test_leakage_in_words():
 
     train, attack, test = people(900).split((0.4, 0.3, 0.3), random_state=0)
     f = tacit.CodebookFilter(n_codes=4, n_folds=2, random_state=0)
-    report = tacit.audit(f.fit(train.X, train.y, sensitive_features=train.sensitive), attack, test, floor=False)
+    report = tacit.audit(
+        f.fit(train.X, train.y, sensitive_features=train.sensitive), attack, test, measurements="no-baseline"
+    )
     told = summary(json.loads(report.to_json()))["leakage"]["sex"]
     bound = report.bound["sex"]
     assert told["certified"]

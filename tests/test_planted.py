@@ -10,9 +10,9 @@ import pytest
 
 from planted import WORLDS, parts_of
 from tacit.auditing.attackers import PRESETS
-from tacit.auditing.attacks.row_order import RowOrder
-from tacit.auditing.attacks.units import Joined
 from tacit.auditing.lookup import Lookup
+from tacit.auditing.measurements.groups import attack_pairs
+from tacit.auditing.measurements.row_order import attack_order
 from tacit.auditing.probes import QUICK, STRONG, find_probes
 from tacit.auditing.received import Columns
 from tacit.auditing.series import IntervalQuantiles, RandomConvolutions
@@ -35,9 +35,9 @@ def reads(name: str, preset: str, only: list[str] | None = None) -> float:
     suite = AttackSuite({n: PRESETS[preset][n] for n in only} if only else preset)
     trial = Trial((attack, test), (Za, Zt))
     if planted.knows == "row order":
-        return RowOrder().run(trial, suite)["s"].value
+        return attack_order(trial, suite)["s"].value
     if planted.knows == "two releases of a unit":
-        return Joined().run(trial, suite)["s"].value
+        return attack_pairs(trial, suite)["s"].value
     return suite.measure(trial, "sensitive")["s"].value
 
 
@@ -81,7 +81,7 @@ def test_row_order_of_chance_is_at_guessing():
         data = Dataset(rng.standard_normal((600, 2)), None, pd.DataFrame({"s": rng.integers(2, size=600)}))
         attack, test = data.split((0.5, 0.5), random_state=seed)
         suite = AttackSuite({"trees": PRESETS["quick"]["trees"]}, seed)
-        r = RowOrder().run(Trial((attack, test), (attack.X, test.X)), suite)["s"]
+        r = attack_order(Trial((attack, test), (attack.X, test.X)), suite)["s"]
         missed += not r.low <= 0.5 <= r.high
     assert missed <= 3
 
@@ -91,8 +91,6 @@ def test_two_records_of_a_unit_are_joined():
     trees = AttackSuite({"trees": PRESETS["quick"]["trees"]})
     alone = trees.measure(Trial((attack, test), (Za, Zt)), "sensitive", headline="accuracy")
     assert alone["s"].value < 0.57  # the control: one record says nothing
-    _, Za, attack, Zt, test = parts_of("float_lsb")
-    assert not Joined().applies(Trial((attack, test), (Za, Zt)))  # nobody has two records there
 
 
 @pytest.mark.parametrize("effort", [QUICK, pytest.param(STRONG, marks=pytest.mark.slow)], ids=["quick", "strong"])

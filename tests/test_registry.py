@@ -71,7 +71,7 @@ def parts():
 
 def test_a_toy_filter_goes_everywhere(toy, parts, tmp_path):
     train, attack, test = parts
-    quick = {"attackers": "logistic", "floor": False}
+    quick = {"attackers": "logistic", "measurements": "no-baseline"}
     assert registry.registered_filters()["toy"].example_filters()[0].tilt == 0.2
     f = toy(random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
     report = tacit.audit(f, attack, test, **quick)

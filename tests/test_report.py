@@ -40,7 +40,14 @@ def walkers():
     train, attack, test = data.split(random_state=0)
     code = tacit.CodebookFilter(random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
     reports = [
-        tacit.audit(r, attack, test, attackers="logistic", name=name, reconstruct=True, groups=["b & c"], scan=True)
+        tacit.audit(
+            r,
+            attack,
+            test,
+            attackers="logistic",
+            measurements=["auto", "other_columns", "reconstruction"],
+            options=tacit.AuditOptions(name=name, groups=("b & c",)),
+        )
         for name, r in (("raw", None), ("a code", code))
     ]
     return reports

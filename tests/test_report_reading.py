@@ -51,15 +51,20 @@ def made():
 
     found = {
         "finite": of(tacit.CodebookFilter(4, random_state=0)),
-        "gaussian": of(tacit.MinimaxFilter(1, noise=3.0, max_iter=2, random_state=0), floor=False),
-        "local privacy": of(tacit.baselines.LaplaceMechanism(epsilon=1.0, random_state=0), floor=False),
-        "raw": (tacit.audit(None, attack, test, attackers="logistic", reconstruct=True, scan=True), None),
+        "gaussian": of(tacit.MinimaxFilter(1, noise=3.0, max_iter=2, random_state=0), measurements="no-baseline"),
+        "local privacy": of(tacit.baselines.LaplaceMechanism(epsilon=1.0, random_state=0), measurements="no-baseline"),
+        "raw": (
+            tacit.audit(
+                None, attack, test, attackers="logistic", measurements=["auto", "other_columns", "reconstruction"]
+            ),
+            None,
+        ),
     }
     train, attack, test = people(units=True).split(random_state=0)
     raw = found["raw"][0]
     shown = replace(raw.resemblance, examples=(([[0.5, 1.0]], None, [[0.25, 0.75]]),))
     found["raw"] = replace(raw, resemblance=shown), None
-    options = {"train": train, "groups": ["a"], "floor": False}
+    options = {"measurements": "no-baseline", "options": tacit.AuditOptions(train=train, groups=("a",))}
     coarse = KBinsDiscretizer(2, encode="ordinal").fit(train.X)
     found["everything"] = tacit.audit(coarse, attack, test, attackers="logistic", **options), None
     return found

@@ -98,4 +98,4 @@ def test_where_it_does_not_apply_it_says_why():
     windows = [Dataset(rng.normal(size=(60, 1, 4)), None, rng.choice(["a", "b"], 60)) for _ in range(2)]
     assert measure_singling_out(Trial.of(None, *windows)) is None
     with pytest.raises(InputError, match="raw table"):
-        measure_singling_out(Trial.of(None, *windows, Asked(singling_out=True)))
+        measure_singling_out(Trial.of(None, *windows, Asked(measurements=("singling_out",))))

@@ -170,7 +170,9 @@ def test_a_console_keeps_its_own_colors():
 def test_markdown_of_a_report_has_no_tags_and_no_links_of_others(noisy, rows):
     name = "<img src=x onerror=alert(1)>[a](javascript:1)\n```\n# b"
     data = tacit.Dataset(rows[0], pd.DataFrame({"y": rows[1]}), pd.DataFrame({name: rows[1]}), units="rows")
-    report = tacit.audit(noisy, *data.split((0.5, 0.5), random_state=0), attackers="logistic", floor=False)
+    report = tacit.audit(
+        noisy, *data.split((0.5, 0.5), random_state=0), attackers="logistic", measurements="no-baseline"
+    )
     before, block, after = report.to_markdown().split("```")  # a name cannot end the block
     assert "alert(1)" in block
     assert "alert(1)" not in before + after

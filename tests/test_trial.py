@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -9,14 +10,22 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import tacit
 from tacit import labels
-from tacit.auditing.attacks import REGISTERED, AttackKind, register_attack
+from tacit.auditing import measurement_names
+from tacit.auditing.measurements import load_measurements, measurement, unregister
 from tacit.auditing.trial import Trial
+from tacit.cli import app
+from tacit.cli.front_door import furnish
+from tacit.errors import InputError
 from tacit.labels import MISSING, Labels, encode_labels, stacked
 from tacit.records.dataset import Dataset
 from tacit.records.intake import encoded_once
+from tacit.report.findings import Finding
+from tacit.report.report import Report
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
 
@@ -124,7 +133,7 @@ def test_a_frontier_releases_each_part_once_for_a_point(released, parts):
     # the control: predicted from the training rows the figures are others
     train, attack, test = parts
     label = tacit.baselines.LabelOnly(random_state=0).fit(train.X, train.y)
-    other = tacit.audit(label, attack, test, ["logistic"], floor=False)
+    other = tacit.audit(label, attack, test, ["logistic"], measurements="no-baseline")
     assert other.utility["income"].value != audited.label_only_utility["income"].value
 
 
@@ -144,39 +153,56 @@ def test_rows_of_the_fit_are_told_from_others(code, parts):
     assert (np.asarray(fresh.Z[0]) == np.asarray(trial.Z[0])[30:]).all()
 
 
-def test_a_new_attack_is_one_class(code, parts):
-    """It registers itself, and every audit to which it applies runs and reports it."""
+@pytest.fixture
+def toy():
+    """A measurement that is registered as one function."""
 
-    @register_attack("the first column", place=35)
-    class FirstColumn(AttackKind):
-        knows = "the first raw column"
+    @measurement("toy", needs="a release")
+    def toy(trial, context):
+        return [Finding("toy", "first column", 0.625, 0.5, 0.75, 0.5, "a toy", "share")]
 
-        def applies(self, trial):
-            return trial.release is not None
-
-        def run(self, trial, suite):
-            return suite.measure(trial.showing([d.X[["a"]] for d in trial.data]), "sensitive")
-
-    try:
-        report = tacit.audit(code, *parts[1:], ["logistic"], floor=False)
-        raw = tacit.audit(None, *parts[1:], ["logistic"], floor=False)
-    finally:
-        REGISTERED.pop("the first column")
-    found = next(a for a in report.attacks if a.kind == "the first column")
-    assert found.knows == "the first raw column"
-    assert found.results["sex"].guessing == 0.5
-    assert not any(a.kind == "the first column" for a in raw.attacks)
+    yield
+    unregister("toy")
 
 
-def test_every_attack_says_what_it_knows_and_whether_it_applies(parts):
-    """The suite that a new attack joins for free: on raw data of single records no attack has anything to read."""
-    trial = Trial.of(None, *parts[1:])
-    assert len(REGISTERED) >= 11
-    for kind, cls in REGISTERED.items():
-        for attack in cls.planned(trial):
-            assert attack.kind.startswith(kind)
-            assert attack.knows
-            assert attack.applies(trial) is False
+@pytest.mark.usefixtures("toy")
+def test_a_new_measurement_is_one_function(code, parts, tmp_path):
+    """It is in `measurements=`, on the command line, in the terminal, on the page and in JSON without another edit."""
+    report = tacit.audit(code, *parts[1:], ["logistic"], measurements=["toy"])
+    [found] = report.findings
+    assert (found.subject, found.value, found.beyond_chance) == ("first column", 0.625, False)
+    assert Report.from_json(report.to_json()).findings == report.findings
+    assert "first column" in str(report)
+    assert "first column" in report.to_html(tmp_path / "page.html").read_text()
+    assert "toy" in measurement_names()
+    assert tacit.audit(code, *parts[1:], ["logistic"], measurements="no-baseline").findings == report.findings
+    assert tacit.audit(None, *parts[1:], ["logistic"], measurements="all").findings == ()  # there is no release
+    with pytest.raises(InputError, match="toy"):
+        tacit.audit(None, *parts[1:], ["logistic"], measurements="toy")
+    with pytest.raises(InputError, match="unknown"):
+        tacit.audit(code, *parts[1:], ["logistic"], measurements="toys")
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_command_line_lists_and_makes_it(parts, tmp_path):
+    command = typer.main.get_command(app)
+    furnish(command)
+    assert "toy" in command.commands["audit"].epilog
+    attack, test = (d.X.assign(**d.y, **d.sensitive) for d in parts[1:])
+    table = pd.concat([attack, test], ignore_index=True)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.iloc[:, :1].to_csv(tmp_path / "r.csv", index=False)
+    words = ["audit", str(tmp_path / "r.csv"), "--data", str(tmp_path / "t.csv"), "--target", "income"]
+    words += ["--sensitive", "sex", "--measure", "toy", "--out", str(tmp_path)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert [f["name"] for f in json.loads((tmp_path / "audit.json").read_text())["findings"]] == ["toy"]
+
+
+def test_every_module_of_measurements_registers_its_name():
+    """And on raw data of single records few have anything to measure."""
+    registered = {m.name: m for m in load_measurements()}
+    assert measurement_names() == sorted(registered)
+    assert all(m.measure.__doc__ for m in registered.values())
 
 
 def test_records_are_encoded_once_where_nobody_changes_them_and_anew_elsewhere():

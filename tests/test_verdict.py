@@ -26,12 +26,12 @@ def parts():
 def certified(parts):
     train, attack, test = parts
     f = tacit.CodebookFilter(4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
-    return tacit.audit(f, attack, test, attackers="logistic", floor=False)
+    return tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline")
 
 
 @pytest.fixture(scope="module")
 def raw(parts):
-    return tacit.audit(None, *parts[1:], attackers="logistic", floor=False)
+    return tacit.audit(None, *parts[1:], attackers="logistic", measurements="no-baseline")
 
 
 def moved(report, value, low, high):

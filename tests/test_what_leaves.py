@@ -19,8 +19,8 @@ from tacit.errors import ContradictionError
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
 
-QUICK = {"attackers": ["logistic", "trees"], "floor": False}
-LINEAR = {"attackers": "logistic", "floor": False}  # where the certificate is what counts
+QUICK = {"attackers": ["logistic", "trees"], "measurements": "no-baseline"}
+LINEAR = {"attackers": "logistic", "measurements": "no-baseline"}  # where the certificate is what counts
 
 
 def halves(n=2000, seed=0, **more):

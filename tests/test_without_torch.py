@@ -52,7 +52,8 @@ def test_a_table_is_fitted_audited_and_released(name, folder):
     assert (folder / f"{name}.csv").exists()
     if name == "coupling":
         audit = run(folder, "audit", f"{name}/release.csv", "--data", "t.csv", "--target", "y", "--sensitive", "s",
-                    "--attackers", "strong", "--no-breadth", "--no-linkability", "--no-singling-out")  # fmt: skip
+                    "--attackers", "strong", "--measure", "no-breadth",
+                    "--measure", "no-linkability", "--measure", "no-singling_out")  # fmt: skip
         assert audit.returncode == 0, audit.stderr
         assert "one fewer here: an ensemble of networks needs torch" in " ".join(audit.stderr.split())
 

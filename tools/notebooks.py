@@ -38,7 +38,7 @@ pd.concat([test.X.head(6), released.head(6).add_suffix(" released")], axis=1)"""
     """report = tacit.audit(f, attack, test, random_state=0)
 report""",
     "The same for the raw rows, to see what the filter did:",
-    """raw = tacit.audit(None, attack, test, name="raw rows", random_state=0)
+    """raw = tacit.audit(None, attack, test, random_state=0, options=tacit.AuditOptions(name="raw rows"))
 raw.verdict("sex")""",
     "A gate for a pipeline raises where a limit is not kept.",
     """try:
@@ -87,7 +87,7 @@ f.fit(train.X, train.y, sensitive_features=train.sensitive)""",
     "**An attacker**: any classifier of scikit-learn, beside ours.",
     """from sklearn.naive_bayes import GaussianNB
 
-report = tacit.audit(f, attack, test, attackers=["logistic", GaussianNB()], floor=False)
+report = tacit.audit(f, attack, test, attackers=["logistic", GaussianNB()], measurements="no-baseline")
 {name: round(m.value, 3) for name, m in report.leakage["shape"].attackers.items()}""",
     "**A filter**: two methods. `check_filter` runs the contract that our own filters keep.",
     """import numpy as np

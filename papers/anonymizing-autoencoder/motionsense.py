@@ -46,7 +46,7 @@ from sklearn.metrics import f1_score
 
 import tacit
 from tacit.auditing.certificate import certify, look_delta, release_cells, units_needed
-from tacit.auditing.floor import labels_alone
+from tacit.auditing.measurements.baseline import labels_alone
 from tacit.nets.windows import NetworkClassifier, deep_classifier, wide_classifier
 
 # row: what the paper prints (identity by transfer, activity F1 on the Subject split)

@@ -17,7 +17,7 @@ from papers.data import require
 from papers.data.signals import MOTION as SOURCE
 from papers.data.signals import PEOPLE
 from tacit.auditing.attackers import ATTACKERS
-from tacit.auditing.floor import labels_alone
+from tacit.auditing.measurements.baseline import labels_alone
 
 from .networks import spectra
 from .protocol import line_of, measured, network, read_by_cnns, some_windows, told

@@ -91,7 +91,9 @@ def cell(data: str, name: str, s: dict[str, Any]) -> dict[str, Any]:
             release.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
     except tacit.TacitError as refusal:
         return {"refused": str(refusal)}
-    report = tacit.audit(release, attack, test, s["attackers"], pooled=(), floor=False, limit=False)
+    report = tacit.audit(
+        release, attack, test, s["attackers"], measurements="no-baseline", options=tacit.AuditOptions(pooled=())
+    )
     return honest(report)
 
 

@@ -66,7 +66,7 @@ def fit(f, train):
 
 
 def figures(f, attack, test) -> dict[str, float]:
-    report = tacit.audit(f, attack, test, attackers=["logistic"], floor=False)
+    report = tacit.audit(f, attack, test, attackers=["logistic"], measurements="no-baseline")
     utility = [r.value for r in report.utility.values()]
     leak = [r.value for r in report.leakage.values()]
     spread = [(r.high - r.low) / 4 for r in [*report.utility.values(), *report.leakage.values()]]

@@ -204,8 +204,15 @@ def on_digits(weight: float, seed: int, s: dict[str, Any]) -> dict[str, Any]:
 
 def audited(f: Any, attack: Dataset, test: Dataset, s: dict[str, Any], base: bool, seed: int) -> dict[str, Any]:
     """The honest columns; with `base` also label-only's and the estimated limit of any release."""
-    limit = None if s["limit"] else False
-    report = tacit.audit(f, attack, test, s["attackers"], pooled=(), floor=base, limit=limit, random_state=seed)
+    report = tacit.audit(
+        f,
+        attack,
+        test,
+        s["attackers"],
+        measurements=("auto" if s["limit"] else "no-limit") if base else "no-baseline",
+        random_state=seed,
+        options=tacit.AuditOptions(pooled=()),
+    )
     limits = {
         secret: [[float(p.accuracy), float(p.leakage)] for p in points] for secret, points in report.limit.items()
     }

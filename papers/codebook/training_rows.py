@@ -64,9 +64,9 @@ def leak(Z, data: Dataset, seed: int) -> list[float]:
     one_at, two_at = np.isin(data.rows, one.rows), np.isin(data.rows, two.rows)
     both = []
     for (a, at), (b, bt) in (((one, one_at), (two, two_at)), ((two, two_at), (one, one_at))):
-        result = tacit.audit((Z[at], Z[bt]), a, b, attackers=["logistic", "trees", "neighbors"], floor=False).leakage[
-            "sex"
-        ]
+        result = tacit.audit(
+            (Z[at], Z[bt]), a, b, attackers=["logistic", "trees", "neighbors"], measurements="no-baseline"
+        ).leakage["sex"]
         both.append([result.value, result.low, result.high])
     return list(np.mean(both, axis=0))
 

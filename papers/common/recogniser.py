@@ -20,7 +20,7 @@ FILE = "face_recogniser/face_recogniser.safetensors"
 def face_embedding(
     centre: np.ndarray | None = None, *, crop: tuple[float, float, float, float] | None = None, device: str = "auto"
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Load a function from face images to 128 numbers, for ``tacit.audit(..., embed=face_embedding())``.
+    """Load a function from face images to 128 numbers, for ``tacit.AuditOptions(embed=face_embedding())``.
 
     The images are (n, 1 or 3, height, width) from 0 to 1; they are scaled to 150x150 inside. The network
     was trained by others on other faces, and does not adapt to a release: a low similarity says that this

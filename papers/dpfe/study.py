@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from papers.common.noise_curve import noise_curve
-from tacit.auditing.floor import labels_alone
 from tacit.auditing.likeness import r_squared, reconstruction
+from tacit.auditing.measurements.baseline import labels_alone
 from tacit.auditing.measures import mean_measure
 from tacit.auditing.stats import accuracy
 from tacit.nets.cut import cost_of_cuts, cut_network

@@ -77,7 +77,9 @@ def unencoded(k: int, part: str) -> dict[str, float]:
     data = tacit.load_dataset("gaussians", n=400 + 8000 // k, n_nodes=k, iid=part == "iid", random_state=0)
     parts = [d.split((400, 4000 / k, 4000 / k), random_state=0)[1:] for d in data.split("official")]
     attack, test = (deigan.join([p[i] for p in parts]) for i in range(2))
-    report = tacit.audit(None, attack, test, ["logistic"], pooled=(), floor=False, limit=False)
+    report = tacit.audit(
+        None, attack, test, ["logistic"], measurements="no-baseline", options=tacit.AuditOptions(pooled=())
+    )
     return {"leaks shape": report.leakage["shape"].value, "keeps colour": report.utility["colour"].value}
 
 
@@ -151,7 +153,9 @@ def draw_objectives(rows: Mapping[str, Mapping[str, float]], guessing: Mapping[s
 def label_only(rows: int) -> dict[str, Any]:
     """What the predicted income alone keeps and leaks, on the benchmark's rows."""
     _, attack, test = deigan.adult(rows)
-    return honest(tacit.audit(None, attack, test, ["logistic"], pooled=(), limit=False))
+    return honest(
+        tacit.audit(None, attack, test, ["logistic"], measurements="no-limit", options=tacit.AuditOptions(pooled=()))
+    )
 
 
 def fig9(run: Run) -> None:
@@ -238,7 +242,15 @@ def two_nodes(delta: int, phi: float, seed: int, s: Mapping[str, Any]) -> dict[s
                          random_state=seed, device="cpu").fit(nodes)  # fmt: skip
     attack, test = deigan.join(attack), deigan.join(test)
     released = f.transform(attack.X), f.transform(test.X)
-    report = tacit.audit(released, attack, test, s["attackers"], pooled=(), floor=False, limit=False, random_state=seed)
+    report = tacit.audit(
+        released,
+        attack,
+        test,
+        s["attackers"],
+        measurements="no-baseline",
+        random_state=seed,
+        options=tacit.AuditOptions(pooled=()),
+    )
     X, y, hidden = (np.concatenate([getattr(n, a) for n in nodes]) for a in ("X", "y", "sensitive_features"))
     labels = {"colour": (y, test.y["colour"]), "shape": (hidden, test.sensitive["shape"])}
     scores = {k: f1_in_print(f.transform(X), a.ravel(), released[1], b, seed) for k, (a, b) in labels.items()}

@@ -234,7 +234,9 @@ def join(parts: list[tacit.Dataset]) -> tacit.Dataset:
 
 def view(f, attack: tacit.Dataset, test: tacit.Dataset, seed: int, attackers: Sequence[str] = ATTACKERS) -> dict:
     released = f.transform(attack.X), f.transform(test.X)  # each record once
-    report = tacit.audit(released, attack, test, attackers=list(attackers), floor=False, limit=False, random_state=seed)
+    report = tacit.audit(
+        released, attack, test, attackers=list(attackers), measurements="no-baseline", random_state=seed
+    )
     figures = {f"keeps {n}": round(r.value, 4) for n, r in report.utility.items()}
     return figures | {f"leaks {n}": round(r.value, 4) for n, r in report.leakage.items()}
 

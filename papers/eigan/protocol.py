@@ -54,16 +54,14 @@ def audit(release: Any, parts: Parts, seed: int, s: Mapping[str, Any], floor: bo
         parts[1],
         parts[2],
         s["attackers"],
-        pooled=(),
-        floor=floor,
-        limit=False,
-        **ATTACKS_ALONE,
+        measurements=[*ATTACKS_ALONE, "no-limit" if floor else "no-baseline"],
         random_state=seed,
+        options=tacit.AuditOptions(pooled=()),
     )
 
 
 # what a report tells besides, and these tables do not: half of the time, or more with a wide code
-ATTACKS_ALONE: Mapping[str, Any] = dict.fromkeys(("reconstruct", "breadth", "linkability", "singling_out"), False)
+ATTACKS_ALONE = ("no-reconstruction", "no-breadth", "no-linkability", "no-singling_out")
 
 
 def in_print(

@@ -237,9 +237,15 @@ def mnist_release(name: str, seed: int, s: Mapping[str, Any]) -> dict[str, Any]:
     else:
         release, side, chosen = None, 28, FAMILIES[:1]  # the one that is printed
     networks = [SmallNetwork(family, side, s["evaluation"], seed) for family in chosen]
-    report = tacit.audit(release, parts[1], parts[2], [*s["attackers"], *networks], pooled=(),
-                         floor=s["floor"] and release is None,
-                         limit=False, **ATTACKS_ALONE, random_state=seed)  # fmt: skip
+    report = tacit.audit(
+        release,
+        parts[1],
+        parts[2],
+        [*s["attackers"], *networks],
+        measurements=[*ATTACKS_ALONE, "no-limit" if s["floor"] and release is None else "no-baseline"],
+        random_state=seed,
+        options=tacit.AuditOptions(pooled=()),
+    )
     names = ["SmallNetwork", *(f"SmallNetwork-{i}" for i in range(2, len(chosen) + 1))]
     families = {
         family: {

@@ -124,8 +124,15 @@ def told_apart(own: np.ndarray, sent: np.ndarray, kind: pd.DataFrame, where: np.
     shadow, node = (
         tacit.Dataset(Z[where == w], None, kind[where == w].reset_index(drop=True), name="uploads") for w in (0, 1)
     )
-    report = tacit.audit(None, shadow, node, s["attackers"], pooled=(), floor=False, limit=False,
-                         **ATTACKS_ALONE, random_state=seed)  # fmt: skip
+    report = tacit.audit(
+        None,
+        shadow,
+        node,
+        s["attackers"],
+        measurements=[*ATTACKS_ALONE, "no-baseline"],
+        random_state=seed,
+        options=tacit.AuditOptions(pooled=()),
+    )
     return honest(report)["leakage"]["population"]
 
 

@@ -118,7 +118,17 @@ def noisy_filter(part: str, epsilon: str, seed: int, steps: int, attackers: list
     train, attack, test = fresh_split(part, seed)
     noise = None if epsilon == "inf" else noise_for(float(epsilon))
     f = protocol.fitted(tacit.MinimaxFilter(10, noise=noise, max_iter=steps, random_state=seed), train)
-    return honest(tacit.audit(f, attack, test, attackers, pooled=(), floor=False, limit=False, random_state=seed))
+    return honest(
+        tacit.audit(
+            f,
+            attack,
+            test,
+            attackers,
+            measurements="no-baseline",
+            random_state=seed,
+            options=tacit.AuditOptions(pooled=()),
+        )
+    )
 
 
 # -- reconstruction as utility -----------------------------------------------------------------------
@@ -149,7 +159,9 @@ def rebuilt(name: str, d: int, seed: int, steps: int, attackers: list[str]) -> d
     f = protocol.fitted(f, train)
     Z, Zt = (np.asarray(f.transform(x.X)) for x in (attack, test))
     told = LinearRegression().fit(Z, attack.X).score(Zt, test.X, sample_weight=None)
-    audit = tacit.audit(f, attack, test, attackers, pooled=(), floor=False, limit=False, random_state=seed)
+    audit = tacit.audit(
+        f, attack, test, attackers, measurements="no-baseline", random_state=seed, options=tacit.AuditOptions(pooled=())
+    )
     return {"rebuilt": round(float(told), 5), "audit": honest(audit)}
 
 
@@ -190,7 +202,15 @@ def under_limits(
         except TacitError:
             out.append({"rho": None})
             continue
-        audit = tacit.audit(best, attack, test, attackers, pooled=(), floor=False, limit=False, random_state=seed)
+        audit = tacit.audit(
+            best,
+            attack,
+            test,
+            attackers,
+            measurements="no-baseline",
+            random_state=seed,
+            options=tacit.AuditOptions(pooled=()),
+        )
         out.append({"rho": float(best.rho), "audit": honest(audit)})
     return out
 

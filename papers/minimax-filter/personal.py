@@ -153,7 +153,9 @@ def fresh_view(release, nodes, members, halves, seed) -> dict[str, float]:
     Z, y, s, bouts = (list(x) for x in zip(*parts, strict=True))
     fresh = tacit.Dataset(np.concatenate(Z), pd.concat(y), pd.concat(s), units=np.concatenate(bouts))
     attack, test = fresh.split((0.5, 0.5), random_state=seed)
-    report = tacit.audit((attack.X, test.X), attack, test, ATTACKERS, floor=False, limit=False, pooled=())
+    report = tacit.audit(
+        (attack.X, test.X), attack, test, ATTACKERS, measurements="no-baseline", options=tacit.AuditOptions(pooled=())
+    )
     leak = report.leakage["subject"]
     return {"activity": report.utility["activity"].value, "subject": leak.value, "low": leak.low, "high": leak.high,
             "guessing": leak.guessing, "attacker": leak.attacker}  # fmt: skip

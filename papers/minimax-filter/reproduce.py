@@ -146,4 +146,14 @@ def adaptive(part: str, name: str, d: int, seed: int, steps: dict[str, int], att
     train, attack, test = fresh_split(part, seed)
     floor = name == "raw data"
     release = None if floor else protocol.fitted(maker(name, part, d, steps)(seed, train), train)
-    return honest(tacit.audit(release, attack, test, attackers, pooled=(), floor=floor, limit=False, random_state=seed))
+    return honest(
+        tacit.audit(
+            release,
+            attack,
+            test,
+            attackers,
+            measurements=["no-limit"] if floor else ["no-baseline"],
+            random_state=seed,
+            options=tacit.AuditOptions(pooled=()),
+        )
+    )

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 import tacit
 from papers.common.recogniser import face_embedding
-from tacit.auditing.floor import labels_alone
 from tacit.auditing.likeness import similarity
+from tacit.auditing.measurements.baseline import labels_alone
 from tacit.auditing.stats import accuracy, balanced_accuracy
 from tacit.baselines import BlockMask, BlurMask, Pixelate, RandomMask
 from tacit.nets.convolutional import image_classifier

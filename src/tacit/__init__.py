@@ -26,6 +26,7 @@ _HOME = {
     "CouplingFilter": "tacit.filters.coupling",
     "DPFE": "tacit.filters.dpfe",
     "audit": "tacit.auditing.audit",
+    "AuditOptions": "tacit.options",
     "certify": "tacit.auditing.engine_counts",
     "profile": "tacit.release.profiling",
     "frontier": "tacit.tradeoff.trace",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.filters.mask import TaskMask as TaskMask
     from tacit.filters.minimax import MinimaxFilter as MinimaxFilter
     from tacit.noise.accounting import DP as DP
+    from tacit.options import AuditOptions as AuditOptions
     from tacit.records.dataset import Dataset as Dataset
     from tacit.records.dataset import read_table as read_table
     from tacit.records.images import read_images as read_images

@@ -35,8 +35,8 @@ def test_a_researcher_compares_two_filters(folder):
     found = {}
     for f in (tacit.CodebookFilter(n_codes=4, random_state=0), tacit.baselines.LinearEraser()):
         f.fit(train.X, train.y, sensitive_features=train.sensitive)
-        found[type(f).__name__] = tacit.audit(f, attack, test, floor=False)
-    raw = tacit.audit(None, attack, test, floor=False)
+        found[type(f).__name__] = tacit.audit(f, attack, test, measurements="no-baseline")
+    raw = tacit.audit(None, attack, test, measurements="no-baseline")
     assert found["CodebookFilter"].leakage["ward"].value < raw.leakage["ward"].value
     assert all(report.leakage["ward"].guessing == 0.5 for report in found.values())
     assert found["CodebookFilter"].certificate["ward"] is not None

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
-
-from tacit.auditing.attacks import run_attacks
-from tacit.auditing.attacks.knowledge import known_sets
-from tacit.auditing.breadth import measure_breadth
 from tacit.auditing.budget import Budget
 from tacit.auditing.certification import Certified, Terms, certify_few_columns, certify_trial, columns_to_certify
-from tacit.auditing.changed_table import measure_change
 from tacit.auditing.exposure import exposure, subgroups
-from tacit.auditing.floor import NO_FLOOR, measure_floor
 from tacit.auditing.forgotten_units import forgotten_units
-from tacit.auditing.linkability import measure_linkability
+from tacit.auditing.measurements import Context, check_names, load_measurements, run_measurements
+from tacit.auditing.measurements.attacker_knowledge import known_sets
 from tacit.auditing.regressors import COUNTED
 from tacit.auditing.released_values import changed_since, count_released
-from tacit.auditing.resemblance import resemblance
-from tacit.auditing.singling_out import measure_singling_out
 from tacit.auditing.stats import smallest_detectable
 from tacit.auditing.suite import HEADLINE, AttackSuite, Outcome
 from tacit.auditing.trial import Asked, Trial, can_tell, has_noise
-from tacit.callback import Callback, silent
 from tacit.errors import InputError, TacitWarning, check_number
 from tacit.filters.mechanism import sees_sensitive
+from tacit.options import AuditOptions
 from tacit.records.dataset import Dataset
 from tacit.records.intake import encoded_once
 from tacit.report.report import Report, Settings, provenance
@@ -41,103 +33,90 @@ def audit(
     attack: Dataset,
     test: Dataset,
     attackers: str | Sequence[Any] = "quick",
-    alongside: Sequence[str] | None = None,
+    measurements: str | Sequence[str] = "auto",
     *,
-    train: Dataset | None = None,
+    attacker_knows: Sequence[Any] | None = None,
     views: Sequence[Any] = (),
-    pooled: Sequence[int] = (5, 20),
-    scan: bool = False,
-    groups: Sequence[str] = (),
-    reconstruct: bool | None = None,
-    embed: Callable[[np.ndarray], np.ndarray] | None = None,
-    examples: int = 0,
-    candidates: int = 1,
+    alongside: Sequence[str] = (),
     confidence_level: float = 0.95,
-    per: str = "unit",
-    max_unit_size: int | None = None,
-    floor: bool = True,
-    limit: bool | None = None,
-    breadth: bool | None = None,
-    knows: Sequence[Any] | None = None,
-    few_columns: int | None = None,
-    linkability: bool | None = None,
-    singling_out: bool | None = None,
     minutes: float | None = None,
-    name: str | None = None,
     random_state: int = 0,
-    callback: Callback = silent,
+    options: AuditOptions | None = None,
 ) -> Report:
-    """Measure what a release keeps and what it gives away.
+    """Measure how useful a release is and how much it leaks.
 
-    Attackers learn from the released `attack` rows and are measured on the released `test` rows.
-    Rows that the filter was fitted on are noticed, taken out, and reported apart as "in-sample".
-    Where the release is finite (a code), a certificate bounds *any* attacker.
+    Attackers are trained on the released `attack` rows and measured on the released `test` rows. Rows that the filter
+    was fitted on are recognised, taken out, and reported apart as "in-sample". Where the release is finite (a code), a
+    certificate bounds *any* attacker. Utility, leakage and certificates are always reported; `measurements` chooses
+    what else is.
 
     Parameters
     ----------
-    release : anything with ``transform``; a pair of released arrays (for `attack` and `test`);
-        or None for the raw data
-    attack, test : data sets with targets and sensitive attributes
-    attackers : a preset ("quick", "strong") or a list of names and scikit-learn classifiers. A release of a few cells
-        is counted, which no attacker can beat; "all" trains the strong ones on it too
-    alongside : columns of X that travel with the release; attacked and certified together with it
-    train : the rows the filter was fitted on, to see how much more they leak, and whether an attacker can
-        tell that a record was among them
-    views : other releases of the same records, read together with this one
-    pooled : numbers of releases of one unit that an attacker reads together
-    scan : also find which other columns of X the release gives away
-    groups : columns of X by which leakage is also shown, beside the label columns
-    reconstruct : regress the raw records on their releases (None: in the "strong" preset)
-    embed : images -> (n, d) embeddings; then the similarity of releases to their originals is measured
-    examples : how many windows or images the report shows beside their reconstructions. They are real records
-        of `test`: 0, the default, keeps them out of the report
-    candidates : how many releases, fixed beforehand, are certified on these rows to choose among; each
-        gets its share of the error
-    confidence_level : of the intervals and of the certificate
-    per : whose average is meant where people have several records: "unit" counts everybody alike, "record" every
-        record
-    max_unit_size : how many records a unit can have at most, known beforehand: a certificate per record needs it
-    floor : also show what the predicted label alone keeps and gives away
-    limit : estimate the best any release could do (None: where that takes seconds)
-    breadth : how much of every column of X, and of the targets, can still be told from the release (None: where that
-        takes seconds, so not of windows or images)
-    knows : sets of raw columns that an attacker knows of the person, such as ``[["age"], ["age", "race"], "all"]``:
-        what each gives alone, what with the release, and the gain (None: the most telling ones, where the release
-        looks at the sensitive columns; () for none)
-    few_columns : certify whoever reads any so many released columns and no more, 2 or 3 (None: 2 where the release
-        looks at the sensitive columns, whose columns are all finite; 0 for none)
-    linkability : whether two releases can be recognised as one person's, whom the attacker has never seen (None: where
-        that takes seconds and there is something to pair). Two records of one unit are paired; or, with `views`, two
-        releases of one record
-    singling_out : whether predicates found in the release pick out one person of the raw table (None: of tables)
-    minutes : a time that is not to be passed by much. Attackers and certificates come first, then the rest in the
-        order of what it tells; the report says what was left out. None: as long as it takes
-    random_state : same seed, same attackers
-    callback : called with (what, done, total) whenever an attacker starts, to show progress; `done` and `total` are
-        None here. An interrupt (Ctrl-C) keeps the attackers that have finished, and the report says so
+    release : object with ``transform``, pair of arrays or tables, or None
+        A filter or a bundle; or the released rows of `attack` and of `test`; or None for the raw data
+    attack, test : Dataset
+        Parts with targets and sensitive attributes
+    attackers : str or list
+        A preset ("quick", "strong"), or names and scikit-learn classifiers. A release of a few cells is counted, which
+        no attacker can beat; "all" trains the strong ones on it too
+    measurements : str or list of str
+        "auto" (what applies and takes seconds), "all" (what applies), or names as of ``tacit audit --help``. They may
+        be mixed, and "no-" leaves one out: ``["auto", "other_columns", "no-baseline"]``. ``()``: none
+    attacker_knows : list, optional
+        Sets of raw columns that an attacker knows of the person, such as ``[["age"], ["age", "race"], "all"]``. None:
+        the most telling ones, where the release depends on the sensitive columns; ``()``: none
+    views : list
+        Other releases of the same records, read together with this one
+    alongside : list of str
+        Columns of X that travel with the release; attacked and certified together with it
+    confidence_level : float
+        Of the intervals and of the certificate
+    minutes : float, optional
+        A time budget. Attackers and certificates come first; the report names the measurements that were left out
+    random_state : int
+        Same seed, same attackers
+    options : AuditOptions, optional
+        Settings that are rarely changed, such as ``AuditOptions(candidates=20)``
+
+    Returns
+    -------
+    Report
+        After an interrupt (Ctrl-C) with the attackers that have finished
+
+    Raises
+    ------
+    InputError
+        If the parts do not fit together, or a named measurement is unknown or impossible for this release
 
     Examples
     --------
     >>> import tacit
     >>> from sklearn.decomposition import PCA
     >>> train, attack, test = tacit.load_dataset("quadrants", n=900).split()
-    >>> report = tacit.audit(PCA(1).fit(train.X), attack, test, attackers="logistic", floor=False)
+    >>> report = tacit.audit(PCA(1).fit(train.X), attack, test, attackers="logistic", measurements=())
     >>> 0 <= report.leakage["shape"].low <= report.leakage["shape"].value <= 1
     True
     """
     started = time.perf_counter()
-    suite = AttackSuite(attackers, random_state, callback, budget=Budget(minutes))
+    options = options or AuditOptions()
+    suite = AttackSuite(attackers, random_state, options.callback, budget=Budget(minutes))
     asked = Asked(
-        confidence_level, random_state, per, tuple(alongside or ()), train, tuple(views), tuple(pooled), scan,
-        tuple(groups), reconstruct, embed, examples, candidates, max_unit_size, floor, limit,
-        strong=attackers in ("strong", "all"), breadth=breadth, knows=None if knows is None else tuple(knows),
-        few_columns=few_columns, linkability=linkability, singling_out=singling_out,
-    )  # fmt: skip
+        **{f.name: getattr(options, f.name) for f in fields(AuditOptions)},
+        level=confidence_level,
+        seed=random_state,
+        measurements=check_names(measurements),
+        attacker_knows=None if attacker_knows is None else tuple(attacker_knows),
+        alongside=tuple(alongside),
+        views=tuple(views),
+        strong=attackers in ("strong", "all"),
+    )
     _check(asked, attack)
     with encoded_once():
         whole = Trial.of(release, attack, test, asked)
+        for m in load_measurements():
+            m.planned(whole)  # refuses what was named and is impossible, before the work
         if doubt := forgotten_units(test):
-            warnings.warn(doubt, TacitWarning, stacklevel=3)
+            warnings.warn(doubt, TacitWarning, stacklevel=2)
         found, settled = _found(suite, whole, doubt)
     settings = Settings(
         attackers=tuple(suite.finished if suite.interrupted else suite.names),
@@ -145,26 +124,26 @@ def audit(
         seed=random_state,
         data=test.name,
         alongside=tuple(asked.alongside),
-        candidates=candidates,
-        per=per,
+        candidates=asked.candidates,
+        per=asked.per,
         **settled,
         seconds=round(time.perf_counter() - started, 1),
         **provenance(),
     )
-    return Report(name=name or _name_of(release), settings=settings, **found)
+    return Report(name=asked.name or _name_of(release), settings=settings, **found)
 
 
 def _check(asked: Asked, attack: Dataset) -> None:
     """Refuse what cannot be asked before the work, not after it."""
     if not 0 < asked.level < 1:
         raise InputError(f"confidence_level must lie between 0 and 1, such as 0.95; found {asked.level!r}")
-    check_number("few_columns", asked.few_columns, 0, whole=True, optional=True)
-    known_sets(asked.knows or (), attack)
+    check_number("few_columns", asked.few_columns, 1, whole=True)
+    known_sets(asked.attacker_knows or (), attack)
 
 
 def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """All that a report tells, by its name there; and with which rows, at which look."""
-    trial, asked = whole.unseen() if whole.fresh else whole, whole.asked
+    trial, budget = whole.unseen() if whole.fresh else whole, suite.budget
     notes = _before(whole, doubt)
     found = _measured(suite, trial)
     if suite.counts and all(set(r.attackers) <= COUNTED for r in found["leakage"].values()):
@@ -173,30 +152,20 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
             'attacker was trained on it (attackers="all" does)'
         )
     certified = _certified(whole)
-    outcomes, budget = found.pop("outcomes"), suite.budget
-    attacks = run_attacks(replace(trial, outcomes=outcomes), suite)
-    certified = _without_order(certified, attacks)
-    targets = trial.test.y.shape[1]
+    outcomes = found.pop("outcomes")
+    context = Context(suite, whole)
+    found["findings"] = tuple(run_measurements(replace(trial, outcomes=outcomes), context))
+    certified = _without_order(certified, context.attacks)
     found["detectable"] = {
         name: smallest_detectable(r.measure, trial.level)
         for name, r in found["leakage"].items()
         if not isinstance(r, NumberResult)
     }
-    ground = NO_FLOOR
-    if asked.floor and targets:
-        ground = budget.run("the label alone and the limit", lambda: measure_floor(trial, suite), NO_FLOOR)
     in_sample: dict[str, AnyResult] = {}
     if whole.fresh:
         in_sample = budget.run("rows of the fit", lambda: _in_sample(suite, whole, notes), {})
-    found["breadth"] = budget.run("breadth", lambda: measure_breadth(trial), None)
-    found["singling_out"] = budget.run("singling out", lambda: measure_singling_out(trial), None)
-    found["linkability"] = budget.run("linkability", lambda: measure_linkability(trial), None)
-    whole_table = found["breadth"] is not None
-    found["change"] = budget.run("the changed table", lambda: measure_change(trial, whole_table), None)
-    alike = budget.run("likeness to the records", lambda: resemblance(trial), Resemblance())
-    notes += [*_stopped(outcomes), *_numbers(found["leakage"]), *certified.notes]
-    if ground.note and asked.limit is not False and targets == 1:
-        notes.append(ground.note)
+    notes += [*_stopped(outcomes), *_numbers(found["leakage"]), *certified.notes, *context.report.pop("notes", [])]
+    alike = context.report.get("resemblance", Resemblance())
     if alike.examples:
         notes.append(f"this report shows {len(alike.examples)} records of `test` as they are (examples=)")
     if suite.interrupted:
@@ -204,9 +173,8 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
         notes.append(f"{why}: only these attackers finished: {', '.join(suite.finished)}")
     notes += [*budget.note(), *_drift(trial)]
     found |= {"certificate": certified.certificate, "bound": certified.bound, "in_sample": in_sample}
-    found |= {"label_only": ground.label_only, "label_only_utility": ground.label_only_utility, "limit": ground.limit}
-    found |= {"pairs": certified.pairs, "released": count_released(trial)}
-    found |= {"resemblance": alike, "attacks": attacks, "fresh": whole.fresh}
+    found |= {"label_only": {}, "pairs": certified.pairs, "released": count_released(trial)}
+    found |= {"attacks": tuple(context.attacks), "fresh": whole.fresh} | context.report
     found["notes"] = (*notes, *getattr(whole.release, "notes_", []))
     return found, {"rows": {"attack": len(trial.attack), "test": len(trial.test)}, "look": certified.look}
 

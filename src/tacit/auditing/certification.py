@@ -155,10 +155,9 @@ def certify_few_columns(trial: Trial, terms: Terms, size: int) -> Certified:
 
 
 def columns_to_certify(trial: Trial) -> int:
-    """Of how many columns any set is certified: as asked, else two where every released column is finite by design."""
-    if trial.asked.few_columns is not None:
-        return trial.asked.few_columns
-    return 2 if sees_sensitive(trial.release) else 0
+    """Return how many columns an attacker of few columns sees; 0 where that is not certified."""
+    wanted = trial.asked.wanted("few_columns")
+    return trial.asked.few_columns if wanted or (wanted is None and sees_sensitive(trial.release)) else 0
 
 
 def statements(names: list[str]) -> dict[str, Sequence[int]]:

@@ -63,7 +63,7 @@ class Features:
 
 def measure_linkability(trial: Trial) -> Linkability | None:
     """The linkability of a trial's release; None where it is not wanted, or where there is nothing to pair."""
-    wanted = trial.asked.linkability
+    wanted = trial.asked.wanted("linkability")
     wide = max(int(np.prod(np.shape(Z)[1:])) for Z in (trial.Z[0], trial.attack.X))
     if wanted is False or (wanted is None and wide > MAX_VALUES):
         return None
@@ -72,8 +72,8 @@ def measure_linkability(trial: Trial) -> Linkability | None:
     if few < MIN_PEOPLE:
         if wanted:
             raise InputError(
-                f"linkability=True, but a part has {few} people with two records, and {MIN_PEOPLE} are needed. Name "
-                f"the person of each record (units=), or another release of the same records (views=)"
+                f"linkability was named, but a part has {few} people with two records, and {MIN_PEOPLE} are needed. "
+                f"Name the person of each record (units=), or another release of the same records (views=)"
             )
         return None
     level, seed = trial.asked.level, trial.asked.seed

@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats as sps
 
-from tacit.auditing.breadth import ROUNDS, raw_tables
 from tacit.auditing.likeness import reconstruction
 from tacit.auditing.linkability import person_units
+from tacit.auditing.measurements.breadth import ROUNDS, raw_tables
 from tacit.auditing.stats import Measure, binomial_interval
 from tacit.auditing.trial import Trial
 from tacit.errors import InputError
@@ -55,11 +55,11 @@ class People:
 
 def measure_singling_out(trial: Trial) -> SinglingOut | None:
     """How often the release singles people out; None where that is not wanted."""
-    wanted, shape = trial.asked.singling_out, np.shape(trial.attack.X)
+    wanted, shape = trial.asked.wanted("singling_out"), np.shape(trial.attack.X)
     if wanted is False or (wanted is None and (len(shape) != 2 or shape[1] > MAX_COLUMNS)):
         return None
     if len(shape) != 2:
-        raise InputError(f"singling_out=True asks for a raw table, but a record of X has shape {shape[1:]}")
+        raise InputError(f"singling_out needs a raw table, but a record of X has shape {shape[1:]}")
     raw, rng = raw_tables(trial)[0], np.random.default_rng(trial.asked.seed)
     released = raw if trial.release is None else list(trial.frames)
     names = [str(c) for c in raw[0] if c in released[0] and _is_number(raw[0][c]) == _is_number(released[0][c])]

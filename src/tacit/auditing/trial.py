@@ -6,7 +6,7 @@ and the audit of a federation each make a `Trial` and hand it to an `AttackSuite
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from tacit.auditing.received import plain, plain_frame, received_pair, receiver_
 from tacit.errors import InputError
 from tacit.filters.mechanism import sees_sensitive, transformed
 from tacit.labels import MISSING, Labels, stacked
+from tacit.options import AuditOptions
 from tacit.records.dataset import Dataset
 from tacit.records.encoding import make_encoder
 
@@ -27,32 +28,24 @@ MIN_IN_SAMPLE = 60  # seen rows needed to say anything about them
 Pair = tuple[Any, ...]  # of the part that attackers learn from, and of the part they are measured on
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What an audit was asked for; see `tacit.audit`."""
+@dataclass(frozen=True, eq=False)
+class Asked(AuditOptions):
+    """The settings of an audit; see `tacit.audit`."""
 
     level: float = 0.95
     seed: int = 0
-    per: str = "unit"
+    measurements: tuple[str, ...] = ("auto",)
+    attacker_knows: tuple[Any, ...] | None = None
     alongside: tuple[str, ...] = ()
-    train: Dataset | None = None
     views: tuple[Any, ...] = ()
-    pooled: tuple[int, ...] = ()
-    scan: bool = False
-    groups: tuple[str, ...] = ()
-    reconstruct: bool | None = None
-    embed: Callable[[np.ndarray], np.ndarray] | None = None
-    examples: int = 0
-    candidates: int = 1
-    max_unit_size: int | None = None
-    floor: bool = True
-    limit: bool | None = None
     strong: bool = False  # the preset
-    breadth: bool | None = None
-    knows: tuple[Any, ...] | None = None
-    few_columns: int | None = None
-    linkability: bool | None = None
-    singling_out: bool | None = None
+
+    def wanted(self, measurement: str) -> bool | None:
+        """Whether a measurement was named (True), left out (False), or follows its own rule (None)."""
+        chosen = self.measurements
+        if f"no-{measurement}" in chosen:
+            return False
+        return True if measurement in chosen or "all" in chosen else None if "auto" in chosen else False
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from tacit.release.keys import key_folder
 from tacit.report.report import Report
 from tacit.report.screen import Console
 
-NEEDS_ROWS = ("release", "data", "target", "bins", "numeric", "alongside", "scan", "reconstruct", "group", "knows",
-              "breadth", "few_columns", "minutes", "linkability", "singling_out", "require_linkability",
-              "require_singling_out", "out", "owner_key")  # fmt: skip
+NEEDS_ROWS = ("release", "data", "target", "bins", "numeric", "alongside", "measure", "group", "attacker_knows",
+              "minutes", "out", "owner_key")  # fmt: skip
+GATES = ("linkability", "singling_out")  # measurements that --require can name
 
 
 WHAT_TO_PASS = (
@@ -87,17 +87,10 @@ def _attack(
     require: list[str] | None,
     certified: bool,
     require_odds: list[str] | None,
-    scan: bool,
-    reconstruct: bool,
+    measure: list[str] | None,
     group: list[str] | None,
-    knows: list[str] | None,
-    breadth: bool | None,
-    few_columns: int | None,
+    attacker_knows: list[str] | None,
     minutes: float | None,
-    linkability: bool | None,
-    singling_out: bool | None,
-    require_linkability: float | None,
-    require_singling_out: float | None,
     out: Path | None,
     owner_key: Path | None,
     trusted_key: Path | None,
@@ -109,6 +102,8 @@ def _attack(
     sql: str | None = None,
 ) -> None:
     gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
+    limits = {name: gates.pop(name) for name in GATES if name in gates and name not in (sensitive or [])}
+    measure = [*(measure or ["auto"]), *limits]
     if release is None or data is None or not target or not sensitive:
         raise InputError(WHAT_TO_PASS)
     (out or Path()).mkdir(parents=True, exist_ok=True)  # before the work, not after it
@@ -125,22 +120,22 @@ def _attack(
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = tacit.audit(
-            *(what, attack, test, attackers, alongside or []),
-            scan=scan,
-            reconstruct=reconstruct or None,
-            groups=group or [],
-            knows=[columns.split(",") if columns != "all" else columns for columns in knows] if knows else None,
-            breadth=breadth,
-            few_columns=few_columns,
+            what,
+            attack,
+            test,
+            attackers,
+            measure,
+            attacker_knows=[c if c == "all" else c.split(",") for c in attacker_knows] if attacker_knows else None,
+            alongside=alongside or [],
             minutes=minutes,
-            linkability=True if require_linkability is not None else linkability,
-            singling_out=True if require_singling_out is not None else singling_out,
-            name=release.name,
             random_state=seed,
-            callback=lambda what, done, total: bar.update(task, description=f"attacking {what}"),
+            options=tacit.AuditOptions(
+                release.name,
+                groups=tuple(group or ()),
+                callback=lambda what, done, total: bar.update(task, description=f"attacking {what}"),
+            ),
         )
-    limits: dict[str, Any] = {"odds": odds, "linkability": require_linkability, "singling_out": require_singling_out}
-    _tell(console, report, out, gates, certified, limits)
+    _tell(console, report, out, gates, certified, {"odds": odds, **limits})
 
 
 def _tell(

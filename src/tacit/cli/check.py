@@ -79,26 +79,29 @@ def _audited(
     place = bundle or (policy.place(f.bundle) if f.bundle else None)
     task = bar.add_task("", total=None)
     limits = policy.limits
+    # what no limit asks for is not measured
+    measured = ["breadth"] if (limits.least_breadth, limits.most_breadth) != (None, None) else []
+    measured += ["linkability"] if limits.linkability is not None else []
+
+    def shown(name: str) -> tacit.AuditOptions:
+        return tacit.AuditOptions(name, callback=lambda what, *_: bar.update(task, description=f"attacking {what}"))
+
     options: dict[str, Any] = {
         "attackers": limits.attackers,
         "alongside": list(d.alongside),
         "random_state": f.seed,
-        "callback": lambda what, *_: bar.update(task, description=f"attacking {what}"),
-        # what no limit asks for is not measured
-        **{"floor": False, "knows": (), "few_columns": 0},
-        "breadth": limits.least_breadth is not None or limits.most_breadth is not None,
-        **({"linkability": True} if limits.linkability is not None else {}),
+        "measurements": measured,
     }
     if place is not None:
         keys: dict[str, Any] = {"owner_key": _file(policy, f.owner_key), "noise_key": _file(policy, f.noise_key)}
         release = tacit.load(place, **keys, **opening)
         attack, test = data.split((0.5, 0.5), random_state=f.seed)
-        return tacit.audit(release, attack, test, name=place.name, **options), release
+        return tacit.audit(release, attack, test, **options, options=shown(place.name)), release
     train, attack, test = data.split((0.5, 0.2, 0.3), random_state=f.seed)
     chosen = chosen_filter(f.name, f.weight, f.seed).set_params(**f.settings)
     bar.update(task, description=f"fitting {f.name} on {len(train):,} rows")
     chosen.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
-    return tacit.audit(chosen, attack, test, name=f.name, **options), None
+    return tacit.audit(chosen, attack, test, **options, options=shown(f.name)), None
 
 
 def _receivers(policy: Policy, release: Any) -> list[Case]:

@@ -33,7 +33,13 @@ def _attacked(name: str, release: Any, train: Any, attack: Any, test: Any) -> tu
             release.fit(train.X)
         elif release is not None:
             release.fit(train.X, train.y, sensitive_features=train.sensitive)
-        return tacit.audit(release, attack, test, name=name, floor=release is None), release
+        return tacit.audit(
+            release,
+            attack,
+            test,
+            measurements="auto" if release is None else "no-baseline",
+            options=tacit.AuditOptions(name=name),
+        ), release
 
 
 def _eigan(seed: int) -> Any:

@@ -13,7 +13,7 @@ import pandas as pd
 from rich.markup import escape
 
 import tacit
-from tacit.auditing.attacks.row_order import RowOrder
+from tacit.auditing.measurements.row_order import attack_order
 from tacit.auditing.suite import AttackSuite
 from tacit.auditing.trial import Asked, Trial, transformed
 from tacit.cli.handover import (
@@ -128,9 +128,13 @@ def _fit_and_attack(
         # what is handed over comes first: its certificate then pays for no look at the others
         for called, release in ((name, chosen), *others):
             bar.update(task, description=f"attacking {called}")
-            asked: Any = {"floor": release is None, "breadth": None if release is chosen and not quick else False}
-            asked |= QUICK if quick else {}
-            reports.insert(0, tacit.audit(release, attack, test, **asked, name=called, random_state=seed))
+            less = [f"no-{m}" for m in (QUICK_LESS if quick else () if release is chosen else ("breadth",))]
+            less += [] if release is None else ["no-baseline"]
+            asked: Any = {"measurements": ["auto", *less]} | ({"attackers": ["trees", "logistic"]} if quick else {})
+            reports.insert(
+                0,
+                tacit.audit(release, attack, test, **asked, random_state=seed, options=tacit.AuditOptions(name=called)),
+            )
             bar.advance(task)
     _print_notes(console, caught)
     (print_table_release if whole else print_comparison)(console, reports)
@@ -254,11 +258,7 @@ def _order(told: list[str], shuffle: bool | None, name: str) -> tuple[str, bool]
     return f"in the order of {name}" + (f", WHICH TELLS {' and '.join(told)}" if told else ""), False
 
 
-QUICK: dict[str, Any] = {
-    "attackers": ["trees", "logistic"],
-    "linkability": False,
-    "singling_out": False,
-}
+QUICK_LESS = ("breadth", "linkability", "singling_out")
 QUICKLY = (
     "audited quickly (--quick): two attackers, and neither breadth, linking nor singling out was "
     "measured; tacit audit FOLDER does the whole"
@@ -306,5 +306,5 @@ def _release_every_row(chosen: Any, data: tacit.Dataset, train: tacit.Dataset) -
 def _told_by_order(attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> list[str]:
     """Sensitive attributes that can be read from where a row stands in the file."""
     blank = tuple(pd.DataFrame({"nothing": np.zeros(len(d))}) for d in (attack, test))
-    found = RowOrder().run(Trial((attack, test), blank, asked=Asked(level=0.99)), AttackSuite("trees", seed))
+    found = attack_order(Trial((attack, test), blank, asked=Asked(level=0.99)), AttackSuite("trees", seed))
     return [n for n, r in found.items() if r.low > r.guessing + ORDER_TELLS]

@@ -6,6 +6,8 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from tacit.auditing import measurement_names
+
 START, PROMISE, PLACES, STUDY = "Start here", "Keep the promise", "Where it runs", "Study"
 GROUPS = {
     START: ("demo", "fit", "audit", "audit diff", "frontier", "release", "doctor"),
@@ -73,4 +75,6 @@ def furnish(command: Any, path: tuple[str, ...] = ()) -> None:
             inner.rich_help_panel = next((group for group, names in GROUPS.items() if name in names), None)
         if (example := EXAMPLES.get(" ".join(here))) is not None:
             inner.epilog = f"Example: {example}"
+        if here == ("audit",):
+            inner.epilog = f"Measurements: {', '.join(measurement_names())}\n\n{inner.epilog or ''}"
         furnish(inner, here)

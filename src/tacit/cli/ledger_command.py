@@ -188,9 +188,15 @@ def together(
     with progress(console) as bar:
         task = bar.add_task("", total=None)
         report = audit_together(
-            releases, attack, test, attackers=attackers, floor=False,
-            callback=lambda what, *_: bar.update(task, description=f"attacking {what}"),
-        )  # fmt: skip
+            releases,
+            attack,
+            test,
+            attackers=attackers,
+            measurements="no-baseline",
+            options=tacit.AuditOptions(
+                callback=lambda what, *_: bar.update(task, description=f"attacking {what}"),
+            ),
+        )
     for name in report.leakage:
         _print(report.sentence(name))
     line = record_together(ledger, releases, report)

@@ -167,40 +167,22 @@ Data = Annotated[Path | None, typer.Option(help="The original table with targets
 TargetOption = Annotated[list[str] | None, typer.Option(help="Column that must keep working (repeat).")]
 Alongside = Annotated[list[str] | None, typer.Option(help="Column that travels with the release.")]
 Attackers = Annotated[str, typer.Option(help="quick or strong.")]
-Require = Annotated[list[str] | None, typer.Option(help="Gate, such as sex=.60: exit 3 if leakage may be higher.")]
+Require = Annotated[
+    list[str] | None,
+    typer.Option(help="Gate, such as sex=.60 or linkability=.05: exit 3 if leakage may be higher (repeat)."),
+]
 Certified = Annotated[bool, typer.Option(help="With --require: only a certificate counts.")]
 RequireOdds = Annotated[
     list[str] | None,
     typer.Option(help="Gate, such as sex=3: exit 3 unless no single release moves odds by more (certified)."),
 ]
-Scan = Annotated[bool, typer.Option(help="Also find which other columns leak.")]
-Reconstruct = Annotated[bool, typer.Option(help="Also try to reconstruct the original columns.")]
+Measure = Annotated[
+    list[str] | None, typer.Option(help="Measurement to make: auto (default), all, NAME or no-NAME (repeat).")
+]
 Group = Annotated[list[str] | None, typer.Option(help="Column by which leakage is also shown.")]
-Knows = Annotated[
+AttackerKnows = Annotated[
     list[str] | None,
     typer.Option(help="Raw columns that an attacker knows of the person, such as age,race; or all (repeat)."),
-]
-Breadth = Annotated[
-    bool | None, typer.Option("--breadth/--no-breadth", help="How much of every column can still be told.")
-]
-FewColumns = Annotated[
-    int | None, typer.Option(min=0, help="Certify whoever reads any so many released columns, such as 2.")
-]
-Linkability = Annotated[
-    bool | None,
-    typer.Option("--linkability/--no-linkability", help="Can two releases be told to be of one person?"),
-]
-SinglingOut = Annotated[
-    bool | None,
-    typer.Option("--singling-out/--no-singling-out", help="Do predicates of the release pick out one person?"),
-]
-RequireLinkability = Annotated[
-    float | None,
-    typer.Option(min=0, max=1, help="Exit 3 if more pairs of a person may be linked at 1 % false positives."),
-]
-RequireSinglingOut = Annotated[
-    float | None,
-    typer.Option(min=0, max=1, help="Exit 3 if the release may pick out so many more people than chance."),
 ]
 OutOption = Annotated[Path | None, typer.Option(help="Folder for report.html, report.md and audit.json.")]
 OwnerKey = Annotated[

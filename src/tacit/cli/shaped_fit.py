@@ -26,11 +26,7 @@ from tacit.report.screen import Console
 
 TRIED = 192  # records and one epoch, by which the time to the end is told
 AUDIT, AUDIT_EACH = 10.0, 3.2e-6  # seconds of a small audit; and for a number of a record, times classes to tell apart
-WINDOWS_APART = {
-    "linkability": False,
-    "singling_out": False,
-    "breadth": False,
-}
+WINDOWS_APART = ["no-baseline", "no-breadth", "no-linkability", "no-singling_out"]
 IN_PARTS = 0.98  # of each part's statements, so that those of both hold together at 96 %
 
 # released records, their numbers, the part each came from (None where all came from one), the folder -> where they lie
@@ -145,20 +141,29 @@ def _fit_and_attack(
     The second report is of the first filter.
     """
     (chosen, second), (train, rest, attack, test) = filters, parts
-    asked: dict[str, Any] = {"floor": False, "random_state": seed, **WINDOWS_APART}
+    asked: dict[str, Any] = {"measurements": WINDOWS_APART, "random_state": seed}
     asked |= {"attackers": ["trees", "logistic"]} if quick else {}
     asked |= {} if second is None else {"confidence_level": IN_PARTS}
     called = name if second is None else f"{name}, part 1"
     steps: list[tuple[str, Callable[[], Report | None]]] = [
         (f"fitting {name} on {len(train):,} {what}", lambda: _fit(chosen, train, by)),
-        (f"attacking {called}", lambda: tacit.audit(chosen, attack, test, name=called, **asked)),
-        ("attacking raw data", lambda: tacit.audit(None, attack, test, name="raw data", **asked)),
+        (
+            f"attacking {called}",
+            lambda: tacit.audit(chosen, attack, test, **asked, options=tacit.AuditOptions(name=called)),
+        ),
+        (
+            "attacking raw data",
+            lambda: tacit.audit(None, attack, test, **asked, options=tacit.AuditOptions(name="raw data")),
+        ),
     ]
     if second is not None:
         learn, look = train.split((0.4, 0.6), random_state=seed, by=by)
         steps += [
             (f"fitting {name} on the other {len(rest):,}", lambda: _fit(second, rest, by)),
-            (f"attacking {name}, part 2", lambda: tacit.audit(second, learn, look, name=f"{name}, part 2", **asked)),
+            (
+                f"attacking {name}, part 2",
+                lambda: tacit.audit(second, learn, look, **asked, options=tacit.AuditOptions(name=f"{name}, part 2")),
+            ),
         ]
     with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", tacit.TacitWarning)

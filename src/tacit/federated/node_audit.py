@@ -159,7 +159,7 @@ def audit_here(
     if len(test) < min_rows:
         raise InputError(f"{len(test)} rows to measure on; at least {min_rows} are needed to say anything")
     report = audit(
-        release, attack, test, attackers, floor=False, limit=False, pooled=(), confidence_level=confidence_level,
+        release, attack, test, attackers, measurements=(), confidence_level=confidence_level,
         random_state=random_state,
     )  # fmt: skip
     return shared_figures(report)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tacit.files import parquet_files
 from tacit.ledger.account import check_receiver, mechanism_id, mechanism_ids, record, told_by
 from tacit.ledger.ledger import NOBODY, Ledger, Line, joined, people_of
 from tacit.noise.keyed import Finite
+from tacit.options import AuditOptions
 from tacit.records.dataset import Dataset
 from tacit.release.bulk import sensitive_names
 from tacit.release.pictures import Pictures, pictures_in
@@ -138,7 +140,7 @@ def audit_together(releases: Sequence[Any], attack: Dataset, test: Dataset, **op
     >>> train, attack, test = tacit.load_dataset("gaussians", n=2000).split()
     >>> codes = [tacit.CodebookFilter(n_codes=k, random_state=0) for k in (2, 4)]
     >>> codes = [f.fit(train.X, train.y, sensitive_features=train.sensitive) for f in codes]
-    >>> report = audit_together(codes, attack, test, attackers="logistic", floor=False, breadth=False)
+    >>> report = audit_together(codes, attack, test, attackers="logistic", measurements=["no-baseline", "no-breadth"])
     >>> report.certificate["shape"].cells <= 8
     True
     """
@@ -149,7 +151,8 @@ def audit_together(releases: Sequence[Any], attack: Dataset, test: Dataset, **op
     tables = [pd.concat([plain_frame(Z[i]) for Z in released], axis=1) for i in (0, 1)]
     tables = [t.set_axis([str(i) for i in range(t.shape[1])], axis=1) for t in tables]
     name = " + ".join(getattr(r, "name", type(r).__name__) for r in releases)
-    return audit(tuple(tables), attack, test, **{"name": name, **options})
+    options["options"] = replace(options.get("options") or AuditOptions(), name=name)
+    return audit(tuple(tables), attack, test, **options)
 
 
 def record_together(ledger: Ledger, releases: Sequence[Release], report: Report) -> Line:

@@ -129,7 +129,7 @@ def difference(old: Report, new: Report) -> Difference:
     --------
     >>> import tacit
     >>> _, attack, test = tacit.load_dataset("quadrants", n=900).split()
-    >>> one = tacit.audit(None, attack, test, attackers="logistic", floor=False, breadth=False)
+    >>> one = tacit.audit(None, attack, test, attackers="logistic", measurements=["no-baseline", "no-breadth"])
     >>> change = difference(one, one).changes[0]
     >>> change.figure, change.value, change.low < 0 < change.high
     ('leakage', 0.0, True)

@@ -18,6 +18,7 @@ from tacit import __version__
 from tacit.errors import InputError, RequirementNotMet
 from tacit.files import strict_json, write_whole
 from tacit.report.certificates import AnyCertificate, ColumnsCertificate
+from tacit.report.findings import Finding
 from tacit.report.leakage_units import accuracy_from_odds
 from tacit.report.plain_data import plain, read_fields
 from tacit.report.released import Released
@@ -109,6 +110,7 @@ class Report:
     resemblance : reconstruction of the raw records, similarity, warped distance, where they apply
     attacks : other kinds of attack, each with what its attacker knows
     released : counts of what was released of these rows, with which a later audit compares its own
+    findings : what the measurements returned, one number each
     fresh : whether the figures are for rows the filter never saw
     notes : what the reader must know
     """
@@ -136,6 +138,7 @@ class Report:
     linkability: Linkability | None = None
     singling_out: SinglingOut | None = None
     released: Released | None = None
+    findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
         part = [n for n, c in self.certificate.items() if c is not None and not c.whole]
@@ -361,7 +364,9 @@ class Report:
         for word, allowed in (("linkability", linkability), ("singling_out", singling_out)):
             measured = getattr(self, word)
             if allowed is not None and measured is None:
-                problems.append(f"{word}: not measured; audit with {word}=True, which also says where it cannot be")
+                problems.append(
+                    f"{word}: not measured; name it in measurements= (--measure), which also says where it cannot be"
+                )
             elif allowed is not None and measured.high > allowed:
                 problems.append(f"{word}: it may be as high as {measured.high:.3f} (audited), allowed {allowed:.3f}")
         if problems:

@@ -433,7 +433,7 @@ def _ends(measure: Measure) -> str:
     return f"{shown(measure.value)} [{shown(measure.low)}, {shown(measure.high)}]"
 
 
-def interval(measure: Measure | Figure) -> str:
+def interval(measure: Any) -> str:
     """ ".501–.540", and "-.020 to .110" of ends that may have a sign."""
     between = " to " if measure.low < 0 else "–"
     return f"{shown(measure.low)}{between}{shown(measure.high)}"

@@ -56,6 +56,10 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
             table.add_row(*_row(role, name, r))
             for line in _number_rows(r) if role in ("keeps", "gives away") else ():
                 table.add_row(*map(escape, line))
+    for f in report.findings:
+        ends = "" if f.low is None else interval(f)
+        chance = "" if f.chance is None else shown(f.chance)
+        table.add_row(f.name, escape(f.subject), shown(f.value), ends, chance, escape(f.attacker))
     for name, m in report.resemblance.measures.items():
         table.add_row("resembles", escape(name), shown(m.value), interval(m), shown(m.guessing), "")
     lines = [""]

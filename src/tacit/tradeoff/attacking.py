@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.auditing.breadth import measure_breadth
 from tacit.auditing.certification import Terms
-from tacit.auditing.floor import Floor, measure_floor
+from tacit.auditing.measurements.baseline import Floor, measure_floor
+from tacit.auditing.measurements.breadth import in_seconds, measure_breadth
 from tacit.auditing.regression import number_result
 from tacit.auditing.suite import HEADLINE, AttackSuite, Outcome, counting
 from tacit.auditing.trial import Asked, Trial
@@ -50,7 +50,9 @@ def audit_points(
             arrays, told = _results(
                 suite, trials[n], fresh[n], [(side, o) for (_, side, _), o in own], candidates, level
             )
-            broad = measure_breadth(fresh[n]) if isinstance(trials[n].Z[0], pd.DataFrame) else None
+            broad = (
+                measure_breadth(fresh[n]) if isinstance(trials[n].Z[0], pd.DataFrame) and in_seconds(fresh[n]) else None
+            )
             told["breadth"] = None if broad is None else broad.mean
             told["seconds"] = round(time.perf_counter() - began, 1)
             folder.write("audited", n, arrays, told)
@@ -117,7 +119,8 @@ def write_reference(
     """The floor and the limit of the curve's rows; intervals share the error of all points."""
     if folder.has("done", "reference"):
         return
-    trial = Trial((attack, test), (attack.X, test.X), asked=Asked(terms.level, limit=limit))
+    asked = Asked(level=terms.level, measurements=("auto",) if limit is None else ("limit",) if limit else ())
+    trial = Trial((attack, test), (attack.X, test.X), asked=asked)
     level = 1 - (1 - terms.level) / terms.candidates
     found = measure_floor(trial, counting(0), level, train, terms)
     told = {

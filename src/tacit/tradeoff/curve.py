@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.auditing.floor import Floor
+from tacit.auditing.measurements.baseline import Floor
 from tacit.auditing.superiority import Superiority, superiority
 from tacit.errors import InputError, RequirementNotMet, check_number
 from tacit.records.dataset import Dataset

@@ -10,6 +10,7 @@ training rows, and what is to lie above them all must know as much.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from tacit.auditing.certification import Terms, certify_cells
+from tacit.auditing.measurements import Context, measurement
 from tacit.auditing.received import plain
 from tacit.auditing.stats import balanced_accuracy
 from tacit.auditing.suite import AttackSuite, counting
@@ -26,6 +28,7 @@ from tacit.labels import MISSING
 from tacit.records.dataset import Dataset, cross_folds
 from tacit.records.encoding import array_to_frame, make_encoder
 from tacit.records.people import Crowd
+from tacit.report.findings import Finding
 from tacit.report.results import AnyResult, LimitPoint
 from tacit.training.trees import number_trees
 
@@ -44,7 +47,20 @@ class Floor(NamedTuple):
     note: str | None
 
 
-NO_FLOOR = Floor({}, {}, {}, None)
+@measurement("baseline", needs="a target", place=150)
+def baseline(trial: Trial, context: Context) -> Iterable[Finding]:
+    """Measure utility and leakage of the predicted label alone."""
+    found = floor_of(trial, context)
+    context.report |= {"label_only": found.label_only, "label_only_utility": found.label_only_utility}
+    return []
+
+
+def floor_of(trial: Trial, context: Context) -> Floor:
+    """Return the label-only baseline and the limit of this trial, computed once."""
+    if "floor" not in context.cache:
+        context.cache["floor"] = measure_floor(trial, context.suite)
+    found: Floor = context.cache["floor"]
+    return found
 
 
 def measure_floor(
@@ -76,7 +92,7 @@ def measure_floor(
     if train is not None:
         labelled = (train.labels("y").codes != MISSING).all(axis=1)
         train = train.take(labelled)
-        if trial.asked.limit is not False and train.y.shape[1] == 1:
+        if trial.asked.wanted("limit") is not False and train.y.shape[1] == 1:
             tree = _Trees(train, "y", 3, seed)
     note = _why_not(trial, tree, train or trial.attack)
     return Floor(utility, leakage, {} if note else _curves(trial, suite, tree, train, terms), note)
@@ -149,7 +165,7 @@ def _table(X: Any) -> Any:
 
 def _why_not(trial: Trial, tree: _Trees, learned: Dataset) -> str | None:
     """Why the limit is not estimated; None where it is."""
-    if trial.asked.limit is False:
+    if trial.asked.wanted("limit") is False:
         return "the limit was not asked for"
     if learned.y.shape[1] != 1:
         return "the limit is known for one target only"
@@ -161,10 +177,10 @@ def _why_not(trial: Trial, tree: _Trees, learned: Dataset) -> str | None:
             if not test[c].dropna().isin(own[c].dropna().unique()).all():
                 where = "`attack`" if learned is trial.attack else "`train`"
                 return f"the limit curve was not estimated: `test` has a class of {str(c)!r} that {where} does not have"
-    if trial.asked.limit is None:
+    if trial.asked.wanted("limit") is None:
         classes = sum(map(len, learned.labels("sensitive").present().classes))
         if tree.X.size * classes > MAX_FOR_LIMIT:
-            return "the limit curve was not estimated: it takes minutes here; limit=True does"
+            return 'the limit curve was not estimated: it takes minutes here; measurements=["auto", "limit"] does'
     return None
 
 

@@ -2,85 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tacit.auditing.attacks import AttackKind, register_attack
+from tacit.auditing.measurements import Context, measurement
 from tacit.auditing.suite import AttackSuite, measures
 from tacit.auditing.trial import Trial
 from tacit.errors import InputError
+from tacit.report.findings import Finding
 from tacit.report.results import AnyResult, Result
 
 MIN_UNITS = 30  # a class, for a pooled figure that is more than a range
 
 
-@register_attack("pooled", place=40)
-class Pooled(AttackKind):
-    """m releases of the same unit, read together: the sum of the chosen attacker's log-probabilities."""
-
-    def __init__(self, m: int) -> None:
-        self.m, self.kind, self.knows = m, f"pooled, {m}", f"{m} releases of the same unit"
-
-    @classmethod
-    def planned(cls, trial: Trial) -> Iterable[AttackKind]:
-        return [cls(m) for m in trial.asked.pooled]
-
-    def applies(self, trial: Trial) -> bool:
-        return trial.attack.units is not None
-
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
-        results = {}
-        for outcome in trial.outcomes:
-            t = outcome.task
-            if not _constant_within(t.yt, t.ut):
-                continue
-            truth, p = _pool(t.yt, np.log(np.maximum(outcome.best, 1e-6)), t.ut, outcome.prior, self.m, suite.seed)
-            if len(truth) == 0 or len(truth) == len(t.yt):
-                continue
-            few = np.bincount(truth)[np.unique(truth)].min() < MIN_UNITS
-            results[t.attribute] = Result(
-                t.attribute,
-                "balanced_accuracy",
-                f"{outcome.chosen}, {self.m} pooled" + (" (few units: read the range)" if few else ""),
-                **measures(truth, p, outcome.prior, None, trial.level),  # type: ignore[arg-type]
-                n=len(truth),
-                n_units=len(truth),
-            )
-        return results
-
-
-@register_attack("joined", place=20)
-class Joined(AttackKind):
-    """Two records of one unit read together by one classifier: side by side, their differences, what is equal.
-
-    For labels that are constant within a unit; nothing where no label's units have two records in both parts.
-    """
-
+@measurement("groups", needs="groups", place=20)
+def groups(trial: Trial, context: Context) -> Iterable[Finding]:
+    """Attack several releases of one group of rows, such as a person's: two side by side, and many pooled."""
     knows = "two releases of the same unit, side by side"
+    context.attacked("joined", knows, attack_pairs(trial, context.suite))
+    for m in trial.asked.pooled:
+        context.attacked(f"pooled, {m}", f"{m} releases of the same unit", _pooled(trial, m, context.suite.seed))
+    return []
 
-    def applies(self, trial: Trial) -> bool:
-        return all(d.units is not None for d in trial.data)
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
-        results: dict[str, AnyResult] = {}
-        for i, column in enumerate(trial.attack.sensitive.columns):
-            if trial.labels["sensitive"].number(i) is not None:
-                continue  # of classes: two records of a number are a number's
-            units: list[Any] = [d.units_of(column) for d in trial.data]
-            codes = trial.codes("sensitive", i)
-            pairs = [_pairs(u, c, suite.seed) for u, c in zip(units, codes, strict=True)]
-            if any(len(p) < 2 for p in pairs):
-                continue
-            tables = [_compared(f, p) for f, p in zip(trial.frames, pairs, strict=True)]
-            joined = trial.take(*(p[:, 0] for p in pairs)).showing(tables)
-            try:
-                results[column] = suite.measure_one(joined, "sensitive", i)
-            except InputError:
-                continue  # too few units with two records to say anything
-        return results
+def _pooled(trial: Trial, m: int, seed: int) -> dict[str, AnyResult]:
+    """Infer from m releases of the same group: the sum of the chosen attacker's log-probabilities."""
+    results: dict[str, AnyResult] = {}
+    for outcome in trial.outcomes:
+        t = outcome.task
+        if not _constant_within(t.yt, t.ut):
+            continue
+        truth, p = _pool(t.yt, np.log(np.maximum(outcome.best, 1e-6)), t.ut, outcome.prior, m, seed)
+        if len(truth) == 0 or len(truth) == len(t.yt):
+            continue
+        few = np.bincount(truth)[np.unique(truth)].min() < MIN_UNITS
+        results[t.attribute] = Result(
+            t.attribute,
+            "balanced_accuracy",
+            f"{outcome.chosen}, {m} pooled" + (" (few units: read the range)" if few else ""),
+            **measures(truth, p, outcome.prior, None, trial.level),  # type: ignore[arg-type]
+            n=len(truth),
+            n_units=len(truth),
+        )
+    return results
+
+
+def attack_pairs(trial: Trial, suite: AttackSuite) -> dict[str, AnyResult]:
+    """Infer from two records of one group, read by one classifier: side by side, their differences, what is equal.
+
+    For labels that are constant within a group; nothing where no label's groups have two records in both parts.
+    """
+    results: dict[str, AnyResult] = {}
+    for i, column in enumerate(trial.attack.sensitive.columns):
+        if trial.labels["sensitive"].number(i) is not None:
+            continue  # of classes: two records of a number are a number's
+        units: list[Any] = [d.units_of(column) for d in trial.data]
+        codes = trial.codes("sensitive", i)
+        pairs = [_pairs(u, c, suite.seed) for u, c in zip(units, codes, strict=True)]
+        if any(len(p) < 2 for p in pairs):
+            continue
+        tables = [_compared(f, p) for f, p in zip(trial.frames, pairs, strict=True)]
+        joined = trial.take(*(p[:, 0] for p in pairs)).showing(tables)
+        try:
+            results[column] = suite.measure_one(joined, "sensitive", i)
+        except InputError:
+            continue  # too few units with two records to say anything
+    return results
 
 
 def _pool(

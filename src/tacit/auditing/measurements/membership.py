@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from tacit.auditing.attackers import ATTACKERS
-from tacit.auditing.attacks import AttackKind, register_attack
+from tacit.auditing.measurements import Context, measurement
 from tacit.auditing.received import plain_frame
 from tacit.auditing.suite import AttackSuite
 from tacit.auditing.trial import Trial
@@ -22,7 +22,8 @@ from tacit.labels import encode_labels
 from tacit.records.dataset import Dataset
 from tacit.records.schema import schema_of
 from tacit.release.runtime import Release
-from tacit.report.results import AnyResult, Result
+from tacit.report.findings import Finding
+from tacit.report.results import Result
 
 READERS = ("logistic", "trees", "forest")
 MAX_MEMBERS = 4000
@@ -31,42 +32,28 @@ NEAREST = 5  # distances to where trees cut that are read
 MAX_WIDTH = 64  # numbers of one step of a graph that are read; of wider steps the smallest, mean, deviation and largest
 
 
-@register_attack("membership", place=80)
-class Membership(AttackKind):
-    """Was this record used to fit the filter? From its release and its true labels."""
-
-    knows = "the release and the true labels of a record, and some members by name"
-
-    def applies(self, trial: Trial) -> bool:
-        return trial.asked.train is not None
-
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
-        train: Any = trial.asked.train
-        n = min(len(train), len(trial.test), MAX_MEMBERS)
-        rng = np.random.default_rng(suite.seed)
-        sides = [d.take(np.sort(rng.permutation(len(d))[:n])) for d in (train, trial.test)]
-        Z = [plain_frame(transformed(trial.release, d)).assign(**_words(d)) for d in sides]
-        member = pd.DataFrame({"membership": np.repeat(["in", "out"], n)})
-        both = Dataset(pd.concat(Z, ignore_index=True), None, member)
-        halves = both.split((0.5, 0.5), random_state=suite.seed)
-        return suite.measure(Trial(halves, (halves[0].X, halves[1].X)), "sensitive", trial.level)
-
-
-@register_attack("membership, by the bundle", place=90)
-class BundleMembership(AttackKind):
-    """The same, by an attacker who holds the bundle and reads every number that its graph computes."""
-
-    knows = "the bundle, and a record with its true labels; some members by name"
-
-    def applies(self, trial: Trial) -> bool:
-        return trial.asked.train is not None and isinstance(trial.release, Filter | Release)
-
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
-        train: Any = trial.asked.train
+@measurement("membership", needs="options.train", place=80)
+def membership(trial: Trial, context: Context) -> Iterable[Finding]:
+    """Infer whether a record was used in the fit, from its release or from the whole bundle, and its true labels."""
+    train, suite = trial.asked.train, context.suite
+    assert train is not None
+    n = min(len(train), len(trial.test), MAX_MEMBERS)
+    rng = np.random.default_rng(suite.seed)
+    sides = [d.take(np.sort(rng.permutation(len(d))[:n])) for d in (train, trial.test)]
+    Z = [plain_frame(transformed(trial.release, d)).assign(**_words(d)) for d in sides]
+    member = pd.DataFrame({"membership": np.repeat(["in", "out"], n)})
+    both = Dataset(pd.concat(Z, ignore_index=True), None, member)
+    halves = both.split((0.5, 0.5), random_state=suite.seed)
+    results = suite.measure(Trial(halves, (halves[0].X, halves[1].X)), "sensitive", trial.level)
+    context.attacked("membership", "the release and the true labels of a record, and some members by name", results)
+    if isinstance(trial.release, Filter | Release):
         try:
-            return {"membership": whitebox_membership(trial.release, train, trial.test, suite.seed, trial.level)}
+            found = whitebox_membership(trial.release, train, trial.test, suite.seed, trial.level)
         except InputError:
-            return {}  # a filter that cannot be saved has no bundle to give away
+            return []  # a filter that cannot be saved has no bundle to give away
+        knows = "the bundle, and a record with its true labels; some members by name"
+        context.attacked("membership, by the bundle", knows, {"membership": found})
+    return []
 
 
 def whitebox_membership(

@@ -1,15 +1,15 @@
-"""The attack by who knows raw columns of the person: what they give alone, and what the release adds to them."""
+"""An attacker who knows raw columns of a person: what they give alone, and what the release adds to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tacit.auditing.attacks import AttackKind, register_attack
+from tacit.auditing.measurements import Context, measurement
 from tacit.auditing.received import plain, plain_frame, received_pair
 from tacit.auditing.stats import balanced_accuracy, paired_gain
 from tacit.auditing.suite import AttackSuite, Outcome
@@ -20,6 +20,7 @@ from tacit.filters.mechanism import sees_sensitive
 from tacit.records.dataset import Dataset
 from tacit.records.finite import learn_values
 from tacit.records.people import Crowd
+from tacit.report.findings import Finding
 from tacit.report.results import ALL, ALONE, GAIN, KNOWS, AnyResult, Measure
 
 CLASSES = 16  # that a column is cut into, to see how telling it is
@@ -30,54 +31,53 @@ TELLING = 3  # columns of the middle one of the sets that are taken where none i
 Known = tuple[str, tuple[str, ...]]  # what is known in words, and which columns that is
 
 
-@register_attack("knows", place=25)
-class Knowing(AttackKind):
-    """Raw columns of the attacked person beside the release, and how much better that is than the columns alone."""
+def _of_interest(trial: Trial) -> bool:
+    """Whether knowledge was named, or the release depends on the sensitive columns."""
+    return trial.asked.attacker_knows is not None or sees_sensitive(trial.release)
 
-    def __init__(self, known: Known, attributes: Sequence[str], n_sets: int) -> None:
-        self.columns, self.attributes, self.n_sets = list(known[1]), attributes, n_sets
-        self.kind = f"{KNOWS}{known[0]}"
-        raw = "the whole raw record" if known[0] == ALL else f"the raw {known[0]}"
-        self.knows = f"{raw} of the person, and the release"
 
-    @classmethod
-    def planned(cls, trial: Trial) -> Iterable[AttackKind]:
-        names = list(trial.attack.sensitive.columns)
-        if trial.asked.knows is not None:
-            sets = known_sets(trial.asked.knows, trial.attack)
-            return [cls(known, names, len(sets)) for known in sets]
-        if not sees_sensitive(trial.release):
-            return []
-        return [
-            cls(known, [name], len(sets))
-            for i, name in enumerate(names)
-            if trial.labels["sensitive"].number(i) is None
-            for sets in [telling_sets(trial, i)]
-            for known in sets
-        ]
+@measurement("attacker_knowledge", needs="a release", auto=_of_interest, place=25)
+def attacker_knowledge(trial: Trial, context: Context) -> Iterable[Finding]:
+    """Measure what raw columns of a person give an attacker, and how much the release adds to them.
 
-    def applies(self, trial: Trial) -> bool:
-        return trial.release is not None
+    Without ``attacker_knows=`` the most telling columns are taken.
+    """
+    names = list(trial.attack.sensitive.columns)
+    if trial.asked.attacker_knows is not None:
+        sets = known_sets(trial.asked.attacker_knows, trial.attack)
+        plan = [(known, names, len(sets)) for known in sets]
+    else:
+        classes = [i for i in range(len(names)) if trial.labels["sensitive"].number(i) is None]
+        plan = [(known, [names[i]], len(sets)) for i in classes for sets in [telling_sets(trial, i)] for known in sets]
+    for (called, columns), attributes, n_sets in plan:
+        raw = "the whole raw record" if called == ALL else f"the raw {called}"
+        results = _gains(trial, context.suite, list(columns), attributes, n_sets)
+        context.attacked(f"{KNOWS}{called}", f"{raw} of the person, and the release", results)
+    return []
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
-        raw = received_pair(*(raw_table(d)[self.columns] for d in trial.data))
-        alone = trial.showing(raw)
-        together = trial.showing([_beside(r, Z) for r, Z in zip(raw, trial.frames, strict=True)])
-        suite = AttackSuite(UNASKED, suite.seed, suite.callback) if trial.asked.knows is None else suite
-        level, per = 1 - (1 - trial.level) / self.n_sets, trial.asked.per  # the worst set is the headline's
-        results = {}
-        for i, name in enumerate(trial.attack.sensitive.columns):
-            if name not in self.attributes or trial.labels["sensitive"].number(i) is not None:
-                continue
-            before, after = (suite.run(shown.task("sensitive", i)) for shown in (alone, together))
-            if _on_validation(before) >= _on_validation(after):
-                after = before  # whoever has the release may leave it aside
-            t, answers = after.task, (after.balanced, before.balanced)
-            known = balanced_accuracy(t.yt, before.balanced, t.n_classes, t.ut, level, per)
-            gain = paired_gain(t.yt, *answers, t.ut, level, per)
-            found = suite.result(after, "balanced_accuracy", level, per)
-            results[name] = replace(found, more={**found.more, ALONE: known, GAIN: gain})
-        return results
+
+def _gains(
+    trial: Trial, suite: AttackSuite, columns: list[str], attributes: Sequence[str], n_sets: int
+) -> dict[str, AnyResult]:
+    """Attack with these raw columns next to the release, and with the columns alone."""
+    raw = received_pair(*(raw_table(d)[columns] for d in trial.data))
+    alone = trial.showing(raw)
+    together = trial.showing([_beside(r, Z) for r, Z in zip(raw, trial.frames, strict=True)])
+    suite = AttackSuite(UNASKED, suite.seed, suite.callback) if trial.asked.attacker_knows is None else suite
+    level, per = 1 - (1 - trial.level) / n_sets, trial.asked.per  # the worst set is the headline's
+    results: dict[str, AnyResult] = {}
+    for i, name in enumerate(trial.attack.sensitive.columns):
+        if name not in attributes or trial.labels["sensitive"].number(i) is not None:
+            continue
+        before, after = (suite.run(shown.task("sensitive", i)) for shown in (alone, together))
+        if _on_validation(before) >= _on_validation(after):
+            after = before  # whoever has the release may leave it aside
+        t, answers = after.task, (after.balanced, before.balanced)
+        known = balanced_accuracy(t.yt, before.balanced, t.n_classes, t.ut, level, per)
+        gain = paired_gain(t.yt, *answers, t.ut, level, per)
+        found = suite.result(after, "balanced_accuracy", level, per)
+        results[name] = replace(found, more={**found.more, ALONE: known, GAIN: gain})
+    return results
 
 
 def known_sets(knows: Sequence[Any], data: Dataset) -> list[Known]:
@@ -97,7 +97,7 @@ def known_sets(knows: Sequence[Any], data: Dataset) -> list[Known]:
         chosen = (chosen,) if isinstance(chosen, str) else tuple(map(str, chosen))
         wrong = [repr(c) for c in chosen if c not in names] or ([] if chosen else ["no column"])
         if wrong:
-            raise InputError(f"knows names {wrong[0]}; the raw columns are {', '.join(names)}")
+            raise InputError(f"attacker_knows names {wrong[0]}; the raw columns are {', '.join(names)}")
         sets.append((ALL if chosen == every else ", ".join(chosen), chosen))
     return sets
 
@@ -120,7 +120,7 @@ def telling_sets(trial: Trial, column: int) -> list[Known]:
 def raw_table(data: Dataset) -> pd.DataFrame:
     """What somebody may know of a person: the columns of X and the targets, but no sensitive one."""
     if len(np.shape(data.X)) != 2:
-        raise InputError(f"knows names columns of a table, but a record of X has shape {np.shape(data.X)[1:]}")
+        raise InputError(f"attacker_knows names columns of a table, but a record of X has shape {np.shape(data.X)[1:]}")
     table = plain_frame(data.X)
     if not isinstance(data.X, pd.DataFrame):
         table = table.set_axis([f"x{i}" for i in range(table.shape[1])], axis=1)

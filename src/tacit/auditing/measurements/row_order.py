@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tacit.auditing.attacks import AttackKind, register_attack
+from tacit.auditing.measurements import Context, measurement
 from tacit.auditing.suite import AttackSuite
 from tacit.auditing.trial import Trial
+from tacit.report.findings import Finding
 from tacit.report.results import AnyResult
 
 MAX_COMPARED = 8  # columns of a record that are compared with the next one's
 
 
-@register_attack("row order", place=10)
-class RowOrder(AttackKind):
-    """Where a record stands in the file, what stands next to it, and the known labels nearby.
+@measurement("row_order", needs="a released table", place=10, required=True)
+def row_order(trial: Trial, context: Context) -> Iterable[Finding]:
+    """Attack with the place of a record in the file, what stands next to it, and the known labels nearby.
 
     For releases that are handed over as files or arrays, whose order somebody else chose; the order of a filter's
-    releases is ours, and tells nothing. Positions are those of the data set that both parts were taken from, or else of
-    each part.
+    releases is ours, and tells nothing. A certificate of the columns depends on it, so that every audit measures it.
     """
-
     knows = "where the record stands in the file, and its neighbors"
+    return context.attacked("row order", knows, attack_order(trial, context.suite))
 
-    def applies(self, trial: Trial) -> bool:
-        return isinstance(trial.release, tuple | list)
 
-    def run(self, trial: Trial, suite: AttackSuite) -> Mapping[str, AnyResult]:
-        where = [np.asarray(d.rows) for d in trial.data]
-        one_file = len(np.intersect1d(where[0], where[1])) == 0
-        if not one_file:
-            where = [np.arange(len(p)) for p in where]
-        neighbours = _neighbours(trial.frames, where, one_file)
-        results: dict[str, AnyResult] = {}
-        for i, column in enumerate(trial.attack.sensitive.columns):
-            near = _near(where, pd.factorize(trial.attack.sensitive[column])[0]) if one_file else ({}, {})
-            tables = [
-                beside.assign(position=rows, **{f"modulo {m}": rows % m for m in (2, 3, 4, 5)}, **labels)
-                for beside, rows, labels in zip(neighbours, where, near, strict=True)
-            ]
-            results[column] = suite.measure_one(trial.showing(tables), "sensitive", i)
-        return results
+def attack_order(trial: Trial, suite: AttackSuite) -> dict[str, AnyResult]:
+    """Infer sensitive attributes from the order of rows.
+
+    Positions are those of the data set that both parts were taken from, or else of each part.
+    """
+    where = [np.asarray(d.rows) for d in trial.data]
+    one_file = len(np.intersect1d(where[0], where[1])) == 0
+    if not one_file:
+        where = [np.arange(len(p)) for p in where]
+    neighbours = _neighbours(trial.frames, where, one_file)
+    results: dict[str, AnyResult] = {}
+    for i, column in enumerate(trial.attack.sensitive.columns):
+        near = _near(where, pd.factorize(trial.attack.sensitive[column])[0]) if one_file else ({}, {})
+        tables = [
+            beside.assign(position=rows, **{f"modulo {m}": rows % m for m in (2, 3, 4, 5)}, **labels)
+            for beside, rows, labels in zip(neighbours, where, near, strict=True)
+        ]
+        results[column] = suite.measure_one(trial.showing(tables), "sensitive", i)
+    return results
 
 
 def _neighbours(frames: Any, where: list[np.ndarray], one_file: bool) -> list[pd.DataFrame]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
-from tacit.auditing.breadth import ROUNDS, few_classes, raw_tables, some_rows, take_rows
+from tacit.auditing.measurements import Context, measurement
+from tacit.auditing.measurements.breadth import ROUNDS, few_classes, raw_tables, some_rows, take_rows
 from tacit.auditing.received import plain
 from tacit.auditing.trial import Trial
 from tacit.filters.mechanism import mechanism_of
 from tacit.records.encoding import make_encoder
 from tacit.records.finite import FiniteColumn
+from tacit.report.findings import Finding
 from tacit.report.table_changes import ColumnChange, Question, TableChange
 from tacit.training.trees import boosted_trees
 
@@ -21,14 +23,19 @@ MAXIMUM_QUESTIONS = 12
 SHOWN = 12  # values of a column in the report
 
 
-def measure_change(trial: Trial, every_column: bool = True) -> TableChange | None:
-    """What became of the table, where the release is one of a fitted filter; models learn targets, or every column."""
-    columns = getattr(mechanism_of(trial.release), "columns", None)
-    if columns is None or trial.asked.alongside:
-        return None
+def _whole_table(trial: Trial) -> bool:
+    """Whether the release is a table of a fitted filter."""
+    return getattr(mechanism_of(trial.release), "columns", None) is not None and not trial.asked.alongside
+
+
+@measurement("table_changes", needs=_whole_table, place=230)
+def table_changes(trial: Trial, context: Context) -> Iterable[Finding]:
+    """Measure what became of the table; models learn targets, and other columns where breadth was measured."""
+    columns = mechanism_of(trial.release).columns
     raw = [pd.concat(tables, axis=1) for tables in zip(*raw_tables(trial), strict=True)]
-    targets = [str(c) for c in trial.test.y.columns]
-    return changed_table(columns, raw, trial.Z, targets, trial.asked.seed, every_column)
+    targets, every = [str(c) for c in trial.test.y.columns], "breadth" in context.report
+    context.report["change"] = changed_table(columns, raw, trial.Z, targets, trial.asked.seed, every)
+    return []
 
 
 def changed_table(

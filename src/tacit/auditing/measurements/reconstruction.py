@@ -1,53 +1,30 @@
-"""How much a release resembles its record: reconstruction, embeddings, warped distance. Wired to the audit."""
+"""Reconstruction: how well the raw records can be regressed on their releases."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from tacit.auditing.dtw import dtw_rank
-from tacit.auditing.likeness import mean_ssim, r_squared, reconstruction, similarity
+from tacit.auditing.likeness import mean_ssim, r_squared, reconstruction
+from tacit.auditing.measurements import Context, measurement
 from tacit.auditing.received import plain
 from tacit.auditing.stats import Measure
 from tacit.auditing.trial import Trial
-from tacit.errors import InputError
 from tacit.records.encoding import make_encoder
+from tacit.report.findings import Finding
 from tacit.report.results import Resemblance
 
 MAX_ROWS = 8000  # that a reconstruction learns from, and is tested on
 MAX_PIXELS = 64  # a side of an example image in the report
-NAMES = range(3, 101)  # numbers of classes for which a rank among "users" says something
 
 
-def resemblance(trial: Trial) -> Resemblance:
-    """Measure everything that applies to this kind of release."""
-    asked, test, Zt = trial.asked, trial.test, trial.Z[1]
-    measures: dict[str, Measure] = {}
-    found = Resemblance()
-    if asked.strong if asked.reconstruct is None else asked.reconstruct:
-        found = _reconstruct(trial)
-        measures |= found.measures
-    same_shape = not isinstance(Zt, pd.DataFrame) and np.shape(Zt) == np.shape(test.X)
-    if asked.embed is not None:
-        if not same_shape:
-            raise InputError(
-                f"embed compares a release with its record, so both need one shape; found {np.shape(Zt)[1:]} "
-                f"and {np.shape(test.X)[1:]}"
-            )
-        originals, releases = np.asarray(test.X), np.asarray(Zt)
-        measures["similarity"] = similarity(asked.embed, originals, releases, test.units_of(), asked.level)
-    if same_shape and np.ndim(Zt) == 3 and trial.release is not None:
-        scale: Any = make_encoder(np.asarray(trial.attack.X, float))
-        raw, out = scale.transform(np.asarray(test.X, float)), scale.transform(np.asarray(Zt, float))
-        for name, users in test.sensitive.items():
-            if users.notna().all() and users.nunique() in NAMES:
-                windows = 40 if asked.strong else 10
-                who = users.astype(str).to_numpy()
-                ranked = dtw_rank(raw, out, who, windows, level=asked.level, seed=asked.seed)
-                measures[f"DTW rank of {name}"] = ranked.rank
-    return Resemblance(measures, found.columns, found.attacker, found.examples)
+@measurement("reconstruction", auto=lambda trial: trial.asked.strong, place=240)
+def measure_reconstruction(trial: Trial, context: Context) -> Iterable[Finding]:
+    """Regress the raw records on their releases."""
+    context.report["resemblance"] = _reconstruct(trial)
+    return []
 
 
 def _reconstruct(trial: Trial) -> Resemblance:

@@ -8,18 +8,19 @@ not hold is told by it as far as the same model learns it from there.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
+from tacit.auditing.measurements import Context, measurement
 from tacit.auditing.received import plain, plain_frame
 from tacit.auditing.stats import balanced_accuracy
 from tacit.auditing.trial import Trial
-from tacit.errors import InputError
 from tacit.records.encoding import make_encoder
 from tacit.records.finite import learn_values
 from tacit.records.people import Crowd
+from tacit.report.findings import Finding
 from tacit.report.results import Breadth, Measure, advantage
 from tacit.training.trees import boosted_trees
 
@@ -30,13 +31,25 @@ MAX_COLUMNS = 40  # of a table whose breadth is measured without being asked for
 FAINT = 0.02  # a target of which the raw table tells no more has no breadth
 
 
-def measure_breadth(trial: Trial) -> Breadth | None:
-    """The breadth of a trial's release: all columns of X but sensitive ones, and the targets; None where not wanted."""
-    wanted, shape = trial.asked.breadth, np.shape(trial.attack.X)
-    if wanted is False or (wanted is None and (len(shape) != 2 or shape[1] > MAX_COLUMNS)):
-        return None
-    if len(shape) != 2:
-        raise InputError(f"breadth=True asks for the columns of a table, but a record of X has shape {shape[1:]}")
+def _is_table(trial: Trial) -> bool:
+    """Whether records of X are rows of a table."""
+    return len(np.shape(trial.attack.X)) == 2
+
+
+def in_seconds(trial: Trial) -> bool:
+    """Whether X is a table of few columns, so that its breadth takes seconds."""
+    return _is_table(trial) and np.shape(trial.attack.X)[1] <= MAX_COLUMNS
+
+
+@measurement("breadth", needs=_is_table, auto=in_seconds, place=200)
+def report_breadth(trial: Trial, context: Context) -> Iterable[Finding]:
+    """Measure how much of every column of X, and of the targets, can be inferred from the release."""
+    context.report["breadth"] = measure_breadth(trial)
+    return []
+
+
+def measure_breadth(trial: Trial) -> Breadth:
+    """Measure the breadth of a trial's release: all columns of X but sensitive ones, and the targets."""
     raw, targets = raw_tables(trial)
     asked, hidden = trial.asked, list(trial.attack.sensitive.columns)
     return breadth(trial.frames, raw, asked.seed, targets, hidden, trial.test.units_of(), asked.level, asked.per)
