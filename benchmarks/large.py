@@ -97,7 +97,7 @@ def one(task: str, bundle: str, source: str, target: str) -> None:
 
         began, used = time.perf_counter(), time.process_time()
         sys.argv = ["tacit", "fit", source, "--target", "y", "--sensitive", "s", "--filter", "linear-arl"]
-        sys.argv += ["--sample-rows", "100000", "--keep-order", "--out", target]
+        sys.argv += ["--set", "sample_rows=100000", "--set", "shuffle=false", "--out", target]
         with contextlib.suppress(SystemExit):  # how a command ends
             main()
         assert pq.read_metadata(Path(target) / "release.parquet").num_rows

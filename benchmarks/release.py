@@ -159,7 +159,7 @@ def jobs(given: argparse.Namespace) -> dict:
                 target = here / f"jobs-{source}"
                 target.unlink(missing_ok=True)
                 run = [sys.executable, "-P", "-m", "tacit", "release", "apply", here / bundle, here / source, target]
-                run += ["--jobs", str(n), *(["--key", here / "noise.key"] if "aae" in bundle else [])]
+                run += ["--jobs", str(n), *(["--noise-key", here / "noise.key"] if "aae" in bundle else [])]
                 started = time.perf_counter()
                 subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
                 best[n] = min(best[n], time.perf_counter() - started)

@@ -118,18 +118,18 @@ def test_on_the_command_line(parts, tmp_path):
     for name, column in (("old", 0), ("new", 2)):
         (tmp_path / name).mkdir()
         tacit.audit(release(parts, column), attack, test, **QUICK).to_json(tmp_path / name / "audit.json")
-    done = tacit_command("audit", "diff", tmp_path / "old", tmp_path / "new" / "audit.json")
+    done = tacit_command("diff", tmp_path / "old", tmp_path / "new" / "audit.json")
     assert done.returncode == 3
     assert "leakage of s: " in done.stdout
     assert "not paired" in done.stdout
     assert "it has risen" in done.stderr
-    told = tacit_command("audit", "diff", tmp_path / "new", tmp_path / "old", "--json")
+    told = tacit_command("diff", tmp_path / "new", tmp_path / "old", "--json")
     assert told.returncode == 0
     assert json.loads(told.stdout)["changes"][0]["figure"] == "leakage"
-    wrong = tacit_command("audit", "diff", tmp_path / "old", tmp_path / "people.csv")
+    wrong = tacit_command("diff", tmp_path / "old", tmp_path / "people.csv")
     assert wrong.returncode == 2
     assert "people.csv is not an audit" in " ".join(wrong.stderr.split())
-    wrong = tacit_command("audit", "diff", "a", "b", "--target", "y")
+    wrong = tacit_command("diff", "a", "b", "--target", "y")
     assert "go with --data" in " ".join(wrong.stderr.split())
 
 
@@ -143,19 +143,10 @@ def test_two_released_tables_on_the_rows_of_the_raw_one(parts, tmp_path):
     raw[["a"]].to_csv(tmp_path / "old.csv", index=False)
     raw[["a", "c"]].to_csv(tmp_path / "new.csv", index=False)
     asked = ("--data", tmp_path / "raw.csv", "--target", "y", "--sensitive", "s")
-    done = tacit_command("audit", "diff", tmp_path / "old.csv", tmp_path / "new.csv", *asked)
+    done = tacit_command("diff", tmp_path / "old.csv", tmp_path / "new.csv", *asked)
     assert done.returncode == 3, done.stderr
     assert "from the same rows, paired" in " ".join(done.stdout.split())
-    assert (
-        tacit_command("audit", "diff", tmp_path / "old.csv", tmp_path / "old.csv", *asked, "--most", "0").returncode
-        == 0
-    )
-
-
-def test_audit_is_still_the_plain_command():
-    assert "What changed between two audits" in tacit_command("audit", "--help").stdout
-    assert tacit_command("audit", "diff", "--help").returncode == 0
-    assert "--sensitive COLUMN to attack" in tacit_command("audit", "released.csv", COLUMNS="200").stderr
+    assert tacit_command("diff", tmp_path / "old.csv", tmp_path / "old.csv", *asked, "--most", "0").returncode == 0
 
 
 @pytest.mark.usefixtures("quickly")

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from commands import tacit_command
-from tacit.cli.fit import chosen_filter
-from tacit.filters.registry import registered_filters
+from tacit.filters.registry import make_filter, registered_filters
 
 pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker")  # what is done, not what is found
 
@@ -71,7 +70,7 @@ def test_fit_a_table(tmp_path):
 
 @pytest.mark.parametrize("name", [n for n, r in registered_filters().items() if r.settings is not None])
 def test_every_filter_can_be_named(name):
-    made = chosen_filter(name, 0.5, 0)
+    made = make_filter(name, 0.5, random_state=0)
     assert made.get_params()[made.frontier_parameter] == 0.5
     assert made.get_params()["random_state"] == 0
 

@@ -388,13 +388,13 @@ def test_fit_hands_the_table_over(tmp_path):
     out = tmp_path / "handover"
     common = ["fit", str(tmp_path / "people.csv"), "--target", "y", "--sensitive", "s", "--out", str(out)]
     for wrong, said in (
-        (["--keep", "c"], "COLUMN=WEIGHT"),
-        (["--filter", "codebook", "--keep", "c=2"], "for the coupling"),
+        (["--set", "keep"], "NAME=VALUE"),
+        (["--filter", "codebook", "--set", "keep.c=2"], "no parameter"),
     ):
         refused = CliRunner().invoke(app, [*common, *wrong])
         assert refused.exit_code != 0
         assert said in f"{refused.output} {refused.exception}"
-    done = CliRunner().invoke(app, [*common, "--keep", "c=2"])
+    done = CliRunner().invoke(app, [*common, "--set", "keep.c=2"])
     assert done.exit_code == 0, done.output
     released = pd.read_csv(out / "release.csv")
     assert list(released.columns) == ["a", "b", "c", "y"]
@@ -407,11 +407,11 @@ def test_fit_hands_the_table_over(tmp_path):
     new.to_csv(tmp_path / "new.csv", index=False)
     (key,) = Path(f"{out}-keys").glob("*.noise.key")
     applied = CliRunner().invoke(app, ["release", "apply", str(out / "filter.tacit"), str(tmp_path / "new.csv"),
-                                       str(tmp_path / "more.csv"), "--key", str(key)])  # fmt: skip
+                                       str(tmp_path / "more.csv"), "--noise-key", str(key)])  # fmt: skip
     assert applied.exit_code == 0, applied.output
     assert list(pd.read_csv(tmp_path / "more.csv").columns) == ["a", "b", "c", "y"]
     new.rename(columns={"s": "group"}).to_csv(tmp_path / "new.csv", index=False)
     asked = ["release", "apply", str(out / "filter.tacit"), str(tmp_path / "new.csv"), str(tmp_path / "again.csv")]
-    renamed = CliRunner().invoke(app, [*asked, "--key", str(key), "--sensitive", "group"])
+    renamed = CliRunner().invoke(app, [*asked, "--noise-key", str(key), "--sensitive", "group"])
     assert renamed.exit_code == 0, renamed.output
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "more.csv").read_text()

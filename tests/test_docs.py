@@ -28,7 +28,7 @@ import tacit
 from browser import driven, until
 from shell import Shell
 from tacit.auditing import attackers
-from tacit.cli import app, fit_images, fit_sensors
+from tacit.cli import app, fit_records
 from tacit.filters.registry import registered_filters
 
 pytestmark = pytest.mark.usefixtures("few_steps", "one_attacker", "shorter")  # what is done, not what is found
@@ -47,8 +47,8 @@ def shorter() -> Iterator[None]:
     """Pages ask for strong attackers, and --small still learns for ten seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(attackers.PRESETS, "strong", attackers.PRESETS["quick"])
-        patch.setitem(fit_images.PRESET.small, "epochs", 2)
-        patch.setitem(fit_sensors.PRESET.small, "epochs", 2)
+        patch.setitem(fit_records.IMAGES.small, "epochs", 2)
+        patch.setitem(fit_records.SENSORS.small, "epochs", 2)
         yield
 
 
@@ -211,7 +211,9 @@ def verbs(command: click.Command, name: str) -> list[str]:
     """The full name of every command below this one."""
     if not isinstance(command, click.Group):
         return [name]
-    return [verb for sub, found in command.commands.items() for verb in verbs(found, f"{name} {sub}")]
+    context = click.Context(command)
+    found = {sub: command.get_command(context, sub) for sub in command.list_commands(context)}
+    return [verb for sub, inner in found.items() if inner for verb in verbs(inner, f"{name} {sub}")]
 
 
 def test_the_page_of_commands_has_every_verb_and_no_other() -> None:

@@ -31,7 +31,8 @@ def home(tmp_path_factory):
     ledger = tacit.ledger.Ledger.new(home / "ledger.jsonl")
     ledger.append({"kind": "note", "text": "of another release"})
     done = tacit_command("fit", home / "people.csv", "--target", "rich", "--sensitive", "sex", "--quick", "--filter",
-                         "codebook", "--out", home / "out", "--ledger", ledger.path, "--to", "analyst")  # fmt: skip
+                         "codebook", "--out", home / "out", "--set", f"ledger={ledger.path}",
+                         "--set", "to=analyst")  # fmt: skip
     assert done.returncode == 0, done.stderr
     return home
 

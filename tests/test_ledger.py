@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.cli.ledger_command import Book
+from tacit.cli.console import Book
 from tacit.errors import InputError, RequirementNotMet
 from tacit.ledger.account import Holding, Known, _cases, find_policy, holdings, record, what_if
 from tacit.ledger.composition import COUNTED

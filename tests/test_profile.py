@@ -1,4 +1,4 @@
-"""`tacit profile`: costs of cuts, counted by hand where that can be done."""
+"""`tacit release profile`: costs of cuts, counted by hand where that can be done."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import tacit
 from tacit.cli import app
+from tacit.cli.release import CAUTION
 from tacit.nets.cut import cost_of_cuts
 from tacit.nets.mlp import mlp
 from tacit.release.onnx import GraphBuilder
@@ -111,13 +112,15 @@ def test_words_say_which_cut_is_cheapest():
 
 
 def test_the_command(bundle, tmp_path):
-    done = CliRunner().invoke(app, ["profile", str(bundle), "--figure", str(tmp_path / "f.svg"), "--repeats", "1"])
+    done = CliRunner().invoke(
+        app, ["release", "profile", str(bundle), "--figure", str(tmp_path / "f.svg"), "--repeats", "1"]
+    )
     assert done.exit_code == 0, done.output
     assert max(map(len, done.output.splitlines())) <= 80
     assert "sends least" in done.output
-    assert "Only the last row is what was audited" in " ".join(done.output.split())
+    assert CAUTION in " ".join(done.output.split())
     assert (tmp_path / "f.svg").read_text().startswith("<?xml")
-    done = CliRunner().invoke(app, ["profile", str(bundle), "--json", "--repeats", "1"])
+    done = CliRunner().invoke(app, ["release", "profile", str(bundle), "--json", "--repeats", "1"])
     found = json.loads(done.output)
     assert [c["bytes"] for c in found["cuts"]] == [80, 128, 64, 12, 24]
 
@@ -138,5 +141,5 @@ def test_what_cannot_be_profiled(bundle, tmp_path):
     with pytest.raises(tacit.TacitError, match="a Linear needs an example"):
         tacit.profile(nn.Linear(2, 2))
     for arguments, message in ((["x.pt"], "can be profiled"), ([str(bundle), "--figure", "f.txt"], "ends in .svg")):
-        done = CliRunner().invoke(app, ["profile", *arguments])
+        done = CliRunner().invoke(app, ["release", "profile", *arguments])
         assert message in str(done.exception)

@@ -359,11 +359,11 @@ def test_the_command_line(plain, tmp_path):
     source = written(X, tmp_path / "in.csv")
     bundle = tmp_path / "b.tacit"
     bundle.write_bytes(plain.read_bytes())
-    assert "Public key" in command("keys", tmp_path / "me").stdout
+    assert "Public key" in command("key", "signing", tmp_path / "me").stdout
     refused = command("apply", bundle, source, tmp_path / "out.csv", "--trusted-key", tmp_path / "me.pub")
     assert refused.returncode == 2
     assert "is not signed" in refused.stderr
-    assert command("sign", bundle, "--key", tmp_path / "me").returncode == 0
+    assert command("sign", bundle, "--signing-key", tmp_path / "me").returncode == 0
     assert "is whole and signed" in command("verify", bundle, "--trusted-key", tmp_path / "me.pub").stdout
     done = command("apply", bundle, source, tmp_path / "out.csv", "--trusted-key", tmp_path / "me.pub")
     assert "Released 300 of 300 rows" in done.stdout, done.stderr

@@ -183,9 +183,9 @@ def test_fit_on_a_sample_releases_every_row_once(form, tmp_path):
     if form == "csv":
         table.to_csv(source, index=False)
     asked = ("fit", source, "--target", "y", "--sensitive", "s", "--unit", "who", "--filter", "linear-arl",
-             "--sample-rows", 1000, "--keep-order", "--out", tmp_path / "o")  # fmt: skip
+             "--set", "sample_rows=1000", "--set", "shuffle=false", "--out", tmp_path / "o")  # fmt: skip
     tacit_command("ledger", "new", tmp_path / "book.jsonl")
-    done = tacit_command(*asked, "--ledger", tmp_path / "book.jsonl", "--to", "us")
+    done = tacit_command(*asked, "--set", f"ledger={tmp_path / 'book.jsonl'}", "--set", "to=us")
     assert done.returncode == 0, done.stderr
     told = " ".join(done.stdout.split())
     assert "sample of 1,000 of the 3,000 rows" in told
@@ -208,7 +208,7 @@ def test_fit_on_a_sample_releases_every_row_once(form, tmp_path):
 
 def test_a_table_back_from_a_folder(tmp_path):
     table = people().drop(columns="who").sort_values("s")  # whose order tells s
-    asked = ("fit", folder_of(table, tmp_path / "in"), "--target", "y", "--sensitive", "s", "--sample-rows", 800)
+    asked = ("fit", folder_of(table, tmp_path / "in"), "--target", "y", "--sensitive", "s", "--set", "sample_rows=800")
     done = tacit_command(*asked, "--out", tmp_path / "o")
     assert done.returncode == 0, done.stderr
     assert "shuffled, since their order tells s" in " ".join(done.stdout.split())
@@ -216,9 +216,9 @@ def test_a_table_back_from_a_folder(tmp_path):
     assert len(released) == 3000
     assert set(released) <= {"a", "b", "c", "y"}
     assert not list((tmp_path / "o").glob(".*"))
-    refused = tacit_command(*asked, "--bins", 2, "--out", tmp_path / "p")
+    refused = tacit_command(*asked, "--set", "bins=2", "--out", tmp_path / "p")
     assert refused.returncode == 2
-    assert "--bins cuts columns" in " ".join(refused.stderr.split())
+    assert "bins cuts columns" in " ".join(refused.stderr.split())
 
 
 def test_a_folder_that_fits_is_fitted_whole(tmp_path):

@@ -138,7 +138,7 @@ def test_an_older_version_is_refused_once_a_newer_one_was_seen(versions):
     assert json.loads(Path(f"{public}.seen").read_text()) == {"filter": 2}
     asked = ("--trusted-key", public, "--signed-name", "filter")
     assert tacit_command("release", "verify", old, *asked).returncode == 2
-    tacit_command("release", "sign", old, "--key", secret, "--name", "filter", "--version", "3", "--trust")
+    tacit_command("release", "sign", old, "--signing-key", secret, "--name", "filter", "--version", "3", "--trust")
     assert tacit_command("release", "verify", old, *asked, "--min-version", "3").returncode == 0
 
 
@@ -309,7 +309,7 @@ def test_a_key_is_in_no_message(saved, tmp_path):
         with pytest.raises(InputError) as refused:
             tacit.load(saved, **{option: text})
         assert text not in str(refused.value)
-    done = tacit_command("release", "stream", saved, "--key", text)
+    done = tacit_command("release", "stream", saved, "--noise-key", text)
     assert done.returncode == 2
     assert text[:16] not in (done.stdout + done.stderr).replace("\n", "")
     (tmp_path / "k").write_text(text)

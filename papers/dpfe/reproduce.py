@@ -193,8 +193,9 @@ def fig11(run: Run) -> None:
     run.row("code of ten numbers", "bytes sent", None, 40)
     run.row("image of 218x178, three bytes a pixel", "bytes sent", None, 3 * 218 * 178)
     run.note(
-        "No telephone was measured: the times are of one core of the machine named below, by `tacit profile`'s own "
-        "function; medians, the cuts in turns. Brackets are the least and the most of three such runs. "
+        "No telephone was measured: the times are of one core of the machine named below, by "
+        "`tacit release profile`'s own function; medians, the cuts in turns. "
+        "Brackets are the least and the most of three such runs. "
         "The machine was busy with other work: times are rough, operations are not."
     )
     layers = [c for c in first.index if str(c).startswith(("conv", "all"))]

@@ -34,8 +34,8 @@ class UntrustedBundle(BundleError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"{name} was not written by you on this machine, so it is not loaded. Either have it signed where it was "
-            f"made (tacit release sign {name} --key KEY) and pass the public key here (trusted_key='KEY.pub', or "
-            f"--trusted-key KEY.pub); or, if you know where the file comes from, pass trust=True (or --trust)"
+            f"made (tacit release sign {name} --signing-key KEY) and pass the public key here (trusted_key='KEY.pub', "
+            f"or --trusted-key KEY.pub); or, if you know where the file comes from, pass trust=True (or --trust)"
         )
         self.name = name
 

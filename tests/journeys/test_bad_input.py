@@ -79,7 +79,7 @@ def handed_over(folder):
 
 
 FIT = ("fit", "t.csv", *ROLES)
-PHOTOS = ("fit", "photos", "--images", "--labels", "labels.csv")
+PHOTOS = ("fit", "photos", "--images", "--set", "labels=labels.csv")
 SENSORS = ("fit", "r", "--sensors")
 # what it is: (what is made first, the command, what is said)
 BAD = {
@@ -106,8 +106,8 @@ BAD = {
         "neither an SQLite",
     ),
     "15 which of two tables?": (database, ("fit", "t.sqlite", *ROLES), "has the tables one, two"),
-    "16 a wrong query": (database, ("fit", "t.sqlite", "--sql", "selct 1", *ROLES), "does not answer the query"),
-    "17 a query of a CSV file": (table, (*FIT, "--sql", "select 1"), "--sql asks a database"),
+    "16 a wrong query": (database, ("fit", "t.sqlite", "--set", "sql=selct 1", *ROLES), "does not answer the query"),
+    "17 a query of a CSV file": (table, (*FIT, "--set", "sql=select 1"), "sql asks a database"),
     "18 a target that is not there": (table, ("fit", "t.csv", "--target", "Y", "--sensitive", "s"), "did you mean 'y'"),
     "19 a secret that is not there": (table, ("fit", "t.csv", "--target", "y", "--sensitive", "zz"), "no column 'zz'"),
     "20 no target": (table, ("fit", "t.csv", "--sensitive", "s"), "--target COLUMN is missing"),
@@ -128,11 +128,11 @@ BAD = {
     "27 a filter that is none": (table, (*FIT, "--filter", "magic"), "no filter is called 'magic'"),
     "28 an option of another filter": (
         table,
-        (*FIT, "--filter", "eigan", "--max-odds", "3"),
-        "--max-odds is for the codebook",
+        (*FIT, "--filter", "eigan", "--set", "max_odds=3"),
+        "no parameter 'max_odds'",
     ),
-    "29 a weight without a number": (table, (*FIT, "--keep", "a"), "--keep takes COLUMN=WEIGHT"),
-    "30 a day that is none": (table, (*FIT, "--expires", "soon"), "soon"),
+    "29 a weight without a number": (table, (*FIT, "--set", "bins"), "--set takes NAME=VALUE"),
+    "30 a day that is none": (table, (*FIT, "--set", "expires=soon"), "soon"),
     "31 a folder that is a file": (table, (*FIT, "--out", "t.csv"), "is a file; name a folder"),
     "32 sensors and images": (table, (*FIT, "--sensors", "--images"), "do not go together"),
     "33 recordings without a folder": (nothing, (*SENSORS, *ROLES), "no file or folder r"),

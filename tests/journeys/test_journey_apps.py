@@ -13,7 +13,7 @@ from PIL import Image
 import tacit
 from commands import tacit_command
 from tacit.auditing.trial import transformed
-from tacit.cli import fit_images, fit_sensors, shaped_fit
+from tacit.cli import fit_records
 from tacit.records.recordings import read_recordings
 from tacit.report.report import Report
 
@@ -24,11 +24,11 @@ FILES = {"report.html", "filter.tacit", "audit.json"}
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
     """Little is learned: the way is what is walked here."""
-    sensors, images = fit_sensors.PRESET, fit_images.PRESET
-    monkeypatch.setattr(fit_sensors, "PRESET", replace(sensors, small={"epochs": 2, "n_maps": 4, "codes": 4}))
-    monkeypatch.setattr(fit_images, "PRESET", replace(images, small={"epochs": 1}))
-    monkeypatch.setattr(fit_images, "SMALLEST", 16)
-    monkeypatch.setattr(shaped_fit, "TRIED", 40)
+    sensors, images = fit_records.SENSORS, fit_records.IMAGES
+    monkeypatch.setattr(fit_records, "SENSORS", replace(sensors, small={"epochs": 2, "n_maps": 4, "codes": 4}))
+    monkeypatch.setattr(fit_records, "IMAGES", replace(images, small={"epochs": 1}))
+    monkeypatch.setattr(fit_records, "SMALLEST", 16)
+    monkeypatch.setattr(fit_records, "TRIED", 40)
 
 
 def walks(person: int, seconds: float = 24, rate: float = 50, jitter: float = 0.0) -> pd.DataFrame:
@@ -51,8 +51,8 @@ def test_a_folder_of_phone_recordings(tmp_path):
     for i, name in enumerate(("anna", "ben", "cem")):
         walks(i, seconds=16).to_csv(tmp_path / "recordings" / f"{name}.csv", index=False)
     done = tacit_command(
-        "fit", tmp_path / "recordings", "--sensors", "--target", "activity", "--sensitive", "person", "--small",
-        "--quick", "--out", tmp_path / "o", COLUMNS="200",
+        "fit", tmp_path / "recordings", "--sensors", "--target", "activity", "--sensitive", "person",
+        "--set", "small=true", "--quick", "--out", tmp_path / "o", COLUMNS="200",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "3 people" in done.stdout
@@ -60,7 +60,7 @@ def test_a_folder_of_phone_recordings(tmp_path):
     assert "50 samples a second by 'timestamp' (in ms)" in done.stdout
     assert "epochs at most, then the attacks: about" in done.stdout
     assert done.stdout.index("about") < done.stdout.index("guessing")  # the time is told first
-    assert "--small:" in done.stdout
+    assert "small:" in done.stdout
     assert {p.name for p in (tmp_path / "o").iterdir()} == FILES | {"release.npz"}
     released = np.load(tmp_path / "o" / "release.npz")["release"]
     assert released.shape[1:] == (2, 128)
@@ -77,7 +77,7 @@ def leaving(monkeypatch):
         found.append(release.seen(part.X, part.units_of("person") if "person" in part.sensitive else None))
         return transformed(release, part)
 
-    monkeypatch.setattr(shaped_fit, "transformed", spy)
+    monkeypatch.setattr(fit_records, "transformed", spy)
     return found
 
 
@@ -86,15 +86,16 @@ def test_all_recordings_leave_each_through_a_filter_that_has_not_seen_it(tmp_pat
     for i, name in enumerate(("anna", "ben", "cem")):
         walks(i, seconds=16).to_csv(tmp_path / "r" / f"{name}.csv", index=False)
     asked = (
-        "fit", tmp_path / "r", "--sensors", "--target", "activity", "--sensitive", "person", "--small", "--quick",
+        "fit", tmp_path / "r", "--sensors", "--target", "activity", "--sensitive", "person",
+        "--set", "small=true", "--quick",
     )  # fmt: skip
     half = tacit_command(*asked, "--out", tmp_path / "half", COLUMNS="300")
     assert half.returncode == 0, half.stderr
-    told = re.search(r"Released (\d+) of (\d+) windows.*\nLeft out: (\d+) windows.*--all", half.stdout)
+    told = re.search(r"Released (\d+) of (\d+) windows.*\nLeft out: (\d+) windows.*all=true", half.stdout)
     released, every, left = map(int, told.groups())
     assert released + left == every
     assert np.load(tmp_path / "half" / "release.npz")["release"].shape[0] == released
-    done = tacit_command(*asked, "--all", "--out", tmp_path / "all", COLUMNS="300")
+    done = tacit_command(*asked, "--set", "all=true", "--out", tmp_path / "all", COLUMNS="300")
     assert done.returncode == 0, done.stderr
     assert f"Released all {every} windows" in done.stdout
     whole = np.load(tmp_path / "all" / "release.npz")
@@ -113,9 +114,11 @@ def test_all_recordings_leave_each_through_a_filter_that_has_not_seen_it(tmp_pat
 
 def test_all_is_for_recordings_and_images(tmp_path):
     pd.DataFrame({"a": [1, 2], "b": [1, 2]}).to_csv(tmp_path / "t.csv", index=False)
-    done = tacit_command("fit", tmp_path / "t.csv", "--target", "a", "--sensitive", "b", "--all", COLUMNS="200")
+    done = tacit_command(
+        "fit", tmp_path / "t.csv", "--target", "a", "--sensitive", "b", "--set", "all=true", COLUMNS="200"
+    )
     assert done.returncode != 0
-    assert "--all goes with --sensors or --images" in done.stderr
+    assert "all is for recordings and images" in done.stderr
 
 
 def test_motionsenses_own_layout_and_one_table_are_read_alike(tmp_path):
@@ -160,8 +163,8 @@ def photos(tmp_path):
         rows.append({"photo": f"IMG {i}.jpg", "smile": ["no", "yes"][i % 2], "who": f"p{i % 3}"})
     pd.DataFrame(rows).to_csv(tmp_path / "labels.csv", index=False, sep=";")
     return (
-        "fit", tmp_path / "photos", "--images", "--labels", tmp_path / "labels.csv", "--target", "smile",
-        "--sensitive", "who", "--small", "--quick", "--out", tmp_path / "o",
+        "fit", tmp_path / "photos", "--images", "--set", f"labels={tmp_path / 'labels.csv'}", "--target", "smile",
+        "--sensitive", "who", "--set", "small=true", "--quick", "--out", tmp_path / "o",
     )  # fmt: skip
 
 
@@ -215,7 +218,7 @@ def test_a_time_is_no_signal(tmp_path, name):
 
 
 def test_all_photos_leave_in_two_parts(photos, leaving):
-    done = tacit_command(*photos[:-2], "--all", *photos[-2:], COLUMNS="200")
+    done = tacit_command(*photos[:-2], "--set", "all=true", *photos[-2:], COLUMNS="200")
     assert done.returncode == 0, done.stderr
     assert [len(list((photos[-1] / "released" / f"part-{part}").iterdir())) for part in (1, 2)] == [24, 24]
     assert [len(seen) for seen in leaving] == [24, 24]

@@ -184,7 +184,7 @@ def test_every_form_of_table_is_read(name, tmp_path):
 def test_next_months_file_comes_in_any_form_too(name, office, tmp_path):
     folder, _ = office
     FORMS[name](people(150, seed=2), tmp_path / name)
-    asked = ["--sql", "select * from people"] if name.endswith("duckdb") else []
+    asked = ["--set", "sql=select * from people"] if name.endswith("duckdb") else []
     bundle = folder / "handover" / "filter.tacit"
     done = tacit_command("release", "apply", bundle, tmp_path / name, tmp_path / "out.csv", *asked, COLUMNS="200")
     assert done.returncode == 0, done.stderr

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.markup import escape
 
 import tacit
-from tacit.cli.fit import chosen_filter
-from tacit.cli.tables import progress, rows_as_people, said_numbers
+from tacit.cli.console import Console, SignedName, Trust, Trusted, numeric_columns, rows_as_people, working
 from tacit.errors import InputError, RequirementNotMet
 from tacit.files import write_whole
+from tacit.filters.registry import make_filter
 from tacit.ledger.checking import Case, check_report, junit
 from tacit.ledger.policy import Policy, read_policy
 from tacit.report.report import Report
-from tacit.report.screen import Console
 
 BEGIN = """[data]
 file = "people.csv"
@@ -29,14 +29,20 @@ leakage = {{ sex = 0.60 }}
 """
 
 
-def run(
-    console: Console,
-    policy: Path,
-    bundle: Path | None,
-    junit_file: Path | None,
-    out: Path | None,
-    opening: dict[str, Any],
+def check(
+    policy: Annotated[Path, typer.Argument(help="The policy, tacit.toml, or its folder.")] = Path("tacit.toml"),
+    bundle: Annotated[Path | None, typer.Option(help="Check this bundle instead of the one in the policy.")] = None,
+    junit_file: Annotated[Path | None, typer.Option("--junit", help="Write the limits as a JUnit file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.html and audit.json.")] = None,
+    trusted_key: Trusted = None,
+    signed_name: SignedName = None,
+    trust: Trust = False,
 ) -> None:
+    """Fit or load what a policy names, audit it, and exit 3 unless every limit is kept. For version control.
+
+    Example: tacit check tacit.toml --junit limits.xml
+    """
+    console, opening = Console(), {"trusted_key": trusted_key, "name": signed_name, "trust": trust}
     started = time.perf_counter()
     asked = read_policy(policy)
     if asked.data is None:
@@ -44,11 +50,8 @@ def run(
     for place in (junit_file, out):
         if place is not None:
             (place if place is out else place.parent).mkdir(parents=True, exist_ok=True)  # before the work
-    with progress(console) as bar, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", tacit.TacitWarning)
-        report, release = _audited(console, asked, bundle, bar, opening)
-    for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, tacit.TacitWarning)):
-        console.print(f"[yellow]note:[/yellow] {escape(text)}", highlight=False)
+    with working(console) as doing:
+        report, release = _audited(console, asked, bundle, doing, opening)
     cases = check_report(report, asked) + _receivers(asked, release)
     if not cases:
         raise InputError(
@@ -68,23 +71,22 @@ def run(
 
 
 def _audited(
-    console: Console, policy: Policy, bundle: Path | None, bar: Any, opening: dict[str, Any]
+    console: Console, policy: Policy, bundle: Path | None, doing: Callable[..., None], opening: dict[str, Any]
 ) -> tuple[Report, Any]:
     """The audit of what the policy names, and the bundle, opened as by `tacit.load`, where there is one."""
     d, f = policy.data, policy.filter
     assert d is not None
-    said, columns = said_numbers(d.numeric), (list(d.targets), list(d.sensitive), d.unit, list(d.drop), d.bins)
+    said, columns = numeric_columns(d.numeric), (list(d.targets), list(d.sensitive), d.unit, list(d.drop), d.bins)
     rows = tacit.read_table(policy.place(d.file), *columns, numeric=said)
     data = rows_as_people(console, rows)
     place = bundle or (policy.place(f.bundle) if f.bundle else None)
-    task = bar.add_task("", total=None)
     limits = policy.limits
     # what no limit asks for is not measured
     measured = ["breadth"] if (limits.least_breadth, limits.most_breadth) != (None, None) else []
     measured += ["linkability"] if limits.linkability is not None else []
 
     def shown(name: str) -> tacit.AuditOptions:
-        return tacit.AuditOptions(name, callback=lambda what, *_: bar.update(task, description=f"attacking {what}"))
+        return tacit.AuditOptions(name, callback=lambda what, *_: doing(f"attacking {what}"))
 
     options: dict[str, Any] = {
         "attackers": limits.attackers,
@@ -93,13 +95,15 @@ def _audited(
         "measurements": measured,
     }
     if place is not None:
-        keys: dict[str, Any] = {"owner_key": _file(policy, f.owner_key), "noise_key": _file(policy, f.noise_key)}
+        keys: dict[str, Any] = {
+            n: name and policy.place(name) for n, name in (("owner_key", f.owner_key), ("noise_key", f.noise_key))
+        }
         release = tacit.load(place, **keys, **opening)
         attack, test = data.split((0.5, 0.5), random_state=f.seed)
         return tacit.audit(release, attack, test, **options, options=shown(place.name)), release
     train, attack, test = data.split((0.5, 0.2, 0.3), random_state=f.seed)
-    chosen = chosen_filter(f.name, f.weight, f.seed).set_params(**f.settings)
-    bar.update(task, description=f"fitting {f.name} on {len(train):,} rows")
+    chosen = make_filter(f.name, f.weight, f.settings, random_state=f.seed)
+    doing(f"fitting {f.name} on {len(train):,} rows")
     chosen.fit(train.X, train.y, sensitive_features=train.sensitive, units=train.units_of())
     return tacit.audit(chosen, attack, test, **options, options=shown(f.name)), None
 
@@ -120,7 +124,3 @@ def _receivers(policy: Policy, release: Any) -> list[Case]:
         kept = "; ".join(f"{v.attribute}: {v.composed.sentence}" for v in verdicts) or "no limit"
         cases.append(Case(f"receivers.{name}", not problems, "; ".join(problems) or kept))
     return cases
-
-
-def _file(policy: Policy, name: str | None) -> Path | None:
-    return None if name is None else policy.place(name)

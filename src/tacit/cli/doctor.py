@@ -14,6 +14,7 @@ import tacit
 from tacit.cores import cores, threads
 from tacit.errors import installed
 from tacit.report.screen import Console
+from tacit.serve.browser import present
 
 # what it is for, the library that shows whether it is here, and how it is got
 EXTRAS = (
@@ -33,9 +34,12 @@ EXTRAS = (
 NAMES = {"sklearn": "scikit-learn", "PIL": "pillow", "dp_accounting": "dp-accounting"}
 
 
-def run(console: Console) -> None:
-    from tacit.serve.browser import present  # only here
+def doctor() -> None:
+    """Show what is missing on this machine, and how to get it.
 
+    Example: tacit doctor
+    """
+    console = Console()
     python = platform.python_version()
     console.print(
         f"Tacit {tacit.__version__}, Python {python}, {platform.system()} {platform.machine()}", highlight=False

@@ -8,26 +8,31 @@ from typing import Annotated
 
 import typer
 
+import tacit
+from tacit.cli import PLAIN
+from tacit.cli.console import Drop, Sensitive, Target, Unit
 from tacit.errors import InputError
 
-federated_app = typer.Typer(help="Learn across silos: records stay where they are.", no_args_is_help=True)
+app = typer.Typer(help="Train across sites: records stay where they are.", **PLAIN)
 
 
-@federated_app.command("simulate")
+@app.command("simulate")
 def simulate_tables(
     tables: Annotated[list[Path], typer.Argument(help="One table for each node, such as three/*.csv.")],
-    target: Annotated[list[str], typer.Option(help="Column that must keep working (repeat for several).")],
-    sensitive: Annotated[list[str], typer.Option(help="Column that must not be recoverable (repeat for several).")],
-    unit: Annotated[str | None, typer.Option(help="Column that says which rows belong together.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column that is not an input (repeat for several).")] = None,
+    target: Target,
+    sensitive: Sensitive,
+    unit: Unit = None,
+    drop: Drop = None,
     secure: Annotated[bool, typer.Option("--secure", help="By masked sums (needs the extra federated).")] = False,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over each node's rows.")] = 20,
     components: Annotated[int, typer.Option(min=1, help="Numbers that are released of a record.")] = 4,
     noise: Annotated[float, typer.Option(min=0, help="Noise on them, relative to the code.")] = 0.3,
     out: Annotated[Path, typer.Option(help="Where the encoder goes.")] = Path("encoder.tacit"),
 ) -> None:
-    """Run a whole federation over these files in one process, and audit its encoder at every node."""
-    import tacit  # every command starts quickly
+    """Run a whole federation over these files in one process, and audit its encoder at every node.
+
+    Example: tacit federated simulate three/*.csv --target survived --sensitive sex
+    """
     from tacit.federated import DistributedEIGAN, Node, audit_nodes
     from tacit.federated.node import Grants
 
@@ -54,31 +59,40 @@ def simulate_tables(
     typer.echo(f"Nothing left this machine. The encoder: {tacit.save(f, out)}")
 
 
-@federated_app.command()
+@app.command()
 def server(config: Annotated[Path, typer.Argument(help="The server's TOML file.")]) -> None:
-    """Run the server: TLS, and only nodes whose keys are in its folder `allowed`."""
+    """Run the server: TLS, and only nodes whose keys are in its folder `allowed`.
+
+    Example: tacit federated server server.toml
+    """
     _check_flower()
-    from tacit.federated.flower.config import read_server  # every command starts quickly
+    from tacit.federated.flower.config import read_server  # needs Flower
     from tacit.federated.flower.launch import run_server
 
     raise typer.Exit(run_server(read_server(config), typer.echo))
 
 
-@federated_app.command()
+@app.command()
 def node(config: Annotated[Path, typer.Argument(help="The node's TOML file.")]) -> None:
-    """Run a node beside its data."""
+    """Run a node beside its data.
+
+    Example: tacit federated node node.toml
+    """
     _check_flower()
-    from tacit.federated.flower.config import read_node  # every command starts quickly
+    from tacit.federated.flower.config import read_node  # needs Flower
     from tacit.federated.flower.launch import run_node
 
     raise typer.Exit(run_node(read_node(config), config, typer.echo))
 
 
-@federated_app.command()
+@app.command()
 def submit(config: Annotated[Path, typer.Argument(help="The server's TOML file.")]) -> None:
-    """Start a federation on the running server, or resume one that was stopped. Run it on the server's machine."""
+    """Start a federation on the running server, or resume one that was stopped. Run it on the server's machine.
+
+    Example: tacit federated submit server.toml
+    """
     _check_flower()
-    from tacit.federated.flower.config import read_server  # every command starts quickly
+    from tacit.federated.flower.config import read_server  # needs Flower
     from tacit.federated.flower.launch import submit as start
 
     settings = read_server(config)

@@ -9,24 +9,40 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.progress import Progress
 
-from tacit.cli.ledger_command import LedgerKey, LedgerOption, ToOption, open_book
-from tacit.cli.options import SignedName, Trust, Trusted
+from tacit.cli import PLAIN
+from tacit.cli.console import (
+    Bundle,
+    LedgerKey,
+    LedgerOption,
+    NoiseKey,
+    RefuseExpired,
+    SignedName,
+    ToOption,
+    Trust,
+    Trusted,
+    Unit,
+    open_book,
+)
 from tacit.errors import InputError
 from tacit.files import write_whole
+from tacit.ledger.recording import record_service
+from tacit.release.bundle import read_bundle
+from tacit.release.manifest import check_expiry
+from tacit.release.runtime import Release, load
 from tacit.report.screen import Console
-from tacit.serve.keys import is_loopback
+from tacit.serve.keys import KeyFile, add_key, is_loopback, is_valid, read_keys, revoke_key
 
-serve_app = typer.Typer(help="Answer from releases: the cloud half of a filter.", no_args_is_help=True)
-keys_app = typer.Typer(help="API keys of a service.", no_args_is_help=True)
-serve_app.add_typer(keys_app, name="keys")
+app = typer.Typer(help="Answer from releases: the cloud half of a filter.", **PLAIN)
+keys_app = typer.Typer(help="Manage the API keys of a service.", **PLAIN)
+app.add_typer(keys_app, name="keys")
 
-Bundle = Annotated[Path, typer.Argument(help="The bundle, NAME.tacit.")]
 KeysFile = Annotated[Path, typer.Argument(help="The keys file of a service.")]
 KeyName = Annotated[str, typer.Argument(help="The client that the key is for.")]
 
 
-@serve_app.command()
+@app.command()
 def run(
     bundle: Bundle,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -42,9 +58,7 @@ def run(
     trusted_key: Trusted = None,
     signed_name: SignedName = None,
     trust: Trust = False,
-    refuse_expired: Annotated[
-        bool, typer.Option("--refuse-expired", help="Stop answering after the bundle's last day of use.")
-    ] = False,
+    refuse_expired: RefuseExpired = False,
     ledger: LedgerOption = None,
     to: ToOption = None,
     ledger_key: LedgerKey = None,
@@ -52,14 +66,14 @@ def run(
         int, typer.Option(min=1, help="With --ledger: the most records of one person, as you know it.")
     ] = 1,
 ) -> None:
-    """Run the service, and a page that runs the filter in the browser."""
+    """Run the service, and a page that runs the filter in the browser.
+
+    Example: tacit serve run handover/filter.tacit --api-keys keys.json
+    """
     needs_extra()
     import uvicorn  # an extra
 
-    from tacit.release.bundle import read_bundle  # every command starts quickly
-    from tacit.release.manifest import check_expiry
     from tacit.serve.app import Limits, make_app
-    from tacit.serve.keys import KeyFile
 
     if (api_keys is None) != no_auth:
         raise InputError(
@@ -77,11 +91,8 @@ def run(
         raise InputError("--behind-proxy needs --name, the host name in the URL of the service")
     found = read_bundle(bundle, trusted_key, name=signed_name, trust=trust)
     check_expiry(found.manifest, found.name, refuse_expired)
-    book = open_book({"ledger": ledger, "to": to, "ledger_key": ledger_key})
+    book = open_book(ledger, to, ledger_key)
     if book is not None:
-        from tacit.ledger.recording import record_service  # only where it is asked for
-        from tacit.release.runtime import Release
-
         book.tell(record_service(book.ledger, Release(found), found.name, book.to, records_per_person))
     hosts = [n.lower() for n in name or []] + (["127.0.0.1", "localhost"] if is_loopback(host) else [])
     if ":" in host and not name:
@@ -112,7 +123,7 @@ def run(
         uvicorn.Server(config).run(sockets=[listening])
 
 
-@serve_app.command()
+@app.command()
 def client(
     bundle: Bundle,
     source: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or npz file of raw records.")],
@@ -121,19 +132,19 @@ def client(
     out: Annotated[
         Path, typer.Option(help="File for the answers; its suffix says the format: .csv, .parquet or .arrow.")
     ] = Path("answers.csv"),
-    noise_key: Annotated[Path | None, typer.Option(help="The owner's noise key, for noisy releases.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Column that says whose each record is, for noisy releases.")] = None,
+    noise_key: NoiseKey = None,
+    unit: Unit = None,
     ca: Annotated[Path | None, typer.Option(help="Certificate (PEM) to trust, of a service with its own.")] = None,
-    allow_http: Annotated[bool, typer.Option(help="Send the key over a network unencrypted.")] = False,
+    allow_http: Annotated[bool, typer.Option("--allow-http", help="Send the key over a network unencrypted.")] = False,
     trusted_key: Trusted = None,
     signed_name: SignedName = None,
     trust: Trust = False,
 ) -> None:
-    """Run a file through the filter here, send only the releases, write the service's answers."""
-    needs_extra()
-    from rich.progress import Progress
+    """Run a file through the filter here, send only the releases, write the service's answers.
 
-    from tacit.release.runtime import load  # every command starts quickly
+    Example: tacit serve client filter.tacit people.csv http://127.0.0.1:8000 --api-key analyst.key
+    """
+    needs_extra()
     from tacit.serve.client import Client, answer_file
 
     release = load(bundle, trusted_key, name=signed_name, trust=trust, noise_key=noise_key)
@@ -158,9 +169,10 @@ def keys_add(
     ] = None,
     scope: Annotated[str, typer.Option(help="analyze, or metrics (for /metrics alone).")] = "analyze",
 ) -> None:
-    """Make a key. It is shown or written once; the keys file stores its hash."""
-    from tacit.serve.keys import add_key  # every command starts quickly
+    """Make a key. It is shown or written once; the keys file stores its hash.
 
+    Example: tacit serve keys add keys.json analyst --out analyst.key
+    """
     if out is not None and out.exists():
         raise InputError(f"{out} exists; write the key to a new file")
     key = add_key(file, name, expires, scope)
@@ -173,9 +185,10 @@ def keys_add(
 
 @keys_app.command("list")
 def keys_list(file: KeysFile) -> None:
-    """List the keys: name, scope and end."""
-    from tacit.serve.keys import is_valid, read_keys  # every command starts quickly
+    """List the keys: name, scope and end.
 
+    Example: tacit serve keys list keys.json
+    """
     for entry in read_keys(file):
         end = f"until {entry['expires']}" if entry["expires"] else "no end"
         print(f"{entry['name']}  {entry['scope']}  {end}{'' if is_valid(entry) else ' (expired)'}")
@@ -183,9 +196,10 @@ def keys_list(file: KeysFile) -> None:
 
 @keys_app.command("revoke")
 def keys_revoke(file: KeysFile, name: KeyName) -> None:
-    """Remove all keys of a client; a running service rejects them from the next request on."""
-    from tacit.serve.keys import revoke_key  # every command starts quickly
+    """Remove all keys of a client; a running service rejects them from the next request on.
 
+    Example: tacit serve keys revoke keys.json analyst
+    """
     revoke_key(file, name)
     print(f"{name} has no key any more.")
 

@@ -327,7 +327,7 @@ def refuse_numbers(f: Filter, labels: Labels, what: str) -> Labels:
         raise InputError(
             f"{what} column {name!r} is a number (it looks like a measurement, or says so), which "
             f"{type(f).__name__} cannot take; {', '.join(sorted(takes))} can. Or cut it into classes: "
-            f"tacit.read_table(..., bins={{{name!r}: 4}}), --bins 4, or pandas.qcut; or turn it into text if the "
+            f"tacit.read_table(..., bins={{{name!r}: 4}}), --set bins=4, or pandas.qcut; or turn it into text if the "
             f"numbers are names"
         )
     return labels

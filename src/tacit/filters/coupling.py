@@ -596,7 +596,8 @@ def table_problem(f: Any, X: Any, y: Any, sensitive: Any, units: Any) -> Problem
     for name in (c for c in table.columns if c not in (*carried, *classes.names)):
         found = learn_values(name, table[name], f.resolution, crowd)
         if isinstance(found, str):
-            told.append(f"column {name!r} is left out: {found}; pass_through=[{name!r}] (--pass-through) carries it")
+            carry = f"pass_through=[{name!r}] (--set pass_through={name}) carries it"
+            told.append(f"column {name!r} is left out: {found}; {carry}")
         else:
             values.append(found)
             if counts_rows(table[name]):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tacit.errors import InputError, NotInstalled
+from tacit.noise.accounting import DP
 
 Kind = TypeVar("Kind", bound=type)
 LEARNED_WITH_TORCH = ("autoencoder", "autoencoding", "dpfe", "eigan", "mask", "minimax", "obfuscator")
@@ -78,11 +79,38 @@ def registered_filters(modality: str | None = None) -> dict[str, Registered]:
     return {n: r for n, r in sorted(_FILTERS.items()) if modality is None or r.modality == modality}
 
 
-def make_filter(name: str, **parameters: Any) -> Any:
-    """The filter that the command line calls by this name."""
+def make_filter(
+    name: str, weight: float | None = None, settings: Mapping[str, Any] | None = None, **parameters: Any
+) -> Any:
+    """Make the filter that the command line calls by this name.
+
+    Parameters
+    ----------
+    name : of a registered filter
+    weight : value of the parameter that its frontier is traced over
+    settings : parameters as a file or a command line writes them: one text is also a list of one, and a number for
+        `dp` is an epsilon
+    **parameters : parameters as they are
+
+    Raises
+    ------
+    InputError
+        If there is no such filter, or it has no such parameter.
+    """
     offered = {n: r for n, r in registered_filters().items() if r.settings is not None}
     if name in LEARNED_WITH_TORCH and name not in offered:
         raise NotInstalled(f"the filter {name}", "torch")
     if name not in offered:
         raise InputError(f"no filter is called {name!r}; the names are {', '.join(offered)}")
-    return offered[name].make(**{**(offered[name].settings or {}), **parameters})
+    made = offered[name].make(**{**(offered[name].settings or {}), **parameters})
+    known = made.get_params(deep=False)
+    given = {} if weight is None else {made.frontier_parameter: weight}
+    for parameter, value in (settings or {}).items():
+        if parameter not in known:
+            raise InputError(f"{name} has no parameter {parameter!r}; it has {', '.join(known)}")
+        if isinstance(value, str) and isinstance(known[parameter], list | tuple):
+            value = [value]
+        if parameter == "dp" and isinstance(value, int | float):
+            value = DP(epsilon=float(value))
+        given[parameter] = value
+    return made.set_params(**given)

@@ -203,7 +203,7 @@ def _beyond(bounds: Mapping[str, Any], limits: Limits) -> list[str]:
         odds = (bounds.get(name) or {}).get("odds")
         if odds is None or odds > most:
             what = "not certified" if odds is None else f"at most {odds:.2f}"
-            found.append(f"{name}: odds {what}, and [limits] allows {most:g}; a codebook with --max-odds keeps it")
+            found.append(f"{name}: odds {what}, and [limits] allows {most:g}; a codebook with max_odds keeps it")
     return found
 
 

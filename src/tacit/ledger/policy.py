@@ -29,15 +29,15 @@ file = "ledger.jsonl"
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError
+from tacit.options import NAME, FitOptions, json_schema, load_toml, need, read_section
 
-NAME = "tacit.toml"
+REQUIRED = {"data": ("file", "targets", "sensitive")}
 
 
 @dataclass(frozen=True)
@@ -149,66 +149,24 @@ def read_policy(path: str | Path) -> Policy:
     """Read tacit.toml. A word that is not known is an error: a limit that is misspelt would not be kept."""
     path = Path(path)
     path = path / NAME if path.is_dir() else path
-    try:
-        text = path.read_text()
-        told = tomllib.loads(text)
-    except FileNotFoundError:
-        raise InputError(f"there is no policy {path}; `tacit check --help` shows how one begins") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path.name} cannot be read as TOML: {error}") from None
-    parts: dict[str, Any] = {"folder": path.parent, "text": text}
+    sections = load_toml(path)
+    parts: dict[str, Any] = {"folder": path.parent, "text": path.read_text()}
     kinds: dict[str, type] = {"data": DataPolicy, "filter": FilterPolicy, "limits": Limits, "ledger": LedgerPolicy}
-    for name, section in told.items():
+    for name, section in sections.items():
         if name == "receivers":
-            _need(isinstance(section, dict), path, "receivers", "a table of tables, such as [receivers.analyst]")
-            parts[name] = {who: _read(Receiver, s, path, f"receivers.{who}") for who, s in section.items()}
+            need(isinstance(section, dict), path, "receivers", "a table of tables, such as [receivers.analyst]")
+            parts[name] = {
+                who: Receiver(**read_section(Receiver, s, path, f"receivers.{who}")) for who, s in section.items()
+            }
         elif name in kinds:
-            parts[name] = _read(kinds[name], section, path, name)
+            parts[name] = kinds[name](**read_section(kinds[name], section, path, name, required=REQUIRED.get(name, ())))
+        elif name == "fit":
+            read_section(FitOptions, section, path, name)  # of `tacit fit`; a wrong one is an error here too
         else:
-            raise InputError(f"{path.name}: [{name}] is not known; there are {', '.join(kinds)} and receivers")
+            raise InputError(f"{path.name}: [{name}] is not known; there are {', '.join(kinds)}, fit and receivers")
     policy = Policy(**parts)
     _check_names(policy, path)
     return policy
-
-
-def _read(kind: type, section: Any, path: Path, name: str) -> Any:
-    _need(isinstance(section, dict), path, name, "a table")
-    known = {f.name.rstrip("_"): f for f in fields(kind)}
-    out = {}
-    for word, value in section.items():
-        where = f"{name}.{word}"
-        if word not in known:
-            raise InputError(f"{path.name}: {where} is not known; [{name}] has {', '.join(known)}")
-        out[known[word].name] = _value(str(known[word].type), value, path, where)
-    missing = [f.name for f in fields(kind) if f.name in ("file", "targets", "sensitive") and kind is DataPolicy]
-    for word in missing:
-        _need(word in out, path, f"{name}.{word}", "there")
-    return kind(**out)
-
-
-def _value(kind: str, value: Any, path: Path, where: str) -> Any:
-    """A value of the kind that the field declares."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind.startswith("Mapping[str, float]"):
-        good = isinstance(value, dict) and all(isinstance(v, int | float) and v >= 0 for v in value.values())
-        _need(good, path, where, "numbers by name, such as { sex = 0.58 }")
-        return {str(k): float(v) for k, v in value.items()}
-    if kind.startswith("Mapping"):
-        _need(isinstance(value, dict), path, where, "a table of settings")
-        return value
-    if kind.startswith("tuple"):
-        value = [value] if isinstance(value, str) else value
-        _need(isinstance(value, list) and all(isinstance(v, str) for v in value), path, where, "a list of names")
-        return tuple(value)
-    if kind.startswith("bool"):
-        _need(isinstance(value, bool), path, where, "true or false")
-    elif kind.startswith("int"):
-        _need(number and value == int(value), path, where, "a whole number")
-    elif kind.startswith("float"):
-        _need(number, path, where, "a number")
-    else:
-        _need(isinstance(value, str), path, where, "text")
-    return value
 
 
 def _check_names(policy: Policy, path: Path) -> None:
@@ -224,9 +182,25 @@ def _check_names(policy: Policy, path: Path) -> None:
         *((f"receivers.{n}.odds", r.odds, data.sensitive) for n, r in policy.receivers.items()),
     ):
         for name in limits:
-            _need(name in known, path, f"{what}.{name}", f"one of {', '.join(known)}")
+            need(name in known, path, f"{what}.{name}", f"one of {', '.join(known)}")
 
 
-def _need(good: bool, path: Path, where: str, what: str) -> None:
-    if not good:
-        raise InputError(f"{path.name}: {where} must be {what}")
+def policy_schema() -> dict[str, Any]:
+    """Write the JSON schema of tacit.toml; docs/tacit.schema.json is this.
+
+    Examples
+    --------
+    >>> sorted(policy_schema()["properties"])
+    ['data', 'filter', 'fit', 'ledger', 'limits', 'receivers']
+    """
+    kinds = {"data": DataPolicy, "filter": FilterPolicy, "fit": FitOptions, "limits": Limits, "ledger": LedgerPolicy}
+    properties = {name: json_schema(kind) for name, kind in kinds.items()}
+    properties["data"]["required"] = list(REQUIRED["data"])
+    properties["receivers"] = {"type": "object", "additionalProperties": json_schema(Receiver)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "tacit.toml",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+    }

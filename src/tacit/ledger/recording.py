@@ -40,7 +40,7 @@ def entry(release: Release, by: str, what: str, to: str, rows: int | None, way: 
     if by != "serve" and release.noise is not None and release.noise_key is None:  # a service never has the key
         raise InputError(
             f"{release.name} adds noise under a key, and none was given: with a fresh key each run is another release, "
-            f"and they add up. Pass the one key (--key FILE; tacit release key makes one)"
+            f"and they add up. Pass the one key (--noise-key FILE; tacit release key noise makes one)"
         )
     support = release.support
     spent = release.manifest["parameters"].get("dp")  # of the people of the fit, where it was differentially private
@@ -66,11 +66,6 @@ def record_rows(
     named = None if units is None else np.asarray(units)[good]
     pairs = people_of(prints, named, ledger.secret)
     return record(ledger, entry(release, by, what, to, len(data), way), pairs, units is not None)
-
-
-def record_bundle(ledger: Ledger, release: Release, by: str, what: str, to: str) -> Line:
-    """Write down that a filter is handed over, and no record."""
-    return record(ledger, entry(release, by, what, to, 0), NOBODY, by_unit=True)
 
 
 def record_service(ledger: Ledger, release: Release, what: str, to: str, records_per_person: int) -> Line:

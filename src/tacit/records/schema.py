@@ -101,7 +101,7 @@ class Column:
                              "how to hide it; leave the row out, or fit on rows that have it")  # fmt: skip
         if not self.has_missing:
             said |= dict.fromkeys(np.flatnonzero(gaps).tolist(), "missing, and this release looks at it; leave the row "
-                                  "out, or fit with unknown='draw' (--unknown draw): such rows are protected "
+                                  "out, or fit with unknown='draw' (--set unknown=draw): such rows are protected "
                                   "less")  # fmt: skip
         return [Problem(row, repr(self.name), what) for row, what in said.items()]
 

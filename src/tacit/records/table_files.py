@@ -11,7 +11,7 @@ import pandas as pd
 from tacit.errors import InputError, NotInstalled, TacitError
 from tacit.files import parquet_files
 
-FORMATS = ".csv (any separator), .tsv, .parquet, .arrow, .feather, .xlsx, .sqlite or .duckdb (with --sql)"
+FORMATS = ".csv (any separator), .tsv, .parquet, .arrow, .feather, .xlsx, .sqlite or .duckdb (with --set sql=QUERY)"
 TEXT, PARQUET, ARROW = (".csv", ".tsv", ".txt", ".psv"), (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 EXCEL, DATABASE = (".xlsx", ".xlsm"), (".sqlite", ".sqlite3", ".db", ".duckdb", ".ddb")
 
@@ -61,7 +61,7 @@ def open_table(path: str | Path, sql: str | None = None, dates: bool = False) ->
         raise InputError(f"no file {path}; check the path")
     kind = kind_of(path)
     if sql is not None and kind != "database":
-        raise InputError(f"--sql asks a database, such as people.sqlite or people.duckdb; {path.name} is none")
+        raise InputError(f"sql asks a database, such as people.sqlite or people.duckdb; {path.name} is none")
     read: dict[str, Callable[[Path], TableFile]] = {
         "text": lambda place: _text(place, dates), "database": lambda place: _database(place, sql),
         "parquet": _parquet, "arrow": _arrow, "excel": _excel, "folder": _folder,
@@ -166,7 +166,7 @@ def _only(tables: list[str], path: Path) -> str:
     if len(tables) != 1:
         has = f"has the tables {', '.join(tables)}" if tables else "has no table"
         example = f"select * from {(tables or ['people'])[0]}"
-        raise InputError(f'{path.name} {has}; say what to read, such as --sql "{example}"')
+        raise InputError(f'{path.name} {has}; say what to read, such as --set "sql={example}"')
     return 'select * from "{}"'.format(tables[0].replace('"', '""'))
 
 

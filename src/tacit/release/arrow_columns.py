@@ -199,7 +199,7 @@ def _env_key() -> bytes:
         found = "is not set" if given is None else "does not hold 16 to 64 bytes as hexadecimal text"
         raise InputError(
             f"the noise key is read from the environment variable {VARIABLE}, which {found} here; set it, on every "
-            f"worker, to the content of a file that `tacit release key FILE` made"
+            f"worker, to the content of a file that `tacit release key noise FILE` made"
         ) from None
 
 

@@ -179,7 +179,7 @@ def sign(
     Parameters
     ----------
     path : the bundle
-    secret_key : the file that `tacit release keys` wrote
+    secret_key : the file that `tacit release key signing` wrote
     name : what those who load it expect it to be; the file's name, without its suffix, by default
     version : a reader who has seen a version of this name refuses all before it
     trust : sign a bundle that another user or another machine has written

@@ -41,7 +41,7 @@ def read_key(key: bytes | str | Path, option: str = "noise_key") -> Key:
     if isinstance(key, bytes):
         found = Key(key)
     else:
-        make = "make one with: tacit release key FILE"
+        make = "make one with: tacit release key noise FILE"
         try:
             text = Path(key).read_text()
         except OSError as error:
@@ -56,7 +56,7 @@ def read_key(key: bytes | str | Path, option: str = "noise_key") -> Key:
     if not 16 <= len(found) <= 64:
         raise InputError(f"{option} must have 16 to 64 bytes; found {len(found)}")
     if not any(found):
-        raise InputError(f"{option} is all zero, which is no secret; make one with: tacit release key FILE")
+        raise InputError(f"{option} is all zero, which is no secret; make one with: tacit release key noise FILE")
     return found
 
 
@@ -125,3 +125,11 @@ def key_path(folder: Path, manifest: Mapping[str, Any], kind: str) -> Path:
     told: list[Any] = [manifest["members"]["model.onnx"]["sha256"], manifest["sketch"]]
     identity = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
     return folder / f"{identity}.{kind}.key"
+
+
+def own_key(bundle: Path, folder: Path, kind: str) -> Path | None:
+    """Find the key of a bundle in a folder of keys; None where it is not there."""
+    from tacit.release.bundle import read_manifest  # which needs this module
+
+    place = key_path(folder, read_manifest(bundle), kind)
+    return place if place.exists() else None

@@ -51,7 +51,7 @@ CHUNK_ROWS = 4096  # records of them at most: hidden layers are wider than few c
 NO_KEY = (
     "this release adds noise, and no noise_key was given: a fresh key was drawn. Within this session a record always "
     "gets the same noise; in another session it gets other noise, and whoever collects both can average them. Keep one "
-    "key (tacit release key FILE) and pass it as noise_key"
+    "key (tacit release key noise FILE) and pass it as noise_key"
 )
 
 OTHER_KEY = (

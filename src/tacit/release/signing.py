@@ -124,11 +124,13 @@ def read_secret_key(path: str | Path) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(Path(path).read_bytes(), password=None)
     except FileNotFoundError:
-        raise InputError(f"there is no key {path}; make one with: tacit release keys FILE") from None
+        raise InputError(f"there is no key {path}; make one with: tacit release key signing FILE") from None
     except (ValueError, TypeError) as error:
-        raise InputError(f"{path} holds no secret key ({error}); make one with: tacit release keys FILE") from None
+        raise InputError(
+            f"{path} holds no secret key ({error}); make one with: tacit release key signing FILE"
+        ) from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise InputError(f"{path} holds a key of another kind; make one with: tacit release keys FILE")
+        raise InputError(f"{path} holds a key of another kind; make one with: tacit release key signing FILE")
     return key
 
 
@@ -144,7 +146,7 @@ def read_public_key(key: str | Path | bytes) -> Ed25519PublicKey:
         called = "these bytes" if isinstance(key, bytes) else str(key)
         raise InputError(f"no public key can be read from {called} ({error}); pass the file FILE.pub") from None
     if not isinstance(found, Ed25519PublicKey):
-        raise InputError(f"{key!r} holds a key of another kind; make one with: tacit release keys FILE")
+        raise InputError(f"{key!r} holds a key of another kind; make one with: tacit release key signing FILE")
     return found
 
 

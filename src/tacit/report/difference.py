@@ -115,7 +115,7 @@ class Difference:
     def _remedy(self) -> str:
         if self.how == PAIRED:
             return "; bring more rows, or release less"
-        return "; a paired interval is narrower: tacit audit diff OLD NEW --data TABLE --target ... --sensitive ..."
+        return "; a paired interval is narrower: tacit diff OLD NEW --data TABLE --target ... --sensitive ..."
 
 
 def difference(old: Report, new: Report) -> Difference:

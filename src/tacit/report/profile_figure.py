@@ -1,4 +1,4 @@
-"""The figure of `tacit profile` (DPFE, Figure 11): what each cut costs."""
+"""The figure of `tacit release profile` (DPFE, Figure 11): what each cut costs."""
 
 from __future__ import annotations
 

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.markup import escape
 
 import tacit
+from tacit.auditing import measurement_names
 from tacit.auditing.received import read_cells
-from tacit.cli.handover import Source, found_key
-from tacit.cli.tables import progress, rows_as_people, said_numbers
+from tacit.cli.console import (
+    Attackers,
+    Bins,
+    Console,
+    Drop,
+    Minutes,
+    Numeric,
+    SignedName,
+    Trust,
+    Trusted,
+    Unit,
+    note,
+    numeric_columns,
+    rows_as_people,
+    working,
+)
+from tacit.cli.fit import Source
 from tacit.errors import InputError
 from tacit.records.csv_files import CsvFile
 from tacit.records.dataset import as_dataset, read_file
 from tacit.records.schema import TIMES
 from tacit.records.table_files import open_table
 from tacit.release.bundle import read_manifest
-from tacit.release.keys import key_folder
+from tacit.release.keys import key_folder, own_key
 from tacit.report.report import Report
-from tacit.report.screen import Console
 
 NEEDS_ROWS = ("release", "data", "target", "bins", "numeric", "alongside", "measure", "group", "attacker_knows",
               "minutes", "out", "owner_key")  # fmt: skip
@@ -33,13 +49,72 @@ WHAT_TO_PASS = (
 )
 
 
-def run(console: Console, counts: Path | None, **options: Any) -> None:
-    """Certify what an engine has counted, or attack a release."""
+def epilog() -> str:
+    """Name the registered measurements under the help."""
+    return f"Measurements: {', '.join(measurement_names())}"
+
+
+def audit(
+    release: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The released table, row by row that of --data; a bundle; or the folder of tacit fit --out.",
+            show_default=False,
+        ),
+    ] = None,
+    sensitive: Annotated[list[str] | None, typer.Option(help="Column to hide (repeat for several).")] = None,
+    data: Annotated[Path | None, typer.Option(help="The raw table with targets and sensitive columns.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Column to preserve (repeat for several).")] = None,
+    counts: Annotated[
+        Path | None,
+        typer.Option(help="Certify what an engine counted instead: the release, --sensitive, --unit and n."),
+    ] = None,
+    unit: Unit = None,
+    drop: Drop = None,
+    bins: Bins = None,
+    numeric: Numeric = None,
+    alongside: Annotated[list[str] | None, typer.Option(help="Column that travels with the release.")] = None,
+    attackers: Attackers = "quick",
+    require: Annotated[
+        list[str] | None,
+        typer.Option(help="Gate, such as sex=.60 or linkability=.05: exit 3 if it may be higher (repeat)."),
+    ] = None,
+    certified: Annotated[bool, typer.Option("--certified", help="With --require: only a certificate counts.")] = False,
+    require_odds: Annotated[
+        list[str] | None,
+        typer.Option(help="Gate, such as sex=3: exit 3 unless no single release moves odds by more (certified)."),
+    ] = None,
+    measure: Annotated[
+        list[str] | None, typer.Option(help="Measurement: auto (default), all, NAME or no-NAME (repeat).")
+    ] = None,
+    group: Annotated[list[str] | None, typer.Option(help="Column by which leakage is also shown.")] = None,
+    attacker_knows: Annotated[
+        list[str] | None,
+        typer.Option(help="Raw columns that an attacker knows of the person, such as age,race; or all (repeat)."),
+    ] = None,
+    minutes: Minutes = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.html, report.md and audit.json.")] = None,
+    owner_key: Annotated[
+        Path | None, typer.Option(help="For a bundle: the owner's key, to notice rows that it was fitted on.")
+    ] = None,
+    trusted_key: Trusted = None,
+    signed_name: SignedName = None,
+    trust: Trust = False,
+    seed: Annotated[int, typer.Option(help="Same seed, same split and attackers.")] = 0,
+) -> None:
+    """Attack a release: what it keeps, what it gives away. Usable as a gate in a pipeline.
+
+    A folder of tacit fit is audited in full: raw rows, columns and keys are found beside it, in FOLDER-keys.
+
+    Example: tacit audit handover --data people.csv
+    """
+    options, console = dict(locals()), Console()
+    options.pop("counts")
     if counts is not None:
         _certify(console, counts, **options)
         return
     parts: tuple[float, ...] = (0.5, 0.5)
-    if options["release"] is not None and options["release"].is_dir():
+    if release is not None and release.is_dir():
         parts = _complete(console, options)
     _attack(console, parts=parts, **options)
 
@@ -55,8 +130,8 @@ def _complete(console: Console, options: dict[str, Any]) -> tuple[float, ...]:
     options["target"] = options["target"] or (source.target if source else list(told.get("utility", [])))
     options["sensitive"] = options["sensitive"] or (source.sensitive if source else list(told.get("leakage", [])))
     options["out"] = options["out"] or folder
-    options["owner_key"] = options["owner_key"] or found_key(bundle, keys, "owner")
-    options["noise_key"] = found_key(bundle, keys, "noise")
+    options["owner_key"] = options["owner_key"] or own_key(bundle, keys, "owner")
+    options["noise_key"] = own_key(bundle, keys, "noise")
     same = source is not None and options["data"] is None
     if source is not None and same:
         for name in ("unit", "drop", "bins", "numeric"):
@@ -67,7 +142,7 @@ def _complete(console: Console, options: dict[str, Any]) -> tuple[float, ...]:
                          f"are; name them: tacit audit {folder} --data TABLE")  # fmt: skip
     if options["owner_key"] is None:
         told = f"the owner's key is not in {keys}: nobody can tell which rows the bundle was fitted on; those leak more"
-        console.print(f"[yellow]note:[/yellow] {escape(told)}", highlight=False)
+        note(console, told)
     console.print(f"Auditing {escape(str(bundle))} on {escape(options['data'].name)}", highlight=False)
     return (0.5, 0.2, 0.3) if same else (0.5, 0.5)
 
@@ -108,7 +183,7 @@ def _attack(
         raise InputError(WHAT_TO_PASS)
     (out or Path()).mkdir(parents=True, exist_ok=True)  # before the work, not after it
     own = (open_table(data, sql, _takes_dates(release)).table, data.name, target, sensitive, unit, drop or [], bins)
-    rows = rows_as_people(console, as_dataset(*own, numeric=said_numbers(numeric)))
+    rows = rows_as_people(console, as_dataset(*own, numeric=numeric_columns(numeric)))
     attack, test = rows.split(parts, random_state=seed)[-2:]
     keys: dict[str, Any] = {
         "owner_key": owner_key,
@@ -117,8 +192,7 @@ def _attack(
         "name": signed_name,
     }
     what = read_release(release, rows, (attack, test), data.name, **keys, trust=trust)
-    with progress(console) as bar:
-        task = bar.add_task("", total=None)
+    with working(console) as doing:
         report = tacit.audit(
             what,
             attack,
@@ -130,9 +204,7 @@ def _attack(
             minutes=minutes,
             random_state=seed,
             options=tacit.AuditOptions(
-                release.name,
-                groups=tuple(group or ()),
-                callback=lambda what, done, total: bar.update(task, description=f"attacking {what}"),
+                release.name, groups=tuple(group or ()), callback=lambda what, *_: doing(f"attacking {what}")
             ),
         )
     _tell(console, report, out, gates, certified, {"odds": odds, **limits})
@@ -197,7 +269,7 @@ def read_release(
     """A bundle, opened as by `tacit.load`, or the released rows of both parts as their receiver has them."""
     if release.suffix == ".tacit":
         if owner_key is None:
-            owner_key = found_key(release, key_folder(release.parent), "owner")  # where tacit fit put it
+            owner_key = own_key(release, key_folder(release.parent), "owner")  # where tacit fit put it
         return tacit.load(release, owner_key=owner_key, **opening)  # what it releases, noise and all
     released = read_file(release)
     if len(released) != len(rows):
