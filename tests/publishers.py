@@ -106,7 +106,7 @@ def picture(path, shade, size=(20, 16)):
     Image.fromarray(np.full((*size, 3), shade, dtype=np.uint8)).save(path)
 
 
-HEADS = ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling")
+HEADS = ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling", "Big_Lips", "Big_Nose", "Young")
 
 
 def write(path, content):

@@ -1,9 +1,8 @@
-"""papers/dpfe: the parts of its data, the owner's CelebA on made files, and how seeds are told together."""
+"""papers/dpfe: the parts of its data, CelebA's among them, and how seeds are told together."""
 
 from __future__ import annotations
 
 import importlib
-import re
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,6 @@ from PIL import Image
 
 import tacit
 from papers.common.papers import load_paper
-from papers.common.run import Run, run_experiment
 
 PAPER = load_paper("dpfe")
 ATTRIBUTES = ("Big_Lips", "Big_Nose", "Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair", "Male", "Smiling", "Young")
@@ -47,19 +45,6 @@ def celebrities(monkeypatch, tmp_path):
     (folder / "list_eval_partition.txt").write_text("".join(f"{n} {p}\n" for n, p in zip(names, parts, strict=True)))
     (folder / "identity_CelebA.txt").write_text("".join(f"{n} {p}\n" for n, p in zip(names, people, strict=True)))
     return tmp_path
-
-
-@pytest.mark.slow  # guards an experiment of the paper on a set that only its owner has
-def test_an_owner_of_celeba_runs_figure_6_on_it(celebrities, tmp_path):
-    run = Run(PAPER, "fig6", quick=True, out=tmp_path / "out", data="celeba")
-    assert run.settings["cuts"] == ["conv7"]
-    assert PAPER.settings_of("fig6", quick=False, data="celeba")["cuts"] == ["conv4_2", "conv7"]
-    run_experiment(run)
-    whats = {row["what"] for row in run.rows}
-    assert {"CelebA, Simple, no noise", "CelebA, DPFE as printed, no noise", "CelebA, DPFE, ours, no noise"} <= whats
-    sizes = [int(n) for n in re.search(r"attackers / test: (\d+) / (\d+) / (\d+)", run.notes[-1]).groups()]
-    assert (sizes[0], sizes[1] + sizes[2]) == (24, 18)  # three of the test part's four people
-    assert run.figures == ["fig6.svg", "fig9.svg"]
 
 
 def test_the_control_is_the_uncut_network_on_the_same_attributes(celebrities, monkeypatch):

@@ -1,4 +1,4 @@
-"""papers/minimax-filter: one filter a row, data unchanged, and the owner of eNTERFACE can run Fig. 3 on it."""
+"""papers/minimax-filter: one filter a row, and data unchanged."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import importlib
 
 import numpy as np
 import pytest
-from scipy.io import wavfile
 from sklearn.decomposition import PCA
-from typer.testing import CliRunner
 
 import tacit
-from tacit.cli import app
 from tacit.noise.local_privacy import local_dp
 
 rows = importlib.import_module("papers.minimax-filter.rows")
@@ -77,32 +74,3 @@ def test_the_mask_is_chosen_without_test_rows(monkeypatch):
     rows.chosen_mask(data, 0)
     assert set(seen) == {(180, 60)}
     assert len(seen) == len(rows.MASKS)
-
-
-@pytest.fixture
-def enterface(monkeypatch, tmp_path):
-    """A small folder as published: 'subject N'/emotion/sentence k, sounds as .wav."""
-    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
-    rng = np.random.default_rng(0)
-    rate = 8000
-    for person in range(1, 5):
-        for emotion in ("anger", "disgust", "fear", "happiness", "sadness", "surprise"):
-            for sentence in range(1, 4):
-                folder = tmp_path / "data" / "enterface" / f"subject {person}" / emotion / f"sentence {sentence}"
-                folder.mkdir(parents=True)
-                tone = np.sin(2 * np.pi * (200 * person + 10 * sentence) * np.arange(rate // 8) / rate)
-                sound = 6000 * tone + rng.normal(0, 900, rate // 8)
-                wavfile.write(folder / "clip.wav", rate, sound.astype(np.int16))
-    return tmp_path
-
-
-@pytest.mark.slow  # guards an experiment of the paper on a set that only its owner has
-def test_fig3_on_the_owners_enterface(enterface):
-    line = ["reproduce", "minimax-filter/fig3", "--data", "enterface", "--quick", "--out", str(enterface / "out")]
-    found = CliRunner().invoke(app, line)
-    assert found.exit_code == 0, found.output
-    assert (enterface / "out" / "minimax-filter" / "fig3-enterface" / "fig3.svg").exists()
-    told = (enterface / "out" / "minimax-filter" / "fig3-enterface" / "quick.json").read_text()
-    assert '"enterface"' in told
-    assert "guessing .250" in told  # four speakers, as many sentences each: not EMO-DB's ten
