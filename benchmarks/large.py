@@ -4,7 +4,7 @@
 
 Bare onnxruntime is a loop of twenty lines over the same file: it reads batches with pyarrow, runs the bundle's graph on
 4,096 rows at a time on as many threads, and writes the release as Parquet; "unwritten" leaves the writing out, and so
-does less than the job. No check, no journal, nothing to resume. Each run is a process of its own (its start is in its
+does less than the job. Bare makes no check. Each run is a process of its own (its start is in its
 clock, not in its processor time) and alternates with the other; the figure is the ratio of the fastest of `--repeats`.
 Memory is a process's peak (VmHWM). The filters: "raw" is `CodebookFilter(16, features="raw")`, a small network with 16
 cells; "trees" is the usual codebook, whose trees cost more; "eigan" is an encoder whose eight numbers a

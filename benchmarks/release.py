@@ -2,7 +2,7 @@
 
     python benchmarks/release.py [--rows 200000] [--parquet-mb 1000] [--out FILE]
 
-1. Throughput. Releasing a file against plain onnxruntime on the same arrays in memory: what checks, files and journal
+1. Throughput. Releasing a file against plain onnxruntime on the same arrays in memory: what checks and files
    cost. The filter is an EIGAN encoder of two hidden layers of 256 on 64 numbers. Both sides run the bundle's own
    graph, alternating in one process; plain onnxruntime is given whichever of two batch sizes suits it better. The
    figure is the ratio of the fastest runs, by the clock and by processor time (which a busy machine disturbs less). It
