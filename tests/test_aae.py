@@ -13,7 +13,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import tacit
-from papers.common.window_figures import latent_figure, spectrogram_figure, waveform_figure
 from tacit.errors import InputError
 from tacit.filters.autoencoder import Heads
 from tacit.labels import encode_labels
@@ -126,10 +125,6 @@ def test_seen_rows_and_missing_labels(f, data):
     y.iloc[:20], s.iloc[15:40] = None, None
     g = clone(f).fit(data.X[:100], y.iloc[:100], sensitive_features=s.iloc[:100])
     assert g.seen(data.X).tolist() == [True] * 100 + [False] * 20
-
-
-def test_nothing_is_seen_by_a_filter_that_learns_nothing(data):
-    assert not fit(FILTERS[3], data).seen(data.X).any()
 
 
 @pytest.mark.parametrize("shape", [(1, 16), (3, 50), (6, 33)])
@@ -252,15 +247,6 @@ def test_singular_spectrum_agrees_with_the_textbook():
     slow = [np.mean([matrix[i, t - i] for i in range(7) if 0 <= t - i < 18]) for t in range(24)]
     assert np.allclose(Z, slow)
     assert np.allclose(tacit.baselines.SingularSpectrum(7, embedding=7).fit(X).transform(X), X)
-
-
-def test_figures_of_windows(data):
-    two, labels = data.X[:2], [("activity", data.y["activity"]), ("person", data.sensitive["person"])]
-    assert len(latent_figure(fit(FILTERS[0], data).latent(data.X), labels).axes) == 2
-    for draw in (waveform_figure, spectrogram_figure):
-        assert len(draw(two, two * 2, ["walk", "jog"], ["gyroscope", "accelerometer"]).axes) == 8
-        with pytest.raises(InputError, match="and 1 titles"):
-            draw(two, two[:1], ["walk"])
 
 
 # -- the promises --------------------------------------------------------------------------------

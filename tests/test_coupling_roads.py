@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import httpx
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
 import pytest
-from typer.testing import CliRunner
 
 import tacit
 from service import running
-from tacit.cli import app
 from tacit.errors import BundleError, InputError
 from tacit.filters import conditionals
 from tacit.noise.keyed import Occurrences
 from tacit.records.cells import GAPS, times
-from tacit.release.bundle import read_bundle
 from tacit.release.stream import release_lines
-from tacit.serve.app import make_app
-from tacit.serve.client import Client, answer_file
 from test_page import released_in_browser
 from test_paths import JOBS, write
 
@@ -244,30 +237,6 @@ def test_a_lying_bundle_is_refused(road, tmp_path):
             tacit.load(lying, noise_key=KEY).transform(road.X, road.units)
 
 
-def test_the_client_sends_the_release_alone(road, tmp_path):
-    from starlette.testclient import TestClient
-
-    data = tacit.Dataset(road.more.X, road.more.y, road.more.sensitive, road.more.units)
-    analyzer = tacit.serve.fit_analyzer(road.f, data, epochs=2)
-    bundle = tacit.save(road.f, tmp_path / "f.tacit", analyzer=analyzer)
-    release, sent = tacit.load(bundle, noise_key=KEY), []
-
-    class Recorded(httpx.BaseTransport):
-        inner = TestClient(make_app(read_bundle(bundle), None))._transport
-
-        def handle_request(self, request):
-            sent.append(request.content)
-            return self.inner.handle_request(request)
-
-    with Client("http://testserver", release, transport=Recorded()) as client:
-        answer_file(client, road.csv, tmp_path / "answers.csv", unit="who")
-    numbers = np.array([row for body in sent if body for row in json.loads(body)["release"]])
-    names = [c.name for c in road.f.mechanism_.columns]
-    for j, column in enumerate(road.f.mechanism_.columns):
-        assert cells(column.cells(numbers[:, j].astype(int))) == cells(road.expected[[names[j]]])
-    assert len(pd.read_csv(tmp_path / "answers.csv")) == len(road.X)
-
-
 @pytest.fixture(scope="module")
 def open_road(tmp_path_factory):
     """At strength 0 nothing is replaced, so what a page draws for itself does not matter."""
@@ -347,25 +316,6 @@ def parts(n=900):
 
 
 @pytest.mark.usefixtures("breadths")
-def test_arrays_have_columns_too():
-    """An audit tells what became of a table whose columns have no names."""
-    rng = np.random.default_rng(0)
-    s, y = rng.integers(2, size=(2, 600))
-    X = np.column_stack([s + rng.normal(size=600), y + rng.normal(size=600)])
-    whole = tacit.Dataset(X, pd.DataFrame({"y": y}), pd.DataFrame({"s": s}), units="rows")
-    train, attack, test = whole.split((0.5, 0.25, 0.25), random_state=0)
-    f = tacit.CouplingFilter(random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
-    change = tacit.audit(f, attack, test, attackers="logistic", measurements="no-baseline").change
-    assert list(change.columns) == ["x0", "x1", "y"]
-    assert [n for n, q in change.questions.items() if q.declared] == ["y"]
-    assert len(change.questions) == 3
-    asked = dict(attackers="logistic", measurements=["no-baseline", "no-breadth", "no-linkability", "no-singling_out"])
-    quick = tacit.audit(f, attack, test, **asked).change
-    assert quick.kept == change.kept  # who asks for no breadth is still told what was kept, of the table and the target
-    assert quick.questions == {"y": change.questions["y"]}
-
-
-@pytest.mark.usefixtures("breadths")
 def test_a_frontier_shares_its_models_and_gives_the_filter_back():
     train, attack, test = parts()
     front = tacit.frontier(tacit.CouplingFilter(random_state=0), train, attack, test, values=[0.0, 1.0], seeds=1,
@@ -377,41 +327,3 @@ def test_a_frontier_shares_its_models_and_gives_the_filter_back():
     best = front.choose(max_leakage={"s": 0.65})
     assert best.strength == 1.0
     assert list(best.transform(test.X, sensitive_features=test.sensitive, y=test.y).columns) == ["a", "b", "c", "y"]
-
-
-@pytest.mark.usefixtures("quickly")
-def test_fit_hands_the_table_over(tmp_path):
-    train, attack, test = parts(600)
-    table = pd.concat([pd.concat([d.X, d.y, d.sensitive], axis=1) for d in (train, attack, test)], ignore_index=True)
-    table["name"] = [f"person {i}" for i in range(len(table))]
-    table[["s", *table.columns.drop("s")]].to_csv(tmp_path / "people.csv", index=False)
-    out = tmp_path / "handover"
-    common = ["fit", str(tmp_path / "people.csv"), "--target", "y", "--sensitive", "s", "--out", str(out)]
-    for wrong, said in (
-        (["--set", "keep"], "NAME=VALUE"),
-        (["--filter", "codebook", "--set", "keep.c=2"], "no parameter"),
-    ):
-        refused = CliRunner().invoke(app, [*common, *wrong])
-        assert refused.exit_code != 0
-        assert said in f"{refused.output} {refused.exception}"
-    done = CliRunner().invoke(app, [*common, "--set", "keep.c=2"])
-    assert done.exit_code == 0, done.output
-    released = pd.read_csv(out / "release.csv")
-    assert list(released.columns) == ["a", "b", "c", "y"]
-    assert len(released) == len(table)
-    assert 0.5 < (released["a"] == table["a"]).mean() < 0.95
-    assert (released["c"] == table["c"]).mean() > 0.85
-    for said in ("best attacker", "column 'name' is left out", "audited, not certified"):
-        assert said in " ".join(done.output.split())
-    new = table[:20].drop(columns="name")
-    new.to_csv(tmp_path / "new.csv", index=False)
-    (key,) = Path(f"{out}-keys").glob("*.noise.key")
-    applied = CliRunner().invoke(app, ["release", "apply", str(out / "filter.tacit"), str(tmp_path / "new.csv"),
-                                       str(tmp_path / "more.csv"), "--noise-key", str(key)])  # fmt: skip
-    assert applied.exit_code == 0, applied.output
-    assert list(pd.read_csv(tmp_path / "more.csv").columns) == ["a", "b", "c", "y"]
-    new.rename(columns={"s": "group"}).to_csv(tmp_path / "new.csv", index=False)
-    asked = ["release", "apply", str(out / "filter.tacit"), str(tmp_path / "new.csv"), str(tmp_path / "again.csv")]
-    renamed = CliRunner().invoke(app, [*asked, "--noise-key", str(key), "--sensitive", "group"])
-    assert renamed.exit_code == 0, renamed.output
-    assert (tmp_path / "again.csv").read_text() == (tmp_path / "more.csv").read_text()

@@ -104,15 +104,6 @@ def test_what_has_no_end_stays_bounded_by_the_normalized_code(parts):
     assert contrastive(100 * loose, who, 0.0, "difference").item() < -1000
 
 
-def test_printed_settings_withhold_less_or_more_but_other_than_ours(parts, models):
-    """Both rows exist because they differ: the same data and seed, another code."""
-    printed = tacit.DPFE.as_printed(**{**SMALL, "epochs": 16, "backbone_epochs": 4}, batch_size=64, learning_rate=1e-3)
-    printed.fit(parts[0].X, parts[0].y, sensitive_features=parts[0].sensitive)
-    assert not np.allclose(printed.noiseless(parts[2].X), models["DPFE"].noiseless(parts[2].X), atol=0.1)
-    right = (printed.answer(printed.noiseless(parts[2].X))["activity"] == parts[2].y["activity"].to_numpy()).mean()
-    assert right > 0.9
-
-
 def test_the_curve_has_the_papers_reader_beside_ours_and_both_bounds(parts, models):
     curve = noise_curve(models["Simple"], parts[1], parts[2], (0, 8), attackers=["logistic"])
     assert set(curve["kernels"]) == {"own"}  # 36 windows of each of eight people
@@ -277,19 +268,6 @@ def test_a_trained_network_is_cut_where_it_is_said_and_left_alone():
     assert np.array_equal(
         clone(f).fit(100 * data.X, data.y, sensitive_features=data.sensitive).covariance_, f.covariance_
     )
-
-
-def test_rows_images_several_targets_and_secrets_and_unknown_labels():
-    rng = np.random.default_rng(0)
-    y = pd.DataFrame({"a": rng.integers(3, size=90), "b": rng.choice(["x", "y"], 90)}).astype(object)
-    s = pd.DataFrame({"who": rng.integers(5, size=90), "sex": rng.integers(2, size=90)}).astype(object)
-    y.iloc[:9, 0], s.iloc[3:12, 0] = None, None
-    for X in (rng.standard_normal((90, 12)), rng.standard_normal((90, 1, 10, 8)), rng.standard_normal((90, 2, 16))):
-        f = tacit.DPFE(**SMALL).fit(X, y, sensitive_features=s)
-        Z = f.transform(X)
-        assert Z.shape == (90, 10)
-        assert list(f.answer(Z).columns) == ["a", "b"]
-        assert set(f.answer(Z)["b"]) <= {"x", "y"}
 
 
 def test_training_rows_are_released_by_parts_that_did_not_see_them(parts):

@@ -14,7 +14,6 @@ from tacit.errors import InputError
 from tacit.filters.posterior import Posteriors
 from tacit.labels import encode_labels
 from tacit.nets.mlp import _cuts, cut_into_pieces
-from tacit.noise.keyed import keyed_normal, new_key
 from tacit.records.dataset import Dataset
 
 
@@ -171,38 +170,6 @@ def test_decoded_prototypes_have_the_original_format():
     windows = np.random.default_rng(0).standard_normal((60, 2, 8)) + (np.arange(60) % 2)[:, None, None]
     g = tacit.CodebookFilter(2, decode=True, features="raw", epochs=5, random_state=0).fit(windows, np.arange(60) % 2)
     assert g.transform(windows).shape == windows.shape
-
-
-def test_a_collapse_is_said():
-    data = tacit.load_dataset("quadrants", n=300)
-    rng = np.random.default_rng(0)
-    blind = Dataset(rng.standard_normal((300, 2)), data.y, data.sensitive)
-    with pytest.warns(tacit.TacitWarning, match="collapsed: target 'colour'.*raise alpha"):
-        fit(tacit.EIGAN(2, alpha=0.05, epochs=3, learning_rate=1e-5, random_state=0), blind)
-
-
-def test_noise_is_keyed_and_has_the_stated_variance():
-    data = tacit.load_dataset("quadrants", n=4000)
-    f = fit(tacit.EIGAN(3, epochs=1, noise=0.3, random_state=0), data)
-    who = np.arange(4000)
-    once, again = f.transform(data.X, who), f.transform(data.X[::-1], who[::-1])[::-1]
-    assert np.array_equal(once, again)  # the same record gets the same draw: averaging gains nothing
-    noise = once - f.with_noise(None).transform(data.X)
-    assert noise.mean(axis=0) == pytest.approx(0, abs=0.02)
-    assert noise.std(axis=0) == pytest.approx(0.3, rel=0.05)  # 4,000 draws: 1 % standard error
-    other = fit(tacit.EIGAN(3, epochs=1, noise=0.3, random_state=0), data).transform(data.X)
-    assert not np.array_equal(once, other)  # random_state does not seed the noise of a release
-
-
-def test_keyed_normal():
-    rows = [row.tobytes() for row in np.random.default_rng(0).standard_normal((2000, 3))]
-    key = new_key()
-    z = keyed_normal(key, rows, 10)
-    assert z.shape == (2000, 10)
-    assert np.array_equal(z, keyed_normal(key, rows, 10))
-    assert not np.array_equal(z, keyed_normal(new_key(), rows, 10))
-    assert np.abs(np.corrcoef(z.T) - np.eye(10)).max() < 0.12
-    assert z.std() == pytest.approx(1, rel=0.03)
 
 
 def test_a_network_of_the_users_own():

@@ -207,13 +207,6 @@ def test_people_are_the_unit_where_there_are_units():
     assert (f.dp_.unit, f.dp_.people) == ("person", 100)
 
 
-def test_a_refit_without_dp_claims_nothing():
-    X, y, s = table(200)
-    f = tacit.EIGAN(**GAME, dp=DP(3.0, 1e-4)).fit(X, y, sensitive_features=s)
-    f.set_params(dp=None).fit(X, y, sensitive_features=s)
-    assert not hasattr(f, "dp_")
-
-
 def test_the_same_seed_draws_other_noise():
     """Whoever knows random_state (it is in the manifest) must not be able to draw the noise again."""
     X, y, s = table(200)
@@ -380,25 +373,3 @@ def test_a_person_moves_the_sums_by_less_than_their_noise_is_for():
     whole, reach = sums(np.ones(60, bool))
     moved = [np.linalg.norm(whole - sums(units != person)[0]) for person in range(20)]
     assert 0.3 * reach < max(moved) <= reach * (1 + 1e-9)
-
-
-def test_the_command_line_fits_privately_and_releases_the_other_rows(tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from tacit.cli import app
-
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    sex, a, b = rng.integers(2, size=400), rng.normal(size=400), rng.normal(size=400)
-    table = pd.DataFrame({"a": a + sex, "b": b, "sick": np.where(b > 0, "yes", "no"), "sex": np.where(sex, "f", "m")})
-    table.to_csv("people.csv", index=False)
-    words = ["fit", "people.csv", "--target", "sick", "--sensitive", "sex", "--set", "dp=3", "--out", "out"]
-    ran = CliRunner().invoke(app, [*words, "--filter", "codebook"])
-    assert ran.exit_code == 0, ran.output
-    told = " ".join(ran.output.split())
-    assert "the fit is differentially private: epsilon" in told
-    assert "without the rows of the private fit" in told
-    assert len(pd.read_parquet("out/release.parquet")) == 200
-    refused = CliRunner().invoke(app, words)
-    assert refused.exit_code != 0
-    assert "no parameter 'dp'" in str(refused.exception or refused.output)

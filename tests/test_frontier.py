@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-import re
 import subprocess
 import sys
 import textwrap
@@ -23,7 +21,6 @@ from sklearn.preprocessing import StandardScaler
 
 import browser
 import tacit
-from commands import tacit_command
 from tacit.errors import InputError, RequirementNotMet, TacitWarning
 from tacit.filters.base import prepare
 from tacit.filters.eigan import Game, play, stacked_games
@@ -327,20 +324,6 @@ def test_grids_and_layouts():
     assert len(lay_out({"a": StandardScaler()}, [True], 5, "with_mean")) == 1  # no seed, no repetition
 
 
-def test_parts_without_two_classes_do_not_wait_for_the_training(parts):
-    class Untrained(tacit.CodebookFilter):
-        def fit(self, *args, **kwargs):
-            raise AssertionError("trained")
-
-        _learn_many = staticmethod(fit)
-
-    few = parts[1].take((parts[1].sensitive["s"] == parts[1].sensitive["s"].iloc[0]).to_numpy())
-    with pytest.raises(InputError, match="'s' has 1 classes in `attack`"):
-        tacit.frontier(Untrained(4), parts[0], few, parts[2], values=[0.1], seeds=1, n_jobs=1, limit=False)
-    with pytest.raises(InputError, match="values has none for b; pass them by name: a, b"):
-        lay_out({"a": tacit.EIGAN(), "b": tacit.EIGAN()}, {"a": [0.5]}, 1, None)
-
-
 @pytest.mark.filterwarnings("ignore:.*collapsed")
 def test_several_filters_make_one_picture(parts, tmp_path):
     filters = {
@@ -450,20 +433,6 @@ def test_a_damaged_file_is_named_and_done_anew_once_it_is_deleted(parts, tmp_pat
             pd.testing.assert_frame_equal(trace(parts, tmp_path, values=[0.1, 0.5], seeds=1).table(), whole)
 
 
-def test_without_a_checkpoint_the_folder_goes_with_its_frontier_and_nobody_is_warned(parts):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        front = trace(parts, values=[0.1], seeds=1)
-        path, part = Path(front._keep.name), front.only(*front.filters)
-        del front
-        gc.collect()
-        assert path.exists()  # a part of it can still be built
-        del part
-        gc.collect()
-    assert not path.exists()
-    assert not [w for w in caught if issubclass(w.category, ResourceWarning)]
-
-
 @pytest.mark.usefixtures("all_steps")
 def test_processes_give_the_same_table(parts):
     one, two = (trace(parts, values=[0.1, 0.2], n_jobs=n).table() for n in (1, 2))
@@ -491,32 +460,6 @@ def test_a_chosen_filter_is_saved_with_its_audit(front, tmp_path):
     assert told["settings"]["candidates"] == len(front.traced)
 
 
-@pytest.mark.usefixtures("quickly")
-def test_the_command_line_traces_chooses_and_saves(tmp_path):
-    data = people()
-    table = pd.DataFrame(data.X, columns=list("abcde")).assign(y=data.y["y"], s=data.sensitive["s"])
-    table.to_parquet(tmp_path / "people.parquet")
-    roles = ["--target", "y", "--sensitive", "s", "--filter", "codebook", "--filter", "linear-arl"]
-    settings = ["--values", "0.1", "--seeds", "1", "--attackers", "logistic", "--jobs", "1"]
-    where = ["--checkpoint", str(tmp_path / "c"), "--out", str(tmp_path / "curve.html")]
-
-    def run(*more):
-        return tacit_command("frontier", tmp_path / "people.parquet", *roles, *settings, *where, *more)
-
-    done = run("--choose", "s<=.95", "--certified", "--save", str(tmp_path / "best.tacit"))
-    assert done.returncode == 0, done.stderr
-    assert "hypervolume" in done.stdout
-    assert "Chosen: codebook" in done.stdout
-    assert tacit.load(tmp_path / "best.tacit") is not None
-    assert (tmp_path / "curve.html").exists()
-    told = [line for line in done.stdout.splitlines() if not line.startswith(("Page", "Bundle"))]
-    assert max(map(len, told)) <= 80
-    refused = run("--choose", "s<=.1", "--certified")  # finished points are kept: this one trains nothing
-    assert refused.returncode == 3
-    assert "the nearest is codebook" in " ".join(refused.stderr.split())
-    assert run("--choose", "s=.1").returncode == 2
-
-
 def test_rows_streamed_from_parquet_train_the_same_filters(tmp_path, monkeypatch):
     data = people()
     table = pd.DataFrame(data.X, columns=list("abcde")).assign(word=np.where(data.X[:, 0] > 1, "up", "down"))
@@ -539,16 +482,3 @@ def test_rows_streamed_from_parquet_train_the_same_filters(tmp_path, monkeypatch
     parts[0].X.assign(y=parts[0].y["y"]).to_parquet(tmp_path / "less.parquet")
     with pytest.raises(InputError, match="has no column 's'"):
         tacit.frontier(f, tmp_path / "less.parquet", *parts[1:], **settings)
-
-
-@pytest.mark.slow
-def test_the_page_on_choosing_runs(real, tmp_path, monkeypatch, capsys):
-    real("adult")
-    page = (Path(__file__).parent.parent / "docs" / "choosing.md").read_text()
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    for block in re.findall(r"```python\n(.*?)```", page, re.S):
-        exec(compile(block, "choosing.md", "exec"), names)  # later blocks go on from earlier ones
-    told = capsys.readouterr().out
-    assert "certified" in told
-    assert "the nearest is" in told

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.filters.base import prepare
-from tacit.filters.eigan import Game, head_weights
+from tacit.filters.eigan import head_weights
 from tacit.labels import MISSING
-from tacit.nets.mlp import mlp
 from tacit.solvers.exact import (
     Condensed,
     closed_code,
@@ -25,7 +24,7 @@ from tacit.solvers.exact import (
     table_terms,
 )
 from tacit.training.loop import cross_entropy
-from tacit.training.stack import Batches, Stack
+from tacit.training.stack import Batches
 
 
 @pytest.fixture(scope="module")
@@ -34,36 +33,12 @@ def problem():
     return prepare(tacit.EIGAN(random_state=0), data.X, data.y, data.sensitive, None)
 
 
-def test_a_stack_of_games_trains_like_games_one_by_one(problem):
-    """Max weight difference below 1e-4 after 50 rounds in float32."""
-    f = tacit.EIGAN(3, epochs=1, batch_size=64)
-    alphas, seeds = [0.2, 0.5, 0.8], [11, 12, 13]
-    together = Game(f, problem, alphas, seeds)
-    alone = [Game(f, problem, [a], [s]) for a, s in zip(alphas, seeds, strict=True)]
-    for _ in range(50):
-        for game in (together, *alone):
-            game.step()
-    for g, game in enumerate(alone):
-        for a, b in zip(together.encoders.module(g).parameters(), game.encoders.module(0).parameters(), strict=True):
-            assert (a - b).abs().max() < 1e-4
-    first, second = (next(iter(together.encoders.module(g).parameters())) for g in (0, 1))
-    assert (first - second).abs().max() > 1e-2  # the control: the games differ
-
-
 def test_games_of_the_same_seed_see_the_same_batches():
     batches = Batches(100, 10, [1, 1, 2])
     rows = torch.cat([batches.draw() for _ in range(10)], dim=1)
     assert torch.equal(rows[0], rows[1])
     assert not torch.equal(rows[0], rows[2])
     assert sorted(rows[0].tolist()) == list(range(100))
-
-
-def test_a_stack_runs_each_network_on_its_own_input():
-    stack = Stack(lambda: mlp(3, 2), seeds=[0, 1])
-    x = torch.randn(2, 5, 3)
-    out = stack(x)
-    for g in range(2):
-        assert torch.allclose(out[g], stack.module(g)(x[g]), atol=1e-6)
 
 
 def test_cross_entropy_leaves_missing_labels_out():
@@ -219,17 +194,3 @@ def test_no_leak_no_information():
     mass = torch.from_numpy(label_mass(np.arange(100) % 2, 2, True)).float()
     none, some = (code_loss(q, [mass], [mass], torch.tensor([w])) for w in (0.0, 100.0))
     assert some.item() == pytest.approx(none.item(), abs=1e-4)
-
-
-def test_memory_is_guessed_where_the_system_does_not_say(monkeypatch):
-    import os
-
-    from tacit.training import device
-
-    def unknown(name):
-        raise ValueError("unrecognized configuration name")
-
-    monkeypatch.setattr(os, "sysconf", unknown)
-    assert device._free_memory() == device.GUESSED_MEMORY
-    monkeypatch.delattr(os, "sysconf")
-    assert device._free_memory() == device.GUESSED_MEMORY

@@ -180,17 +180,6 @@ def test_a_full_disk_leaves_what_was_there(bundle, tmp_path):
     assert len(pd.read_csv(tmp_path / "out.csv")) == 20_000
 
 
-@posix
-@pytest.mark.skipif(hasattr(os, "getuid") and os.getuid() == 0, reason="nothing is read-only for root")
-def test_a_folder_that_is_read_only_is_said_to_be_so(bundle, tmp_path):
-    (tmp_path / "t.csv").write_text("a,b\n1,x\n")
-    folder = tmp_path / "shut"
-    folder.mkdir(mode=0o500)
-    ran = tacit_command("release", "apply", bundle, tmp_path / "t.csv", folder / "out.csv")
-    assert ran.returncode == 1
-    assert "Permission denied" in ran.stderr
-
-
 WRITES = """
 import os, random, signal, sys, time
 from pathlib import Path

@@ -135,18 +135,6 @@ def test_the_obfuscator_moves_the_masker_only(data, fitted):
     assert not all(torch.equal(v, before["p"][k]) for k, v in game.predictor.state_dict().items())
 
 
-def test_three_predictor_batches_for_one_of_the_obfuscator(data, monkeypatch):
-    steps = []
-    for name in ("predictor_step", "obfuscator_step"):
-        step = getattr(MaskGame, name)
-        monkeypatch.setattr(MaskGame, name, lambda self, rows, s=step, n=name: steps.append(n[0]) or s(self, rows))
-    small(epochs=1, batch_size=32).fit(data[0].X, data[0].y)
-    assert "".join(steps) == "pppo" * 4
-    steps.clear()
-    small(epochs=1, batch_size=32, adversarial=False).fit(data[0].X, data[0].y)
-    assert set(steps) == {"p"}
-
-
 def test_uniform_loss_is_lowest_at_uniform():
     assert uniform_loss(torch.zeros(5, 2), [2]).item() == pytest.approx(np.log(2))
     assert uniform_loss(torch.tensor([[3.0, 0.0]]), [2]).item() > np.log(2) + 0.5
@@ -202,15 +190,6 @@ def test_as_printed_three_to_one_hard_at_release_black_elsewhere(data, monkeypat
     X, masks = data[2].X, f.mask(data[2].X)
     assert set(masks.sum(axis=(1, 2, 3)).tolist()) == {36}
     assert np.array_equal(f.transform(X), np.where(masks, X, 0.0))
-
-
-def test_settings_go_over_the_printed_ones():
-    f = tacit.TaskMask.as_printed(keep=0.3, adversarial=False, fill=None)
-    assert (f.keep, f.adversarial, f.fill, f.soft) == (0.3, False, None, True)
-    assert clone(f).get_params() == f.get_params()
-    assert tacit.TaskMask().soft is False  # ours, as it was
-    with pytest.raises(TypeError):
-        tacit.TaskMask.as_printed(no_such=1)
 
 
 def test_smooth_scores_make_regions(data, tmp_path):
@@ -407,21 +386,6 @@ def test_the_embedding_knows_people(recogniser, real):
         embed(255 * orl.X[:1])
     with pytest.raises(tacit.TacitError, match="crop"):
         recogniser(crop=(0.5, 0, 0.4, 1))
-
-
-def test_a_centred_embedding_reads_alone(recogniser, real):
-    faces = real("orl_faces").X[::10][:24]
-    plain, centred = recogniser(device="cpu"), recogniser(faces[:12], device="cpu")
-    blur = BlurMask(9).transform(faces[12:])
-    sims = [tacit.auditing.likeness.similarity(e, faces[12:], blur) for e in (plain, centred)]
-    assert sims[0].guessing > 0.6 > 0.4 > abs(sims[1].guessing)
-    assert sims[1].value < 0.8
-
-
-def test_networks_keep_the_size():
-    assert UNet(3, width=4)(torch.zeros(2, 3, 11, 25)).shape == (2, 1, 11, 25)
-    assert isinstance(image_classifier((1, 8, 8), 2), nn.Module)
-    assert image_classifier((3, 8, 61), 5).eval()(torch.zeros(2, 3, 8, 61)).shape == (2, 5)
 
 
 @pytest.mark.slow  # guards the maps of classes, by a training with the full masker

@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import tacit
 from tacit.errors import InputError
 from tacit.labels import encode_labels
-from tacit.solvers.heads import HeadsTogether, MlpReconstruction, SoftmaxHeads, Weighted
+from tacit.solvers.heads import MlpReconstruction, SoftmaxHeads, Weighted
 from tacit.solvers.kiwiel import InnerGame, LinearCode
 from tacit.solvers.starts import linear_start
 
@@ -143,16 +142,6 @@ def test_reconstruction_and_labels_together(decoder):
     assert error["both"] < error["labels"]
 
 
-def test_heads_together_are_their_mean():
-    X, y, s = mixed(50)
-    z = torch.from_numpy(X[:, :2])
-    heads = [SoftmaxHeads(encode_labels(c, "c", 50), 2) for c in (y, s)]
-    both = HeadsTogether(heads)
-    at = torch.from_numpy(np.random.default_rng(0).normal(size=len(both.start())))
-    apart = [h.risk(z, p) for h, p in zip(heads, at.split(both.sizes), strict=True)]
-    assert float(both.risk(z, at)) == pytest.approx(float(sum(apart)) / 2)
-
-
 # -- PPLS --------------------------------------------------------------------------------------------
 
 
@@ -178,9 +167,3 @@ def test_ppls_as_printed_is_the_authors_own():
     assert np.allclose(np.abs(Z), np.abs(away), atol=1e-8)
     ours = tacit.baselines.PrivatePLS(3).fit(X, y, sensitive_features=s).transform(X)
     assert not np.allclose(np.abs(ours), np.abs(away), atol=1e-2)
-
-
-def test_pca_of_the_papers_is_of_unchanged_records():
-    """The scales of the columns decide what PCA keeps, so a comparison on scaled records is another one."""
-    X = mixed()[0] * np.array([10.0, 1, 1, 1, 1, 1, 1, 1])
-    assert abs(PCA(1).fit(X).components_[0, 0]) > 0.9

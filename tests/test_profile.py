@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import onnx
 import pandas as pd
@@ -15,11 +13,9 @@ from typer.testing import CliRunner
 
 import tacit
 from tacit.cli import app
-from tacit.cli.release import CAUTION
 from tacit.nets.cut import cost_of_cuts
 from tacit.nets.mlp import mlp
 from tacit.release.onnx import GraphBuilder
-from tacit.release.profiling import in_words
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # any code will do
 
@@ -99,30 +95,6 @@ def test_tables_and_trees():
     assert costs["cut"].iloc[0] != "(raw record)"  # text has no fixed size
     assert costs["cut"].iloc[-1] == "all"
     assert costs["parameters"].iloc[-1] > 100
-
-
-def test_words_say_which_cut_is_cheapest():
-    rows = [("(raw record)", 400, 0.0), ("a", 900, 1.0), ("b", 50, 3.0), ("c", 80, 2.0), ("all", 10, 4.0)]
-    costs = pd.DataFrame([{"cut": c, "bytes": b, "milliseconds": m} for c, b, m in rows])
-    told = in_words(costs)
-    assert "sends least is after b: 50 bytes, 3 ms" in told
-    assert "quickest is after a: 1 ms, 900 bytes" in told
-    assert "takes 4 ms and sends 10 bytes (the raw record has 400)" in told
-    assert "cannot be cut" in in_words(costs.iloc[[0, 4]])
-
-
-def test_the_command(bundle, tmp_path):
-    done = CliRunner().invoke(
-        app, ["release", "profile", str(bundle), "--figure", str(tmp_path / "f.svg"), "--repeats", "1"]
-    )
-    assert done.exit_code == 0, done.output
-    assert max(map(len, done.output.splitlines())) <= 80
-    assert "sends least" in done.output
-    assert CAUTION in " ".join(done.output.split())
-    assert (tmp_path / "f.svg").read_text().startswith("<?xml")
-    done = CliRunner().invoke(app, ["release", "profile", str(bundle), "--json", "--repeats", "1"])
-    found = json.loads(done.output)
-    assert [c["bytes"] for c in found["cuts"]] == [80, 128, 64, 12, 24]
 
 
 def test_what_cannot_be_profiled(bundle, tmp_path):

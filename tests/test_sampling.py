@@ -11,11 +11,10 @@ import pytest
 import tacit
 from commands import tacit_command
 from tacit.errors import InputError
-from tacit.records.dataset import as_dataset, read_file
+from tacit.records.dataset import as_dataset
 from tacit.records.sampling import read_sample
 from tacit.release.bulk import apply
 from tacit.release.record_files import shuffle_parquet
-from test_bulk import killed
 
 pytestmark = pytest.mark.usefixtures("one_attacker", "few_steps")
 
@@ -59,15 +58,6 @@ def test_a_sample_is_whole_units_however_the_table_lies(tmp_path):
     assert set(found[0].table["who"]) == set(found[1].table["who"]) == set(found[2].table["who"])
     other = read_sample(tmp_path / "f", "who", 1000, random_state=1)
     assert set(other.table["who"]) != set(found[0].table["who"])
-
-
-def test_a_small_table_is_read_as_it_is(tmp_path):
-    table = people(300)
-    for place in (tmp_path / "t.csv", tmp_path / "t.parquet"):
-        table.to_csv(place, index=False) if place.suffix == ".csv" else table.to_parquet(place, index=False)
-        sample = read_sample(place, "who", 300)
-        assert sample.whole
-        pd.testing.assert_frame_equal(sample.table, read_file(place))
 
 
 def test_rows_without_units_are_drawn_by_their_number_not_by_what_they_hold(tmp_path):
@@ -128,15 +118,6 @@ def test_a_folder_of_parquet_is_released_as_a_file_or_a_folder(plane, tmp_path):
     together = pa.concat_tables(pq.read_table(f) for f in files)
     assert together.equals(pq.read_table(tmp_path / "one.parquet"))
     assert all(f.read_bytes() == (tmp_path / "two" / f.name).read_bytes() for f in files)
-
-
-def test_a_killed_release_of_a_folder_leaves_no_key_and_runs_again(plane, tmp_path):
-    source, out = folder_of(people(), tmp_path / "in"), tmp_path / "out"
-    killed(plane, source, out, 1000, 250)
-    assert {p.suffix for p in tmp_path.rglob("*") if p.is_file()} == {".parquet"}
-    assert not out.exists()
-    apply(plane, source, out, rows=250)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
 
 
 def test_a_folder_with_other_columns_is_refused_before_the_work(plane, tmp_path):
@@ -219,11 +200,3 @@ def test_a_table_back_from_a_folder(tmp_path):
     refused = tacit_command(*asked, "--set", "bins=2", "--out", tmp_path / "p")
     assert refused.returncode == 2
     assert "bins cuts columns" in " ".join(refused.stderr.split())
-
-
-def test_a_folder_that_fits_is_fitted_whole(tmp_path):
-    asked = ("fit", folder_of(people(600), tmp_path / "in", (0, 300)), "--target", "y", "--sensitive", "s")
-    done = tacit_command(*asked, "--drop", "who", "--filter", "linear-arl", "--out", tmp_path / "o")
-    assert done.returncode == 0, done.stderr
-    assert "sample" not in done.stdout
-    assert pq.read_metadata(tmp_path / "o" / "release.parquet").num_rows == 600

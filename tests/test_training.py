@@ -15,7 +15,6 @@ from sklearn.base import clone
 from torch import nn
 
 import tacit
-from killed import train_and_kill
 from tacit.errors import InputError, TacitWarning
 from tacit.filters.base import Filter
 from tacit.training.loop import Training
@@ -52,12 +51,6 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
     resumed, again = run(tmp_path / "c")
     assert same(resumed, whole)
     assert again.history == told.history
-
-
-def test_after_kill_9_it_goes_on(tmp_path):
-    whole, _ = run()
-    train_and_kill("test_training", f"t.run({str(tmp_path / 'c')!r})")
-    assert same(run(tmp_path / "c")[0], whole)
 
 
 def test_the_best_state_is_kept_even_when_interrupted():
@@ -229,41 +222,9 @@ def test_ctrl_c_while_folds_are_trained_is_passed_on_and_the_folds_go_on(name, t
     assert np.array_equal(f.release_training_rows(), whole)
 
 
-def test_an_interrupted_point_of_a_frontier_does_not_pass_for_a_trained_one(tmp_path, monkeypatch):
-    parts = records("rows", 300).split((0.4, 0.3, 0.3), random_state=0)
-    settings = {
-        "values": [0.2, 0.8],
-        "seeds": 1,
-        "attackers": "logistic",
-        "limit": False,
-        "n_jobs": 1,
-        "checkpoint": tmp_path / "f",
-    }
-    f = tacit.EIGAN(2, epochs=3, device="cpu", checkpoint=tmp_path / "unused")
-    with monkeypatch.context() as patch:
-        stop_at(patch, 2)
-        with pytest.raises(KeyboardInterrupt):
-            tacit.frontier(f, *parts, **settings)
-    assert not list((tmp_path / "f").glob("*-trained.json"))
-    whole = tacit.frontier(f, *parts, **settings)
-    assert len(list((tmp_path / "f").glob("*-trained.json"))) == 2 == len(whole.table())
-    assert not (tmp_path / "unused").exists()  # the folder keeps the points
-
-
 def test_a_checkpoint_needs_a_seed_and_follows_what_training_does_not_read(tmp_path):
     with pytest.raises(InputError, match="checkpoint needs random_state"):
         fit("EIGAN", checkpoint=tmp_path / "c", random_state=None)
     a = fit("DPFE", checkpoint=tmp_path / "c", noise_ratio=0.5)
     b = fit("DPFE", checkpoint=tmp_path / "c", noise_ratio=0.1)  # no other training: read from the file
     assert equal(learned(a), learned(b))
-
-
-def test_no_setting_of_torch_outlives_a_training():
-    net, seen = nn.Linear(2, 1), []
-    before = torch.backends.cudnn.benchmark, torch.random.get_rng_state()
-    with Training({"net": net}, {}, epochs=1, seed=0) as training:
-        for _ in training.epochs():
-            seen.append(torch.backends.cudnn.benchmark)
-            torch.rand(1)
-    assert seen == [before[0]]  # on a CPU there is nothing to search
-    assert torch.equal(torch.random.get_rng_state(), before[1])

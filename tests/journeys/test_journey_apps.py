@@ -18,7 +18,6 @@ from tacit.records.recordings import read_recordings
 from tacit.report.report import Report
 
 pytestmark = pytest.mark.usefixtures("one_attacker")
-FILES = {"report.html", "filter.tacit", "audit.json"}
 
 
 @pytest.fixture(autouse=True)
@@ -44,28 +43,6 @@ def walks(person: int, seconds: float = 24, rate: float = 50, jitter: float = 0.
             "ax": swing + 0.3 * person + 0.1 * rng.standard_normal(len(t)), "ay": 0.1 * rng.standard_normal(len(t)),
         }))  # fmt: skip
     return pd.concat(parts, ignore_index=True)
-
-
-def test_a_folder_of_phone_recordings(tmp_path):
-    (tmp_path / "recordings").mkdir()
-    for i, name in enumerate(("anna", "ben", "cem")):
-        walks(i, seconds=16).to_csv(tmp_path / "recordings" / f"{name}.csv", index=False)
-    done = tacit_command(
-        "fit", tmp_path / "recordings", "--sensors", "--target", "activity", "--sensitive", "person",
-        "--set", "small=true", "--quick", "--out", tmp_path / "o", COLUMNS="200",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "3 people" in done.stdout
-    assert "'person' is told by the file's name" in done.stdout
-    assert "50 samples a second by 'timestamp' (in ms)" in done.stdout
-    assert "epochs at most, then the attacks: about" in done.stdout
-    assert done.stdout.index("about") < done.stdout.index("guessing")  # the time is told first
-    assert "small:" in done.stdout
-    assert {p.name for p in (tmp_path / "o").iterdir()} == FILES | {"release.npz"}
-    released = np.load(tmp_path / "o" / "release.npz")["release"]
-    assert released.shape[1:] == (2, 128)
-    opened = tacit.load(tmp_path / "o" / "filter.tacit")
-    assert opened.transform(np.zeros((2, 2, 128))).shape == (2, 2, 128)
 
 
 @pytest.fixture
@@ -110,15 +87,6 @@ def test_all_recordings_leave_each_through_a_filter_that_has_not_seen_it(tmp_pat
     page = (tmp_path / "all" / "report.html").read_text()
     assert all(f"waveforms, {which}" in page for which in ("part 1", "part 2"))
     assert tacit.load(tmp_path / "all" / "filter.tacit").report.name == "waveforms, part 1"
-
-
-def test_all_is_for_recordings_and_images(tmp_path):
-    pd.DataFrame({"a": [1, 2], "b": [1, 2]}).to_csv(tmp_path / "t.csv", index=False)
-    done = tacit_command(
-        "fit", tmp_path / "t.csv", "--target", "a", "--sensitive", "b", "--set", "all=true", COLUMNS="200"
-    )
-    assert done.returncode != 0
-    assert "all is for recordings and images" in done.stderr
 
 
 def test_motionsenses_own_layout_and_one_table_are_read_alike(tmp_path):
@@ -166,29 +134,6 @@ def photos(tmp_path):
         "fit", tmp_path / "photos", "--images", "--set", f"labels={tmp_path / 'labels.csv'}", "--target", "smile",
         "--sensitive", "who", "--set", "small=true", "--quick", "--out", tmp_path / "o",
     )  # fmt: skip
-
-
-def test_a_folder_of_photos(tmp_path, photos):
-    Image.new("RGB", (30, 30)).save(tmp_path / "photos" / "unlabelled.png")
-    done = tacit_command(*photos, COLUMNS="200")
-    assert done.returncode == 0, done.stderr
-    assert "Left out: 24 images" in done.stdout
-    assert "scaled to" in done.stdout
-    assert "images that have no row: 1" in " ".join(done.stdout.split())
-    assert {p.name for p in (tmp_path / "o").iterdir()} == FILES | {"released"}
-    shown = sorted((tmp_path / "o" / "released").iterdir())
-    assert len(shown) == 24
-    assert not any("IMG" in p.name for p in shown)  # names of files may be names of people
-    with Image.open(shown[0]) as image:
-        assert image.mode == "RGB"
-
-
-def test_without_a_sensitive_column_it_is_said_that_no_leak_was_measured(photos):
-    without = [word for word in photos if word not in ("--sensitive", "who")]
-    done = tacit_command(*without, COLUMNS="200")
-    assert done.returncode == 0, done.stderr
-    assert "Kept, as accuracy: smile" in done.stdout
-    assert "what leaks of anybody was not measured" in done.stdout
 
 
 def test_damaged_photos_are_named_and_left_out(photos):

@@ -88,18 +88,6 @@ def test_next_months_file_is_released_and_what_is_new_is_counted(office, tmp_pat
     assert not (tmp_path / "no.csv").exists()
 
 
-def test_the_whole_audit_follows_later(office):
-    folder, done = office
-    assert f"tacit audit {folder / 'handover'}" in done.stdout
-    before = (folder / "handover" / "audit.json").read_text()
-    audit = tacit_command("audit", folder / "handover", COLUMNS="200")
-    assert audit.returncode == 0, audit.stderr
-    assert "Auditing" in audit.stdout
-    assert "rows of the fit" not in audit.stderr
-    assert (folder / "handover" / "audit.json").read_text() != before
-    assert "Geschlecht" in audit.stdout
-
-
 def test_a_folder_without_its_keys_says_what_it_cannot_know(office, tmp_path):
     folder, _ = office
     alone = tmp_path / "received"
@@ -113,20 +101,6 @@ def test_a_folder_without_its_keys_says_what_it_cannot_know(office, tmp_path):
     done = tacit_command("audit", alone, "--data", folder / "leute.csv", "--out", tmp_path / "o", COLUMNS="300")
     assert done.returncode == 0, done.stderr
     assert "nobody can tell which rows the bundle was fitted on" in done.stdout
-
-
-def test_a_preview_writes_nothing(tmp_path):
-    as_office(people(), tmp_path / "leute.csv")
-    before = sorted(p.name for p in tmp_path.iterdir())
-    done = tacit_command(
-        "fit", tmp_path / "leute.csv", "--target", "reich", "--sensitive", "Geschlecht", "--preview", "3",
-        "--out", tmp_path / "o",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "row 3" in done.stdout
-    assert "row 4" not in done.stdout
-    assert "Not released: Geschlecht" in done.stdout
-    assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
 def _excel(table, path):
@@ -178,27 +152,3 @@ def test_every_form_of_table_is_read(name, tmp_path):
     assert found["Beruf"].tolist() == table["Beruf"].tolist()
     assert pd.to_numeric(found["Lohn"]).to_numpy() == pytest.approx(table["Lohn"].to_numpy())
     assert pd.to_datetime(found["geboren"]).tolist() == table["geboren"].tolist()
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_next_months_file_comes_in_any_form_too(name, office, tmp_path):
-    folder, _ = office
-    FORMS[name](people(150, seed=2), tmp_path / name)
-    asked = ["--set", "sql=select * from people"] if name.endswith("duckdb") else []
-    bundle = folder / "handover" / "filter.tacit"
-    done = tacit_command("release", "apply", bundle, tmp_path / name, tmp_path / "out.csv", *asked, COLUMNS="200")
-    assert done.returncode == 0, done.stderr
-    back = pd.read_csv(tmp_path / "out.csv")
-    assert list(back.columns) == ["Beruf", "geboren", "Lohn", "reich"]
-    assert (back["Beruf"] == people(150, seed=2)["Beruf"]).mean() > 0.5
-    assert pd.to_datetime(back["geboren"]).dt.year.between(1955, 2010).all()
-
-
-def test_an_excel_file_comes_back_as_csv(tmp_path):
-    _excel(people(), tmp_path / "leute.xlsx")
-    done = tacit_command(
-        "fit", tmp_path / "leute.xlsx", "--target", "reich", "--sensitive", "Geschlecht", "--quick",
-        "--out", tmp_path / "o",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert len(pd.read_csv(tmp_path / "o" / "release.csv")) == len(people())
