@@ -10,16 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit.noise.keyed import Noise, Occurrences
+from tacit.noise.keyed import Occurrences
 from tacit.release.bulk import apply
 
 # whichever test comes first makes the filter that all share, trained for one epoch
 pytestmark = pytest.mark.filterwarnings("ignore:.*collapsed")
 KEY = b"k" * 32
-
-
-def noisy(width=2, resolution=2.0**-10):
-    return Noise("normal", 1.0, width, True, b"m" * 32, resolution=resolution)
 
 
 @pytest.fixture(scope="module")
