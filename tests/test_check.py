@@ -12,8 +12,7 @@ import pytest
 import tacit
 from tacit.cli import app
 from tacit.errors import InputError, RequirementNotMet
-from tacit.ledger.checking import Case, junit
-from tacit.ledger.policy import read_policy
+from tacit.ledger.policy import Case, junit, read_policy
 
 POLICY = """
 [data]

@@ -18,8 +18,7 @@ import pytest
 import tacit
 from tacit.cli.console import Book
 from tacit.errors import InputError, RequirementNotMet
-from tacit.ledger.account import Holding, Known, _cases, find_policy, holdings, record, what_if
-from tacit.ledger.composition import COUNTED
+from tacit.ledger.composition import COUNTED, Holding, Known, _cases, find_policy, holdings, record, what_if
 from tacit.ledger.ledger import KEY_VARIABLE, Ledger, LedgerError, people_of, read_people, write_people
 from tacit.ledger.policy import DataPolicy, Limits, Policy, Receiver
 

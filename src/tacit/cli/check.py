@@ -15,8 +15,7 @@ from tacit.cli.console import Console, SignedName, Trust, Trusted, numeric_colum
 from tacit.errors import InputError, RequirementNotMet
 from tacit.files import write_whole
 from tacit.filters.registry import make_filter
-from tacit.ledger.checking import Case, check_report, junit
-from tacit.ledger.policy import Policy, read_policy
+from tacit.ledger.policy import Case, Policy, check_report, junit, read_policy
 from tacit.report.report import Report
 
 BEGIN = """[data]
@@ -112,7 +111,7 @@ def _receivers(policy: Policy, release: Any) -> list[Case]:
     """For a bundle and a ledger: what each receiver would hold after one release more, of everybody."""
     if release is None or policy.ledger is None or not policy.place(policy.ledger.file).exists():
         return []
-    from tacit.ledger.account import what_if  # only where there is a ledger
+    from tacit.ledger.composition import what_if  # only where there is a ledger
     from tacit.ledger.ledger import Ledger
     from tacit.ledger.recording import entry
 

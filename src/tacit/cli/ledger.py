@@ -29,8 +29,8 @@ from tacit.cli.console import (
     working,
 )
 from tacit.errors import InputError, RequirementNotMet
-from tacit.ledger.account import find_policy, holdings
-from tacit.ledger.account import what_if as would_hold
+from tacit.ledger.composition import find_policy, holdings
+from tacit.ledger.composition import what_if as would_hold
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.recording import audit_together, entry, people_in, record_together
 from tacit.release.runtime import load

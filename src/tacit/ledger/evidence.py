@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tacit.errors import InputError
 from tacit.files import replacing
-from tacit.ledger.account import mechanism_ids
+from tacit.ledger.composition import mechanism_ids
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.policy import read_policy
 from tacit.release.bundle import read_bundle

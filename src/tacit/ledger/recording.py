@@ -21,7 +21,7 @@ from tacit.auditing.received import plain_frame
 from tacit.auditing.trial import released_parts
 from tacit.errors import InputError
 from tacit.files import parquet_files
-from tacit.ledger.account import check_receiver, mechanism_id, mechanism_ids, record, told_by
+from tacit.ledger.composition import check_receiver, mechanism_id, mechanism_ids, record, told_by
 from tacit.ledger.ledger import NOBODY, Ledger, Line, joined, people_of
 from tacit.noise.keyed import Finite
 from tacit.options import AuditOptions
