@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -93,7 +94,7 @@ def test_every_setting_counts(settings):
 
 def test_scaling_is_that_of_all_records_together():
     parts = [people(n, seed)[0] for seed, n in enumerate((40, 75, 130))]
-    facts, arrays = agree([describe(X, f"n{i}") for i, X in enumerate(parts)])
+    _, facts, arrays, _ = agree([describe(X, f"n{i}") for i, X in enumerate(parts)])
     together = make_encoder(pd.concat(parts, ignore_index=True))
     agreed = make_common_encoder(facts, arrays)
     for mine, all_ in zip(agreed.columns, together.columns, strict=True):
@@ -102,10 +103,37 @@ def test_scaling_is_that_of_all_records_together():
         assert np.isclose(mine.mean, all_.mean, rtol=1e-12)
         assert np.isclose(mine.scale, all_.scale, rtol=1e-12)
     images = [np.random.default_rng(i).normal(1e3 * i, 1 + i, (20 + i, 3, 4, 5)) for i in range(3)]
-    agreed = make_common_encoder(*agree([describe(X, f"n{i}") for i, X in enumerate(images)]))
+    _, facts, arrays, _ = agree([describe(X, f"n{i}") for i, X in enumerate(images)])
+    agreed = make_common_encoder(facts, arrays)
     together = make_encoder(np.concatenate(images))
     assert np.allclose(agreed.mean, together.mean, rtol=1e-12)
     assert np.allclose(agreed.scale, together.scale, rtol=1e-12)
+
+
+IMPOSSIBLE = {
+    "NaN": lambda facts, arrays: arrays.update(mean=np.full_like(arrays["mean"], np.nan)),
+    "a mean beyond the range": lambda facts, arrays: arrays.update(mean=arrays["mean"] + 1e9),
+    "a variance beyond the range": lambda facts, arrays: arrays.update(variance=arrays["variance"] + 1e9),
+    "a negative variance": lambda facts, arrays: arrays.update(variance=-arrays["variance"]),
+    "more values than records": lambda facts, arrays: arrays.update(count=arrays["count"] + 2**60),
+    "a column twice": lambda facts, arrays: facts["columns"].append(facts["columns"][-1]),
+    "no columns": lambda facts, arrays: facts.update(columns=[]),
+    "half a column": lambda facts, arrays: facts.update(columns=[{"name": "age"}]),
+    "an infinite range": lambda facts, arrays: facts["columns"][0].update(range=[0, float("inf")]),
+    "words without end": lambda facts, arrays: facts["columns"][1]["categories"].extend(map(str, range(10_001))),
+}
+
+
+@pytest.mark.parametrize("how", IMPOSSIBLE)
+def test_a_description_that_no_records_have_is_left_out(how):
+    """It would spoil the scaling of all nodes."""
+    told = [describe(people(50, seed)[0], f"n{seed}") for seed in range(3)]
+    usable, *_ = agree(told)
+    assert len(usable) == 3
+    IMPOSSIBLE[how](told[2].facts, told[2].arrays)
+    usable, _, _, rejected = agree(told)
+    assert [m.node for m in usable] == ["n0", "n1"]
+    assert list(rejected) == ["n2"]
 
 
 def test_what_a_node_tells_of_its_columns_holds_no_record():
@@ -193,9 +221,8 @@ def test_it_is_a_filter_that_can_be_saved_audited_and_released(tmp_path, noise):
     data = tacit.Dataset(X, y, s)
     report = tacit.audit(f, *data.split((0.5, 0.5)), attackers=["logistic"], measurements="no-baseline")
     assert 0 <= report.leakage["sex"].value <= 1
-    Z = f.release_training_rows()
-    assert Z.shape == (180, 2)
-    assert not np.allclose(Z[:60], f.transform(nodes[0].X), atol=1e-3)
+    with pytest.raises(InputError):
+        f.release_training_rows()
     assert list(f.get_feature_names_out()) == ["distributedeigan0", "distributedeigan1"]
 
 
@@ -291,61 +318,59 @@ def spoil(f, name, change):
 
 
 @pytest.mark.parametrize(
-    "array, words",
+    "array",
     [
-        (lambda a: np.full_like(a, np.nan), "holds NaN"),
-        (lambda a: a.T if a.ndim == 2 else a[:-1], "shape"),
-        (lambda a: np.full_like(a, 3e38), "holds numbers beyond"),  # the others would train on to NaN
+        lambda a: np.full_like(a, np.nan),
+        lambda a: a.T if a.ndim == 2 else a[:-1],
+        lambda a: np.full_like(a, 3e38),  # the others would train on to NaN
     ],
+    ids=["NaN", "other shape", "too large"],
 )
-def test_a_node_that_sends_rubbish_is_named_and_the_others_go_on(array, words):
+def test_a_node_that_sends_rubbish_is_named_and_the_others_go_on(array):
     _, nodes = plane()
 
     def change(m):
         return Message(m.kind, m.node, m.round, m.facts, {k: array(v) for k, v in m.arrays.items()})
 
-    with pytest.warns(TacitWarning, match=f"node 2: what it sent was rejected in 2 of 3 rounds: .*{words}"):
+    with pytest.warns(TacitWarning, match="node 2: what it sent was rejected in 2 of 3 rounds"):
         f = spoil(small(), "node 2", change).fit(nodes)
     assert np.isfinite(weights(f)).all()
     assert f.rounds_[-1]["nodes"] == ["node 1", "node 3"]
     without = small().fit([nodes[0], nodes[2]])
     assert not np.array_equal(weights(f), weights(without))  # scaling came from all three
-    with pytest.raises(ProtocolError, match=r"round 0: 0 of at least 1 nodes can be used.*node 1"):
+    with pytest.raises(ProtocolError):
         spoil(small(), "node 1", change).fit([Node(nodes[0].X, nodes[0].y, name="node 1")])
 
 
-def test_a_node_that_missed_a_round_gets_the_whole_encoder_again_and_latecomers_are_let_in():
+def test_a_node_that_missed_a_round_gets_the_whole_encoder_again():
     _, nodes = plane()
     f = small(share=0.5, epochs=4)
-    workers = {f"node {i + 1}": f.worker(Node(n.X, n.y, n.sensitive_features, name=f"node {i + 1}")) for i, n in
-               enumerate(nodes)}  # fmt: skip
-    server = f.coordinator(["node 1", "node 2"])
-    early = ["node 1", "node 2"]
+    names = ["node 1", "node 2"]
+    workers = {name: f.worker(replace(n, name=name)) for name, n in zip(names, nodes, strict=False)}
+    server = f.coordinator(names)
 
-    def turn(available, lost=()):
-        asked = server.requests(available)
+    def turn(lost=()):
+        asked = server.requests([*names, "node 3"])  # who was not there at the beginning is not asked
         told = [workers[m.node].work(m) for m in asked if m.node not in lost]
         server.receive(told, dict.fromkeys(lost, "no answer in time"))
         return {m.node: m for m in asked}
 
-    turn(early)
-    assert all("agreed" in m.facts for m in turn(early, lost=["node 2"]).values())  # round 0: all is new
-    asked = turn(["node 1", "node 2", "node 3"])
+    server.receive([workers[m.node].work(m) for m in server.requests(names)])
+    assert all("agreed" in m.facts for m in turn(lost=["node 2"]).values())  # round 0: all is new
+    asked = turn()
     assert "agreed" in asked["node 2"].facts
     assert "indices/0.weight" not in asked["node 2"].arrays
     assert "indices/0.weight" in asked["node 1"].arrays
-    assert asked["node 3"].kind == "describe"
-    assert turn(["node 1", "node 2", "node 3"])["node 3"].kind == "train"
+    assert list(turn()) == names
     assert server.log[1]["failed"] == {"node 2": "no answer in time"}
-    asked = server.requests(["node 1", "node 2", "node 3"])
-    told = [workers[m.node].work(m) for m in asked]
-    told[1] = workers["node 2"].work(Message("describe", "node 2", 3))  # a member has to train
-    server.receive(told)
-    assert "answered 'description'" in server.log[-1]["rejected"]["node 2"]
+    asked = server.requests(names)
+    other = workers["node 2"].work(Message("describe", "node 2", 3))  # it has to train
+    server.receive([workers["node 1"].work(asked[0]), other])
+    assert list(server.log[-1]["rejected"]) == ["node 2"]
     assert server.finished
     with pytest.warns(TacitWarning, match="node 2: what it sent was rejected in 1 of 5 rounds"):
         assert f.conclude(server).transform(nodes[0].X).shape == (120, 2)
-    with pytest.raises(InputError, match="at other nodes"):
+    with pytest.raises(InputError):
         f.release_training_rows()
 
 
@@ -364,14 +389,14 @@ def test_after_kill_9_it_goes_on_to_the_same_bits(tmp_path):
     sys.path.insert(0, {os.path.dirname(__file__)!r})
     import torch
     torch.set_num_threads(1)
-    import tacit.federated.simulation as s
+    import tacit.federated.rounds as s
     import test_federated as t
-    write = s._write
-    def killed(path, identity, coordinator, workers):
-        write(path, identity, coordinator, workers)
-        if coordinator.round == 3:
+    write = s.write_state
+    def killed(path, states, identity):
+        write(path, states, identity)
+        if states["server"][1]["round"] == 3:
             os.kill(os.getpid(), signal.SIGKILL)
-    s._write = killed
+    s.write_state = killed
     t.long({str(tmp_path / "c")!r})
     """
     ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True)

@@ -21,7 +21,6 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.errors import InputError
 from tacit.federated import Node, simulate
 from tacit.federated.protocol import read_state
 
@@ -30,10 +29,9 @@ import contextlib
 
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
-from tacit.federated.flower.client import answer_request
-from tacit.federated.flower.config import algorithm_of, read_node, read_server
+from tacit.federated.flower.client import answer_request, from_records, to_records
+from tacit.federated.flower.config import algorithm_of, read_node
 from tacit.federated.flower.launch import free_port
-from tacit.federated.flower.messages import from_records, to_records
 from tacit.federated.protocol import Message, ProtocolError
 
 MARK = 1234.567890123  # one record has it: it must never travel
@@ -196,47 +194,20 @@ def test_messages_survive_flowers_records():
     [
         Message("trained", "n1", 0, {}, {"w": np.array(["text"])}),
         Message("trained", "n1", 0, {}, {"w": np.zeros(2, dtype=np.longdouble)}),  # cannot be kept in a state file
-        Message("trained", "n1", 0, {}, {"w": np.zeros(2, dtype=">f8")}),
         Message(["trained"], "n1", 0, {}, {}),
         Message("trained", None, 0, {}, {}),
     ],
 )
-def test_what_is_no_message_is_refused_before_anybody_reads_it(message):
+def test_what_is_no_message_is_refused_before_anything_is_done_with_it(message):
     with pytest.raises(ProtocolError):
         from_records(to_records(message))
 
 
-@pytest.mark.parametrize("facts", [7, [1], "x", None])
-def test_facts_that_have_no_names_are_refused(facts):
-    told = {"kind": "trained", "node": "n1", "round": 0, "facts": facts}
+def test_facts_that_have_no_names_are_refused():
+    told = {"kind": "trained", "node": "n1", "round": 0, "facts": [1]}
     records = RecordDict({"arrays": ArrayRecord({}), "message": ConfigRecord({"json": json.dumps(told)})})
     with pytest.raises(ProtocolError):
         from_records(records)
-
-
-def test_configuration_says_what_is_wrong(tmp_path):
-    write_files(tmp_path)
-    good = (tmp_path / "server.toml").read_text()
-    for change, words in (
-        (good.replace("epochs", "epoch"), "no setting 'epoch'"),
-        (good.replace("min_nodes = 3", "min_nodes = 0"), "min_nodes"),
-        (good.replace('"keys/server"', '"nowhere"'), "has no server.pem"),
-        (good.replace("deadline", "deadlin"), "no setting 'deadlin'"),
-        ("keys = [", "is not TOML"),
-        ("min_nodes = 2", "says nothing of 'keys'"),
-        ('keys = "keys/server"\naudit = "no"', "audit must be true or false; found 'no'"),
-        ("keys = 5", "keys must be a path in quotes; found 5"),
-        ('keys = "keys/server"\ntraining = 5', "training must be a section of settings"),
-        ('keys = "keys/server"\ndeadline = true', "deadline must be a number; found True"),
-    ):
-        (tmp_path / "bad.toml").write_text(change)
-        with pytest.raises(InputError, match=words):
-            read_server(tmp_path / "bad.toml")
-    with pytest.raises(InputError, match="no file"):
-        read_node(tmp_path / "none.toml")
-    (tmp_path / "bad.toml").write_text((tmp_path / "n1.toml").read_text() + "\ndrop = [1]\n")
-    with pytest.raises(InputError, match=r"drop must be a name in quotes, or a list of names; found \[1\]"):
-        read_node(tmp_path / "bad.toml")
 
 
 def test_a_lost_answer_is_sent_again_and_nothing_is_trained_twice(tmp_path):

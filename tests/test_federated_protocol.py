@@ -1,24 +1,17 @@
-"""The protocol: legal steps only, exact averages, and answers that cannot be used are named while the rest go on."""
+"""The protocol: exact averages, and answers that cannot be used are named while the rest go on."""
 
 from __future__ import annotations
-
-import itertools
-import re
 
 import numpy as np
 import pytest
 
-from tacit.errors import InputError, TacitError
-from tacit.federated import protocol
 from tacit.federated.distributed_eigan import clip, clip_answer, median_of
 from tacit.federated.protocol import (
     Message,
-    ProtocolError,
     aggregate,
+    check_head,
+    check_parameters,
     choose_indices,
-    fault_of_head,
-    fault_of_parameters,
-    follow,
     pack,
     sift,
     unpack,
@@ -37,44 +30,6 @@ def answer(node, mine, records=10, indices=None, **changes):
     return Message(
         **{"kind": "trained", "node": node, "round": 3, "facts": facts, "arrays": pack(mine, indices)} | changes
     )
-
-
-# every pair of state and event: the legal ones are written out here, apart from the table under test
-LEGAL = {
-    "SERVER": {
-        "recruiting": {"describe": "agreeing"},
-        "agreeing": {"agree": "ready", "retry": "recruiting"},
-        "ready": {"open": "collecting", "finish": "finished"},
-        "collecting": {"merge": "ready", "retry": "ready"},
-        "finished": {},
-    },
-    "NODE": {
-        "new": {"describe": "described"},
-        "described": {"describe": "described", "start": "started"},
-        "started": {"describe": "started", "train": "started"},
-    },
-}
-PAIRS = [
-    (machine, state, event)
-    for machine, legal in LEGAL.items()
-    for state, event in itertools.product(legal, sorted({e for moves in legal.values() for e in moves}))
-]
-
-
-@pytest.mark.parametrize("machine, state, event", PAIRS)
-def test_every_pair_of_state_and_event(machine, state, event):
-    table = getattr(protocol, machine)
-    if event in LEGAL[machine][state]:
-        assert follow(table, state, event) == LEGAL[machine][state][event]
-    else:
-        with pytest.raises(ProtocolError, match=f"{event!r} is not allowed while {state!r}"):
-            follow(table, state, event)
-
-
-def test_the_tables_hold_no_other_state():
-    for machine, legal in LEGAL.items():
-        table = getattr(protocol, machine)
-        assert {s for s, _ in table} | set(table.values()) == set(legal)
 
 
 def test_one_whole_answer_is_returned_bit_for_bit():
@@ -140,51 +95,49 @@ def some(indices):
     return {"indices/weight": np.array(indices, np.uint32), "values/weight": np.ones(len(indices), np.float32)}
 
 
+def sparse(indices, values=None):
+    values = np.ones(len(indices), np.float32) if values is None else values
+    return {"indices/weight": np.array(indices, np.uint32), "values/weight": values}
+
+
 FAULTS = {
-    "NaN": (
-        dict(arrays=broken(lambda a: a.update({"values/bias": np.full(4, np.nan, dtype=np.float32)}))),
-        "'values/bias' holds NaN",
-    ),
-    "shape": (
-        dict(arrays=broken(lambda a: a.update({"values/weight": np.zeros((3, 4), np.float32)}))),
-        r"'values/weight' has shape \(3, 4\) .* expected \(4, 3\)",
-    ),
-    "type": (dict(arrays=broken(lambda a: a.update({"values/bias": np.zeros(4)}))), "type float64, expected float32"),
-    "missing": (dict(arrays=broken(lambda a: a.pop("values/bias"))), "has no array 'values/bias'"),
-    "unknown": (dict(arrays=broken(lambda a: a.update({"values/extra": np.zeros(1)}))), "unknown array 'values/extra'"),
-    "records": (dict(facts={"records": 0}), "0 records; at least 1"),
-    "no records": (dict(facts={}), "None records"),
-    "round": (dict(round=2), "of round 2, expected 'trained' of round 3"),
-    "indices": (
-        dict(arrays=broken(lambda a: a.update(some([3, 99])))),
-        "outside 0..11",
-    ),
-    "repeat": (dict(arrays=broken(lambda a: a.update(some([3, 3])))), "repeat"),
-    "counts": (
-        dict(arrays=broken(lambda a: a.update({"indices/weight": np.array([3], np.uint32)}))),
-        r"expected \(1,\)",
-    ),
+    "NaN": dict(arrays=broken(lambda a: a.update({"values/bias": np.full(4, np.nan, dtype=np.float32)}))),
+    "too large": dict(arrays=broken(lambda a: a.update({"values/bias": np.full(4, 1e30, dtype=np.float32)}))),
+    "shape": dict(arrays=broken(lambda a: a.update({"values/weight": np.zeros((3, 4), np.float32)}))),
+    "type": dict(arrays=broken(lambda a: a.update({"values/bias": np.zeros(4)}))),
+    "missing": dict(arrays=broken(lambda a: a.pop("values/bias"))),
+    "unknown": dict(arrays=broken(lambda a: a.update({"values/extra": np.zeros(1)}))),
+    "no records": dict(facts={}),
+    "0 records": dict(facts={"records": 0}),
+    "endless records": dict(facts={"records": 10**400}),
+    "round": dict(round=2),
+    "kind": dict(kind="description"),
+    "indices outside": dict(arrays=broken(lambda a: a.update(sparse([3, 99])))),
+    "indices that repeat": dict(arrays=broken(lambda a: a.update(sparse([3, 3])))),
+    "indices of two axes": dict(arrays=broken(lambda a: a.update(sparse([[3]], np.ones((1, 1), np.float32))))),
+    "other number of indices": dict(arrays=broken(lambda a: a.update({"indices/weight": np.array([3], np.uint32)}))),
+    "no mapping": dict(facts=None),
 }
 
 
-def fault_of(message):
-    return fault_of_head(message, "trained", 3) or fault_of_parameters(message, LIKE)
+def check(message):
+    check_head(message, "trained", 3)
+    check_parameters(message, LIKE)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_an_answer_that_cannot_be_used_is_named_and_the_rest_go_on(name):
-    changes, words = FAULTS[name]
-    good, bad = answer("good", weights(1)), answer("bad", weights(2), **changes)
-    usable, rejected = sift([bad, good], fault_of)
+    good, bad = answer("good", weights(1)), answer("bad", weights(2), **FAULTS[name])
+    usable, rejected = sift([bad, good], check)
     assert [m.node for m in usable] == ["good"]
     assert list(rejected) == ["bad"]
-    assert re.search(words, rejected["bad"])
 
 
 def test_an_answer_counts_once():
-    usable, rejected = sift([answer("a", weights(1)), answer("a", weights(2))], fault_of)
+    usable, rejected = sift([answer("a", weights(1)), answer("a", weights(2))], check)
     assert len(usable) == 1
-    assert rejected == {"a": "answered twice"}
+    assert list(rejected) == ["a"]
+    assert np.array_equal(usable[0].arrays["values/bias"], weights(1)["bias"])
 
 
 def test_bytes_are_counted():
@@ -194,13 +147,6 @@ def test_bytes_are_counted():
     )
     assert whole.nbytes == 16 * 4 + len('{"records": 10}')
     assert half.nbytes == 8 * (4 + 4) + len('{"records": 10}')
-
-
-def test_words_of_refusal():
-    with pytest.raises(InputError, match="'unbiased' or 'paper'"):
-        aggregate(LIKE, [answer("a", weights(0))], "mean")
-    with pytest.raises(TacitError, match="no answer"):
-        aggregate(LIKE, [])
 
 
 # -- nodes that send something else -------------------------------------------------------------------

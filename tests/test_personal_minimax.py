@@ -223,8 +223,8 @@ def test_bad_input(start, nodes):
     assert np.allclose(f.transform(nodes[0].X, names)[::2], f.transform(nodes[0].X, "p0")[::2])
 
 
-@pytest.mark.parametrize("bad, words", [(np.full((80, 3), np.nan), "NaN"), (np.zeros((80, 2)), "shape")])
-def test_a_contributor_that_sends_rubbish_is_named_and_the_others_go_on(start, nodes, bad, words):
+@pytest.mark.parametrize("bad", [np.full((80, 3), np.nan), np.zeros((80, 2))], ids=["NaN", "other shape"])
+def test_a_contributor_that_sends_rubbish_is_named_and_the_others_go_on(start, nodes, bad):
     f = PersonalMinimax(start, rounds=2)
     make = f.worker
 
@@ -240,8 +240,7 @@ def test_a_contributor_that_sends_rubbish_is_named_and_the_others_go_on(start, n
     f.worker = worker
     f.fit(nodes)
     rejected = [line["rejected"] for line in f.rounds_ if line["rejected"]]
-    assert len(rejected) == 2
-    assert words in rejected[0]["p2"]
+    assert [list(line) for line in rejected] == [["p2"], ["p2"]]
 
 
 def test_missing_targets_and_targets_that_some_never_have(start, nodes):

@@ -15,7 +15,7 @@ _HOME = {
     "audit_nodes": "tacit.federated.node_audit",
     "certify_nodes": "tacit.federated.certificate",
     "fit_closed_form": "tacit.federated.closed_form",
-    "simulate": "tacit.federated.simulation",
+    "simulate": "tacit.federated.rounds",
 }
 
 __all__ = sorted(_HOME)
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.federated.node_audit import audit_nodes as audit_nodes
     from tacit.federated.personal import PersonalMinimax as PersonalMinimax
     from tacit.federated.protocol import ProtocolError as ProtocolError
-    from tacit.federated.simulation import simulate as simulate
+    from tacit.federated.rounds import simulate as simulate
 else:
 
     def __getattr__(name: str) -> Any:

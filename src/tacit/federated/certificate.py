@@ -21,7 +21,7 @@ from tacit.errors import InputError, check_number
 from tacit.federated.masked_sums import SumCoordinator, SumWorker
 from tacit.federated.node import Grants, Node, naming
 from tacit.federated.protocol import ALL, Kept, Message, ProtocolError
-from tacit.federated.simulation import simulate
+from tacit.federated.rounds import simulate
 from tacit.labels import label_frame
 from tacit.records.dataset import unit_columns
 from tacit.records.fingerprints import fingerprints
@@ -87,7 +87,7 @@ class Counting:
         self.release, self.copy = load(bundle, trust=True), hashlib.sha256(bundle.read_bytes()).hexdigest()
 
     def coordinator(self, names: Sequence[str], min_nodes: int = 2) -> SumCoordinator:
-        return SumCoordinator(CountsCoordinator(), names, min_nodes, {"counts": Counts()})
+        return SumCoordinator(CountsCoordinator(), names, min_nodes, {"counts": Counts()}, self.secure)
 
     def worker(self, node: Node) -> SumWorker:
         return SumWorker(CountsWorker(self.release, node, self.copy), {"counts": Counts()}, self.secure)
@@ -181,14 +181,14 @@ class Counts:
     def agree(self, outlines: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
         first = outlines[min(outlines)]
         rejected = {
-            n: f"node {n!r} has the sensitive columns {told.get('sensitive')}, {min(outlines)!r} has "
+            n: f"has the sensitive columns {told.get('sensitive')}, {min(outlines)!r} has "
             f"{first['sensitive']}; pass the same everywhere"
             for n, told in outlines.items()
             if told.get("sensitive") != first["sensitive"]
         }
         copies = Counter(told.get("copy") for told in outlines.values()).most_common(1)[0][0]
         rejected |= {
-            n: f"node {n!r} has another bundle than the others; give every node the same file"
+            n: "has another bundle than the others; give every node the same file"
             for n, told in outlines.items()
             if told.get("copy") != copies
         }
@@ -203,4 +203,6 @@ class Counts:
         return np.array([own.get(tuple(key), 0) for key in agreed["keys"]], dtype=np.float64)
 
     def total(self, numbers: np.ndarray, agreed: Mapping[str, Any], records: int, within: Any) -> Message:
+        if numbers.shape != (len(agreed["keys"]),) or numbers.min() < -0.5 or abs(numbers.sum() - records) > 0.5:
+            raise ProtocolError(f"sent counts that are not of {records} records")
         return Message("counts", ALL, 0, {"records": records, **agreed}, {"n": np.rint(numbers).astype(np.int64)})

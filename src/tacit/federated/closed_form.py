@@ -11,7 +11,6 @@ record: agree on words beforehand (`categories`), or use masked sums.
 from __future__ import annotations
 
 import copy
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,12 +23,19 @@ from tacit.baselines.linear_arl import LinearARL, solve_moments
 from tacit.baselines.linear_eraser import LinearEraser
 from tacit.baselines.moments import ClassMeans, Moments, moments_of, noisy_moments
 from tacit.errors import InputError, InputTypeError, TacitWarning, check_number
-from tacit.federated.common_schema import LARGEST, Descriptions, make_common_encoder
+from tacit.federated.common_schema import (
+    LARGEST,
+    SCALING,
+    AgreeingCoordinator,
+    AgreeingWorker,
+    Descriptions,
+    agreed_preparation,
+    make_common_encoder,
+)
 from tacit.federated.masked_sums import Addend, SumCoordinator, SumWorker
 from tacit.federated.node import TOLD, Grants, Node, naming, spent_at_nodes
-from tacit.federated.protocol import ALL, Message, ProtocolError, fault_of_arrays, fault_of_head, under
-from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker, agreed_preparation
-from tacit.federated.simulation import simulate
+from tacit.federated.protocol import ALL, Message, ProtocolError, check_arrays, under
+from tacit.federated.rounds import simulate
 from tacit.filters.base import Problem, check_units, finish_fit
 from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
@@ -41,47 +47,25 @@ ROLES = ("targets", "sensitive")
 
 
 class SumsCoordinator(AgreeingCoordinator):
-    """The server: agrees on columns and scaling, then asks for sums, once."""
+    """The server: agrees on columns and scaling, then asks for sums, once. To it all nodes together are one."""
 
     kept = (*AgreeingCoordinator.kept, "sums")
-    n_rounds, admits = 1, False  # who turns up after the scaling was agreed is too late
+    n_rounds = 1
 
     def __init__(self, f: ClosedForm, names: Sequence[str], min_nodes: int = 1) -> None:
         super().__init__(f, names, min_nodes)
-        self.sums: dict[str, dict[str, Any]] = {}  # by node: facts and arrays
-
-    @property
-    def contributed(self) -> dict[str, int]:
-        """The records of the nodes whose sums came."""
-        return {node: told["facts"]["records"] for node, told in self.sums.items()}
+        self.sums: dict[str, Any] = {}  # facts and arrays
 
     def _open(self, nodes: Sequence[str]) -> list[Message]:
         return [Message("sum", n, self.round, *self._agreement()) for n in nodes]
 
     def _merge(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
-        shape = self.columns.get("shape")
-        width = math.prod(shape) if shape else make_common_encoder(*self.agreed).n_out  # type: ignore[union-attr]
-        labels = [frozenset(m.facts["classes"]) for m in answers if _fault(m, width) is None]
-        usual = max(Counter(labels).items(), key=lambda pair: pair[1], default=(frozenset(), 0))[0]
-
-        def fault_of(message: Message) -> str | None:
-            fault = _fault(message, width)
-            for odd in sorted(usual ^ set(message.facts["classes"])) if fault is None else ():
-                return f"the label column {odd.split('/', 1)[1]!r} is not at all nodes; pass it everywhere"
-            return fault
-
-        usable = self._sift(answers, fault_of, line)
-        for node, why in line["rejected"].items() if self.names else ():  # the sums of some are not those of all
-            raise InputError(f"node {node!r}: {why}")
-        if why := self._too_few(usable):
-            return why
-        self.sums = {m.node: {"facts": dict(m.facts), "arrays": dict(m.arrays)} for m in usable}
-        self.round = 1
+        self.sums, self.round = {"facts": dict(answers[0].facts), "arrays": dict(answers[0].arrays)}, 1
         return None
 
 
 class SumsWorker(AgreeingWorker):
-    """A node: describes its columns, then sends the sums of its encoded records. It keeps nothing but its phase."""
+    """A node: describes its columns, then sends the sums of its encoded records."""
 
     task = "sum"
 
@@ -143,50 +127,19 @@ def sums(node: Node, X: np.ndarray, min_count: int = 5, f: Any = None) -> Messag
 # -- what the server makes of it --------------------------------------------------------------------
 
 
-def _merged(sums: Mapping[str, Mapping[str, Any]]) -> tuple[Moments, dict[str, ClassMeans]]:
-    """The statistics of all nodes' records together, whatever order the answers came in."""
-    width = len(next(iter(sums.values()))["arrays"]["mean"])
+def _solve(f: Any, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray], scaling: Any) -> Mechanism:
+    width = len(arrays["mean"])
     total, means = Moments(width), {role: ClassMeans(width) for role in ROLES}
-    for node in sorted(sums):
-        facts, arrays = sums[node]["facts"], sums[node]["arrays"]
-        own = Moments(width)
-        own.n, own.mean = int(facts["records"]), arrays["mean"]
-        own.scatter[np.triu_indices(width)] = arrays["scatter"]
-        own.scatter += np.triu(own.scatter, 1).T
-        own.values[0], own.counts[0] = arrays["common"], arrays["often"]
-        total.merge(own)
-        for key, classes in facts["classes"].items():
-            role, name = key.split("/", 1)
-            part, each = ClassMeans(width), zip(arrays[f"{key}/counts"], arrays[f"{key}/means"], strict=True)
-            part.columns[name] = {c: (int(n), mean) for c, (n, mean) in zip(classes, each, strict=True)}
-            means[role].merge(part)
-    return total, means
-
-
-def _fault(message: Message, width: int) -> str | None:
-    """What is wrong with sums over this many columns; None if nothing is."""
-    classes = message.facts.get("classes")
-    if fault := fault_of_head(message, "sums", 0):
-        return fault
-    if not isinstance(classes, dict) or not all(readable_classes(key, known) for key, known in classes.items()):
-        return "sent classes that cannot be read"
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "common", "often"), (width,))
-    shapes["scatter"] = (width * (width + 1) // 2,)
-    for key, known in classes.items():
-        shapes |= {f"{key}/counts": (len(known),), f"{key}/means": (len(known), width)}
-    # NaN says that no value is common
-    arrays = {k: np.nan_to_num(a, posinf=np.inf) if k == "common" else a for k, a in message.arrays.items()}
-    if fault := fault_of_arrays(arrays, shapes, LARGEST):
-        return fault
-    for key in classes:
-        counts = arrays[f"{key}/counts"]
-        if (counts < 1).any() or int(counts.sum()) > message.facts["records"]:
-            return f"{key!r} has classes of {counts.tolist()} of {message.facts['records']} records"
-    return None
-
-
-def _solve(f: Any, sums: Mapping[str, Mapping[str, Any]], scaling: Any) -> Mechanism:
-    total, means = _merged(sums)
+    own = Moments(width)
+    own.n, own.mean = int(facts["records"]), arrays["mean"]
+    own.scatter[np.triu_indices(width)] = arrays["scatter"]
+    own.scatter += np.triu(own.scatter, 1).T
+    own.values[0], own.counts[0] = arrays["common"], arrays["often"]
+    total.merge(own)
+    for key, classes in facts["classes"].items():
+        role, name = key.split("/", 1)
+        each = zip(classes, arrays[f"{key}/counts"], arrays[f"{key}/means"], strict=True)
+        means[role].columns[name] = {c: (int(n), mean) for c, n, mean in each}
     for role in ROLES if isinstance(f, LinearARL) else ROLES[1:]:
         poorest = means[role].fewest_classes()
         if poorest is not None and poorest[1] < 2:
@@ -206,21 +159,19 @@ class SummedStatistics:
         return {"classes": answer.facts["classes"], "common": common, "dp": answer.facts.get("dp", {})}
 
     def agree(self, outlines: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
-        rejected = {
-            n: f"node {n!r} sent classes that cannot be read" for n, told in outlines.items() if not _fits(told)
-        }
+        rejected = {n: "sent classes that cannot be read" for n, told in outlines.items() if not _readable(told)}
         left = {n: told for n, told in sorted(outlines.items()) if n not in rejected}
         if not left:
             return {}, rejected
         forms = {n: (frozenset(told["classes"]), len(told["common"])) for n, told in left.items()}
         usual = Counter(forms.values()).most_common(1)[0][0]
         for node, form in forms.items():
-            odd = sorted(usual[0] ^ form[0])
-            if odd:
-                name = odd[0].split("/", 1)[1]
-                rejected[node] = f"node {node!r}: the label column {name!r} is not at all nodes; pass it everywhere"
-            elif form != usual:
-                rejected[node] = f"node {node!r} has {form[1]} encoded columns, the others have {usual[1]}"
+            if form != usual:
+                odd = [key.split("/", 1)[1] for key in sorted(usual[0] ^ form[0])]
+                rejected[node] = (
+                    f"differs from the others in the label columns {', '.join(odd) or 'none'}, or in the number of "
+                    f"encoded columns ({form[1]}, the others {usual[1]}); pass the same everywhere"
+                )
         told = [told for node, told in left.items() if node not in rejected]
         classes = {key: list(dict.fromkeys(c for t in told for c in t["classes"][key])) for key in told[0]["classes"]}
         by_column = [list(dict.fromkeys(v for v in values if v is not None))[:2] for values in
@@ -260,27 +211,29 @@ class SummedStatistics:
         known = {}
         for key, counts, sums in zip(agreed["classes"], parts[2::2], parts[3::2], strict=True):
             here = np.flatnonzero(np.rint(counts) > 0)  # a class may have left with the one node that had it
+            if (np.rint(counts) < 0).any() or np.rint(counts).sum() > records:
+                raise ProtocolError(f"sent classes of {key!r} that {records} records cannot have")
             known[key] = [agreed["classes"][key][i] for i in here]
             arrays[f"{key}/counts"] = np.rint(counts[here]).astype(np.int64)
             arrays[f"{key}/means"] = sums.reshape(-1, width)[here] / arrays[f"{key}/counts"][:, None]
+        summed = {k: a for k, a in arrays.items() if k != "common"}
+        check_arrays(summed, {k: a.shape for k, a in summed.items()}, LARGEST)
         return Message("sums", ALL, 0, {"records": records, "classes": known, "dp": agreed["dp"]}, arrays)
 
 
-def _fits(told: Mapping[str, Any]) -> bool:
-    classes, common = told.get("classes"), told.get("common")
-    return (
-        isinstance(classes, dict)
-        and isinstance(told.get("dp", {}), dict)
-        and all(readable_classes(key, known) for key, known in classes.items())
-        and isinstance(common, list)
-        and all(v is None or isinstance(v, float | int) for v in common)
+def _readable(outline: Mapping[str, Any]) -> bool:
+    """Whether the names of label columns, their classes, and the most frequent values are what they should be."""
+    classes, common = outline.get("classes"), outline.get("common")
+    if not isinstance(classes, dict) or not isinstance(common, list) or not isinstance(outline.get("dp"), dict):
+        return False
+    return all(v is None or (isinstance(v, float) and abs(v) <= LARGEST) for v in common) and all(
+        key.split("/", 1)[0] in ROLES
+        and "/" in key
+        and isinstance(known, list)
+        and all(isinstance(c, str | int | float | bool) for c in known)
+        and len(set(known)) == len(known)
+        for key, known in classes.items()
     )
-
-
-def readable_classes(key: Any, known: Any) -> bool:
-    """Whether a label column's name and classes, as a node told them, are what they should be."""
-    plain = isinstance(known, list) and all(isinstance(c, str | int | float | bool) for c in known)
-    return plain and str(key).split("/", 1)[0] in ROLES and "/" in key and len(set(known)) == len(known)
 
 
 ADDENDS: Mapping[str, Addend] = {"description": Descriptions(), "sums": SummedStatistics()}
@@ -340,15 +293,12 @@ class ClosedForm(BaseEstimator):
     def coordinator(self, names: Sequence[str], min_nodes: int = 1) -> Any:
         """The server's side."""
         self.check_parameters()
-        if self.secure:
-            return SumCoordinator(SumsCoordinator(self, []), names, min_nodes, ADDENDS)
-        return SumsCoordinator(self, names, min_nodes)
+        return SumCoordinator(SumsCoordinator(self, []), names, min_nodes, ADDENDS, self.secure)
 
     def worker(self, node: Node) -> Any:
         """A node's side."""
         self.check_parameters()
-        made = SumsWorker(self, node)
-        return SumWorker(made, ADDENDS) if self.secure else made
+        return SumWorker(SumsWorker(self, node), ADDENDS, self.secure)
 
     def conclude(self, coordinator: Any, workers: Sequence[SumsWorker] = ()) -> Any:
         """The fitted filter. `workers` are those of this process: none between machines."""
@@ -357,11 +307,10 @@ class ClosedForm(BaseEstimator):
         f.nodes_ = dict(coordinator.contributed)
         f.notes_ = []
         schema, memory = agreed_preparation(f, coordinator.agreed, workers)
-        learned = _solve(f, coordinator.sums, schema.scaling)
+        learned = _solve(f, **coordinator.sums, scaling=schema.scaling)
         finish_fit(f, None, replace(learned, schema=schema, memory=memory))
         if f.dp is not None:
-            told = {node: own for s in coordinator.sums.values() for node, own in s["facts"].get("dp", {}).items()}
-            tell_spent(f, spent_by_all(spent_at_nodes(f.dp, f.nodes_, told)))
+            tell_spent(f, spent_by_all(spent_at_nodes(f.dp, f.nodes_, coordinator.sums["facts"]["dp"])))
         for line in f.rounds_:
             for node, why in line["rejected"].items():
                 if node not in f.nodes_:

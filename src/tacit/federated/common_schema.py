@@ -8,9 +8,10 @@ variance are those of all records together, exactly; the agreed categories are t
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,25 +19,24 @@ import numpy as np
 import pandas as pd
 
 from tacit.errors import InputError
-from tacit.federated.node import naming
-from tacit.federated.protocol import ALL, Arrays, Message, fault_of_arrays, fault_of_head
+from tacit.federated.node import Grants, Node, crowd_of, naming
+from tacit.federated.protocol import ALL, Arrays, Kept, Message, ProtocolError, check_arrays, check_head, over, sift
+from tacit.federated.rounds import Rounds
+from tacit.filters.base import Filter
+from tacit.labels import encode_labels
+from tacit.records.dataset import unit_columns
 from tacit.records.encoding import ArrayEncoder, TableEncoder
+from tacit.records.fingerprints import Memory, fingerprints
+from tacit.records.intake import Intake, check_records
 from tacit.records.people import Crowd
 from tacit.records.schema import Column
 
+SCALING = "scaling/"
 STATISTICS = ("count", "mean", "variance")
 # what a node on another machine may say at most: more would stop or drown the others
 MAX_WORDS = 10_000  # of a text column: the common encoder has a column for each
 LARGEST = 1e100  # of a number: its square must be one too
 KINDS = {"number": "numbers", "category": "text"}
-
-
-class SchemaMismatch(InputError):
-    """A node that does not fit in with the others."""
-
-    def __init__(self, node: str, fault: str) -> None:
-        super().__init__(f"node {node!r} {fault}")
-        self.node = node
 
 
 def describe(
@@ -86,37 +86,41 @@ def describe(
     return Message("description", node, facts={**facts, "columns": told}, arrays=arrays)
 
 
-def agree(descriptions: Sequence[Message]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The common columns and scaling (facts, arrays); a node that does not fit in raises, named with its column."""
-    descriptions = sorted(descriptions, key=lambda m: m.node)
-    for m in descriptions:
-        fault = fault_of_head(m, "description", m.round) or _fault_of_outline(m.facts) or _fault_of_numbers(m)
-        if fault is not None:
-            raise SchemaMismatch(m.node, fault)
-    outlines = [_outline(m) for m in descriptions]
-    usual = Counter(outlines).most_common(1)[0][0]
-    for m, mine in zip(descriptions, outlines, strict=True):
-        if mine != usual:
-            raise SchemaMismatch(m.node, _difference(mine, usual))
-    arrays = pooled([m.arrays for m in descriptions])
-    if "shape" in descriptions[0].facts:
-        return {"shape": descriptions[0].facts["shape"]}, arrays
-    by_column = zip(*[m.facts["columns"] for m in descriptions], strict=True)
-    return {"columns": [_agree_column([m.node for m in descriptions], told) for told in by_column]}, arrays
-
-
-def agree_among(
+def agree(
     descriptions: Sequence[Message],
 ) -> tuple[list[Message], dict[str, Any], dict[str, np.ndarray], dict[str, str]]:
-    """The nodes that can agree, what they agree on (facts, arrays), and by node why each other one is left out."""
-    left, rejected = list(descriptions), dict[str, str]()
-    while left:
-        try:
-            return (left, *agree(left), rejected)
-        except SchemaMismatch as error:
-            rejected[error.node] = str(error)
-            left = [m for m in left if m.node != error.node]
-    return [], {}, {}, rejected
+    """Find what nodes have in common.
+
+    Returns
+    -------
+    usable : the descriptions of the nodes that can agree
+    facts, arrays : what they agree on: columns, or a shape; number, mean and variance of all their values
+    rejected : by other node, why it does not fit in
+    """
+    usable, rejected = sift(descriptions, check_description)
+    usable.sort(key=lambda m: m.node)
+    outlines = {m.node: _outline(m) for m in usable}
+    usual = Counter(outlines.values()).most_common(1)[0][0] if usable else ()
+    rejected |= {node: _difference(mine, usual) for node, mine in outlines.items() if mine != usual}
+    usable = [m for m in usable if m.node not in rejected]
+    for i, (_, kind) in enumerate(usual if usable and "shape" not in usable[0].facts else ()):
+        for m in list(usable) if kind == "category" else ():
+            column = m.facts["columns"][i]
+            others = {word for other in usable if other is not m for word in other.facts["columns"][i]["categories"]}
+            if column["categories"] and others and not others & set(column["categories"]):
+                rejected[m.node] = (
+                    f"has in column {column['name']!r} the categories {_few(set(column['categories']))}, none of which "
+                    f"another node has ({_few(others)}); use the same words at all nodes, or state them beforehand: "
+                    f"categories={{{column['name']!r}: [...]}}"
+                )
+                usable.remove(m)
+    if not usable:
+        return [], {}, {}, rejected
+    arrays = pooled([m.arrays for m in usable])
+    if "shape" in usable[0].facts:
+        return usable, {"shape": usable[0].facts["shape"]}, arrays, rejected
+    columns = [_agree_column(told) for told in zip(*(m.facts["columns"] for m in usable), strict=True)]
+    return usable, {"columns": columns}, arrays, rejected
 
 
 def pooled(parts: Sequence[Arrays]) -> dict[str, np.ndarray]:
@@ -155,55 +159,45 @@ def make_common_encoder(facts: Mapping[str, Any], arrays: Arrays) -> TableEncode
     return table
 
 
-def _fault_of_outline(facts: Mapping[str, Any]) -> str | None:
-    """What a node on another machine sends may be anything: here it is found out, not further on."""
-    try:
-        shape, columns = facts.get("shape", [1]), facts.get("columns", [])
-        readable = ("shape" in facts) != bool(columns) and all(isinstance(n, int) and n > 0 for n in shape)
-        readable &= bool(shape)
-        for c in columns:
-            readable &= isinstance(c["name"], str | int) and c["kind"] in ("number", "category")
-            if c["kind"] == "number":
-                low, high = map(float, c["range"])
-                readable &= -LARGEST <= low <= high <= LARGEST
-                readable &= isinstance(c["gaps"], bool) and isinstance(c["type"], str)
-            else:
-                readable &= all(isinstance(word, str) for word in c["categories"])
-                readable &= len(c["categories"]) <= MAX_WORDS
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        readable = False
-    for name, times in Counter(c["name"] for c in columns).items() if readable else ():
-        if times > 1:
-            return f"has column {name!r} twice; rename one"
-    return None if readable else (
-        f"sent a description of its columns that cannot be read (or numbers beyond {LARGEST:g}, or over {MAX_WORDS:,} "
-        f"words in a column); check its table, and install the same version of tacit there"
-    )  # fmt: skip
-
-
-def _fault_of_numbers(message: Message) -> str | None:
-    """Numbers that no records can have would spoil the scaling of all nodes, and nobody would know whose they are."""
-    columns, shape = message.facts.get("columns", ()), message.facts.get("shape")
-    numbers = [c for c in columns if c["kind"] == "number"]
-    wide = len(numbers) if shape is None else shape[0]
-    if fault := fault_of_arrays(message.arrays, dict.fromkeys(STATISTICS, (wide,)), np.inf):
-        return fault
-    count, mean, variance = (message.arrays[word].astype(np.float64) for word in STATISTICS)
-    if (variance < 0).any() or (count < 0).any():
-        return "sent a negative count or variance; check that node"
-    records = message.facts["records"]
+def check_description(message: Message) -> None:
+    """Raise unless a description can be used: numbers that no records can have would spoil the scaling of all."""
+    check_head(message, "description", message.round)
+    records, columns, each = message.facts["records"], message.facts.get("columns", []), 1
     low: Any = -LARGEST
     high: Any = LARGEST
     slack: Any = 0.0
-    if shape is None:
-        low, high = np.array([c["range"] for c in numbers], dtype=float).reshape(-1, 2).T
+    if "shape" in message.facts:
+        width, *rest = message.facts["shape"]
+        each = math.prod(rest)
+        if columns or not all(type(n) is int and n > 0 for n in (width, *rest)):
+            raise ProtocolError("sent a shape that cannot be read; install the same version of tacit there")
+    else:
+        names = [c["name"] for c in columns]
+        for name in names:
+            if not isinstance(name, str | int) or names.count(name) > 1:
+                raise ProtocolError(f"has column {name!r} twice; rename one")
+        ranges = [c["range"] for c in columns if c["kind"] == "number"]
+        width, good = len(ranges), bool(columns)
+        low, high = np.array(ranges, dtype=np.float64).reshape(-1, 2).T
+        good &= bool((low >= -LARGEST).all() and (low <= high).all() and (high <= LARGEST).all())
+        for c in columns:
+            if c["kind"] == "number":
+                good &= isinstance(c["gaps"], bool) and isinstance(c["type"], str)
+            else:
+                good &= c["kind"] == "category" and all(isinstance(word, str) for word in c["categories"])
+                good &= len(c["categories"]) <= MAX_WORDS
+        if not good:
+            raise ProtocolError(
+                f"sent a description of its columns that cannot be read (or numbers beyond {LARGEST:g}, or over "
+                f"{MAX_WORDS:,} words in a column); check its table, and install the same version of tacit there"
+            )
         slack = 1e-6 * (1 + np.abs(low) + np.abs(high))
-    possible = (count <= records * math.prod((shape or [1])[1:])) & (low - slack <= mean) & (mean <= high + slack)
-    possible &= variance <= ((high - low) / 2 + slack) ** 2  # no values in a range have more (Popoviciu)
-    for odd in np.flatnonzero(~possible):
-        name = numbers[odd]["name"] if shape is None else odd
-        return f"says what no {records} records have: this count, mean and variance within the range of {name!r}"
-    return None
+    check_arrays(message.arrays, dict.fromkeys(STATISTICS, (width,)), LARGEST**2)
+    count, mean, variance = (message.arrays[word].astype(np.float64) for word in STATISTICS)
+    possible = (count >= 0) & (count <= records * each) & (low - slack <= mean) & (mean <= high + slack)
+    possible &= (variance >= 0) & (variance <= ((high - low) / 2 + slack) ** 2)  # in a range no more (Popoviciu)
+    if not possible.all():
+        raise ProtocolError(f"sent a count, mean or variance that no {records} records in its ranges have")
 
 
 def _outline(message: Message) -> tuple[Any, ...]:
@@ -230,20 +224,12 @@ def _difference(mine: tuple[Any, ...], usual: tuple[Any, ...]) -> str:
     return f"has {KINDS[kind]} in column {name!r}, where the others have {KINDS[usual_kind]}; convert it there"
 
 
-def _agree_column(nodes: Sequence[str], told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _agree_column(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     name, kind = told[0]["name"], told[0]["kind"]
     if kind == "number":
         types, (lows, highs) = {c["type"] for c in told}, zip(*[c["range"] for c in told], strict=True)
         number = {"type": types.pop() if len(types) == 1 else "float", "gaps": any(c["gaps"] for c in told)}
         return {"name": name, "kind": kind, **number, "range": [min(lows), max(highs)]}
-    for node, c in zip(nodes, told, strict=True):
-        mine, others = set(c["categories"]), {v for d in told if d is not c for v in d["categories"]}
-        if mine and others and not mine & others:
-            raise SchemaMismatch(
-                node,
-                f"has in column {name!r} the categories {_few(mine)}, none of which another node has ({_few(others)}); "
-                f"use the same words at all nodes, or state them beforehand: categories={{{name!r}: [...]}}",
-            )
     return {"name": name, "kind": kind, "categories": sorted({v for c in told for v in c["categories"]})}
 
 
@@ -257,22 +243,23 @@ def _words(outline: tuple[Any, ...]) -> str:
 
 
 class Descriptions:
-    """Addends of a masked sum: columns travel in the clear, counts, means and variances are summed in agreed ranges."""
+    """Addends of a sum: columns travel in the clear, counts, means and variances are summed in agreed ranges."""
 
     def outline(self, answer: Message) -> dict[str, Any]:
         return dict(answer.facts)
 
     def agree(self, outlines: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
-        told = []
+        told, rejected = [], dict[str, str]()
         for node, facts in outlines.items():
             try:
                 middle, half = _scale(facts)
-            except (KeyError, TypeError, ValueError):  # the outline itself is judged below
-                middle = half = np.zeros(0)
-            nothing = {"count": 0 * half, "mean": middle, "variance": 0 * half}
-            told.append(Message("description", node, -1, facts, nothing))
-        usable, agreed, _, rejected = agree_among(told)
-        return agreed | {"named": all(m.facts.get("named") for m in usable)}, rejected
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                rejected[node] = f"sent columns that cannot be read ({type(error).__name__})"
+            else:
+                nothing = {"count": 0 * half, "mean": middle, "variance": 0 * half}
+                told.append(Message("description", node, -1, facts, nothing))
+        usable, agreed, _, odd = agree(told)
+        return agreed | {"named": all(m.facts.get("named") for m in usable)}, rejected | odd
 
     def numbers(self, answer: Message, agreed: Mapping[str, Any]) -> np.ndarray:
         middle, half = _scale(agreed)
@@ -286,7 +273,9 @@ class Descriptions:
         mean, square = first / np.maximum(count, 1), second / np.maximum(count, 1)
         arrays = {"count": np.rint(count).astype(np.int64), "mean": middle + half * mean}
         arrays["variance"] = half**2 * np.maximum(square - mean**2, 0)
-        return Message("description", ALL, -1, {**agreed, "records": records}, arrays)
+        total = Message("description", ALL, -1, {**agreed, "records": records}, arrays)
+        check_description(total)
+        return total
 
 
 def _scale(facts: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -296,3 +285,108 @@ def _scale(facts: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     ranges = np.array([c["range"] for c in facts["columns"] if c["kind"] == "number"], dtype=np.float64).reshape(-1, 2)
     half = (ranges[:, 1] - ranges[:, 0]) / 2
     return ranges.mean(axis=1), np.where(half > 0, half, 1.0)
+
+
+# -- the first exchange -----------------------------------------------------------------------------
+
+
+class AgreeingCoordinator(Rounds):
+    """A coordinator whose nodes first agree on columns and scaling."""
+
+    kept: Sequence[str] = (*Rounds.kept, "columns", "scaling")
+
+    def __init__(self, f: Any, names: Sequence[str], min_nodes: int = 1) -> None:
+        super().__init__(f, names, min_nodes)
+        self.columns: dict[str, Any] = {}
+        self.scaling: dict[str, np.ndarray] = {}
+
+    @property
+    def agreed(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return self.columns, self.scaling
+
+    def _agreement(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Facts and arrays of a message from which a node learns what was agreed."""
+        return {"agreed": self.columns}, over(SCALING, self.scaling)
+
+    def _first(self, node: str) -> Message:
+        fixed = None if self.f.categories is None else {k: list(v) for k, v in self.f.categories.items()}
+        return Message("describe", node, -1, {"categories": fixed})
+
+    def _begin(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
+        usable, facts, scaling, rejected = agree(answers)
+        self._reject(rejected, line)
+        line["nodes"] = [m.node for m in usable]
+        if why := self._too_few(usable):
+            return why
+        if "columns" in facts:
+            facts["named"] = all(m.facts.get("named") for m in usable)
+        if getattr(self.f, "robust", None):  # one node's numbers must not shift the scaling of all
+            votes = {word: np.array([m.arrays[word] for m in usable], dtype=float) for word in STATISTICS}
+            scaling = {word: np.median(v, axis=0) for word, v in votes.items()} | {"count": scaling["count"]}
+        self.columns, self.scaling = facts, scaling
+        records = {m.node: int(m.facts["records"]) for m in usable}
+        self.members = {n: records[n] for n in self.names or sorted(records) if n in records}
+        return None
+
+
+class AgreeingWorker(Kept):
+    """A node that describes its columns, then does its task; `f` is a filter of its own that checks the records."""
+
+    grants: Grants | None = None  # where answers leave the machine
+    task: str  # what it is asked in a round
+
+    def __init__(self, f: Any, node: Node) -> None:
+        self.f, self.node, self.name = f, node, str(node.name)
+        with naming(f"node {self.name!r}"):
+            self._records: Any = check_records(f, node.X, None)
+        self.fingerprints = fingerprints(self._records)
+        units = unit_columns(node.units, len(node))
+        self.units = None if units is None else np.unique(next(iter(units.values())).astype(str))
+
+    def digest(self) -> str:
+        """Of this node's data, to know a checkpoint of other data."""
+        return hashlib.sha256(self.fingerprints.tobytes() + self.codes.tobytes()).hexdigest()
+
+    @property
+    def codes(self) -> np.ndarray:
+        """Of all label columns."""
+        labels = (self.node.y, self.node.sensitive_features)
+        codes = [encode_labels(v, "labels", len(self.node), min_classes=1).codes for v in labels]
+        return np.concatenate(codes, axis=1)
+
+    def own_filter(self) -> Filter | None:
+        return None
+
+    def work(self, message: Message) -> Message:
+        """Answer the server."""
+        if message.kind == "describe":
+            crowd = None if self.grants is None else replace(crowd_of(self.node), min_people=self.grants.min_count)
+            told = describe(self._records, self.name, message.facts.get("categories"), crowd)
+            facts = {**told.facts, "named": hasattr(self.f, "feature_names_in_")}
+            return Message("description", self.name, message.round, facts, told.arrays)
+        if message.kind != self.task:
+            raise ProtocolError(f"node {self.name!r} knows 'describe' and {self.task!r}; found {message.kind!r}")
+        return self._answer(message)
+
+    _answer: Callable[[Message], Message]  # does the task of a round
+
+
+def agreed_preparation(
+    f: Any, agreed: tuple[Mapping[str, Any], Arrays], workers: Sequence[AgreeingWorker]
+) -> tuple[Intake, Memory]:
+    """How records of the agreed form come in, and the rows of these nodes; those elsewhere nobody knows here."""
+    prints = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *(w.fingerprints for w in workers)]))
+    units = [w.units for w in workers if w.units is not None]
+    memory = Memory(prints, None, np.unique(np.concatenate(units)) if units else None)
+    return agreed_intake(f, agreed[0], make_common_encoder(*agreed)), memory
+
+
+def agreed_intake(f: Any, facts: Mapping[str, Any], scaling: Any) -> Intake:
+    """Let a filter expect records of the agreed form."""
+    f.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+    names = [c["name"] for c in facts["columns"]] if facts.get("named") and "shape" not in facts else None
+    shape = tuple(facts["shape"]) if "shape" in facts else (len(facts["columns"]),)
+    f.n_features_in_ = shape[0]
+    if names is not None:
+        f.feature_names_in_ = np.array(names, dtype=object)
+    return Intake(type(f).__name__, shape, None if names is None else tuple(names), scaling)

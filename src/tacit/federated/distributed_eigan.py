@@ -22,7 +22,14 @@ from sklearn.utils import check_random_state
 from torch import nn
 
 from tacit.errors import CollapseWarning, InputError, TacitWarning, check_number
-from tacit.federated.common_schema import Descriptions, make_common_encoder
+from tacit.federated.common_schema import (
+    SCALING,
+    AgreeingCoordinator,
+    AgreeingWorker,
+    Descriptions,
+    agreed_preparation,
+    make_common_encoder,
+)
 from tacit.federated.masked_sums import Addend, SumCoordinator, SumWorker
 from tacit.federated.node import TOLD, Grants, Node, crowd_of, naming, spent_at_nodes
 from tacit.federated.protocol import (
@@ -35,24 +42,22 @@ from tacit.federated.protocol import (
     ProtocolError,
     State,
     aggregate,
+    check_head,
+    check_parameters,
     choose_indices,
-    fault_of_head,
-    fault_of_parameters,
     joined,
     pack,
     parted,
     under,
     unpack,
 )
-from tacit.federated.rounds import SCALING, AgreeingCoordinator, AgreeingWorker, agreed_preparation
-from tacit.federated.simulation import simulate
-from tacit.filters.base import Problem, check_units, finish_fit, release_by_folds
+from tacit.federated.rounds import simulate
+from tacit.filters.base import Problem, check_units, finish_fit
 from tacit.filters.eigan import EIGAN, Game, PrivateGame, learned_encoder, networks, new_game, warn_if_collapsed
 from tacit.filters.notes import note, note_copies, note_dependence
 from tacit.filters.public_intake import tell_spent
-from tacit.labels import Labels, encode_labels, joint_codes
+from tacit.labels import Labels, encode_labels
 from tacit.noise.accounting import spent_by_all
-from tacit.records.intake import Intake
 from tacit.training.device import choose_batch_size
 from tacit.training.loop import epoch_seed, load_tensors, tensors_of
 from tacit.training.stack import Stack
@@ -79,7 +84,7 @@ class EiganCoordinator(AgreeingCoordinator):
         """From the agreed epochs; with steps as the unit, the node with most steps an epoch decides."""
         if self.f.sync_unit == "epoch":
             return math.ceil(self.f.epochs / self.f.sync_every)
-        per_epoch = max(n // min(choose_batch_size(self.f.batch_size, n), n) for n in self.members.values())
+        per_epoch = max(n // min(choose_batch_size(self.f.batch_size, n), n) for n in self.members.values() or [1])
         return math.ceil(self.f.epochs * max(1, per_epoch) / self.f.sync_every)
 
     def _begin(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
@@ -88,7 +93,7 @@ class EiganCoordinator(AgreeingCoordinator):
         return why
 
     def _open(self, nodes: Sequence[str]) -> list[Message]:
-        """A node that is new or missed a round gets the whole encoder, and what it needs to begin."""
+        """A node at its first round, or after one that it missed, gets the whole encoder and what it needs to begin."""
         rng = np.random.default_rng((self.seed, self.round, DOWN))
         some = pack(self.current, choose_indices(self.current, self.f.share, rng))
         told, scaling = self._agreement()
@@ -105,15 +110,12 @@ class EiganCoordinator(AgreeingCoordinator):
         return [ask(n) for n in nodes]
 
     def _merge(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
-        new = [m.kind == "description" and m.node not in self.members for m in answers]
-        trained = [m for m, late in zip(answers, new, strict=True) if not late]
-        usable = self._sift(trained, self._fault, line)
+        usable = self._sift(answers, self._check, line)
         if why := self._too_few(usable):
             self.in_step = [n for n in self.in_step if n not in {*line["rejected"], *line["failed"]}]
             return why
         self.current = self._combine(usable)
         self.in_step = sorted(m.node for m in usable)
-        self._admit([m for m, late in zip(answers, new, strict=True) if late], line)
         self.round += 1
         return None
 
@@ -126,12 +128,12 @@ class EiganCoordinator(AgreeingCoordinator):
             return median_of(self.current, clipped)
         return aggregate(self.current, clipped, f.aggregation, {m.node: self.members[m.node] for m in usable})
 
-    def _fault(self, message: Message) -> str | None:
-        fault = fault_of_head(message, "trained", self.round) or fault_of_parameters(message, self.current)
-        records, before = message.facts["records"] if fault is None else 0, self.members.get(message.node)
-        if fault is None and records != before:
-            return f"says it has {records} records, and said {before} at the start"
-        return fault
+    def _check(self, message: Message) -> None:
+        check_head(message, "trained", self.round)
+        check_parameters(message, self.current)
+        records, before = message.facts["records"], self.members.get(message.node)
+        if records != before:
+            raise ProtocolError(f"has {records} records, and had {before} at the start")
 
     def new_encoder(self) -> nn.Module:
         """An encoder of the agreed width with the common start."""
@@ -158,11 +160,12 @@ class EiganWorker(AgreeingWorker):
     def history(self) -> list[dict[str, float]]:
         return [] if self.game is None else self.game.history[0]
 
-    def _begin(self, message: Message) -> None:
-        told = {k: message.facts[k] for k in ("agreed", "seed", "position")}
-        self._play(told | {"scaling": under(SCALING, message.arrays)})
-
     def _answer(self, message: Message) -> Message:
+        if self.game is None:
+            if "agreed" not in message.facts:
+                raise ProtocolError(f"node {self.name!r} has no game: its state is lost, or the agreement did not come")
+            told = {k: message.facts[k] for k in ("agreed", "seed", "position")}
+            self._play(told | {"scaling": under(SCALING, message.arrays)})
         assert self.game is not None
         encoder = self.game.encoders.alone
         assert encoder is not None
@@ -199,11 +202,10 @@ class EiganWorker(AgreeingWorker):
 
     def state(self) -> State:
         game = {} if self.game is None else _game_state(self.game)
-        return parted({"phase": self.phase, "told": self._told, "game": game})
+        return parted({"told": self._told, "game": game})
 
     def restore(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
         tree = joined(arrays, facts)
-        self.phase = tree["phase"]
         if tree["game"]:
             _restore_game(self._play(tree["told"]), tree["game"])
 
@@ -444,12 +446,10 @@ class DistributedEIGAN(EIGAN):
         self.encoder_module_ = self.encoder_module_.double().eval()
         learned = learned_encoder(self.encoder_module_, self.n_components, self.noise, [], self.bounded)
         schema, memory = agreed_preparation(self, coordinator.agreed, workers)
-        rows = _pooled(workers, schema, coordinator.seed) if workers else None
-        finish_fit(self, rows, replace(learned, schema=schema, memory=memory))
+        finish_fit(self, None, replace(learned, schema=schema, memory=memory))
         self.nodes_, self.rounds_ = dict(coordinator.members), copy.deepcopy(coordinator.log)
         self.node_history_ = {w.name: w.history for w in workers}
         self.history_ = _mean_history([(w.history, self.nodes_[w.name]) for w in workers if w.history])
-        self._nodes = [w.node for w in workers]
         self.notes_: list[str] = []
         self._tell_notes(workers)
         if self.dp is not None:
@@ -477,23 +477,6 @@ class DistributedEIGAN(EIGAN):
         for (text, kind), names in about.items():
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             note(self, f"{', '.join(names[:5])}{more}: {text}", kind)
-
-    def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
-        """All nodes' rows, node after node in the order of `fit`, each by a federation that trained without it."""
-        nodes, rows = self._nodes, np.arange(len(problem.X))
-        ends = np.cumsum([len(node) for node in nodes])[:-1]
-
-        def learn(part: Problem) -> Any:
-            kept = np.split(np.isin(rows, part.X), ends)
-            refit = clone(self).set_params(checkpoint=None, verbose=False, random_state=problem.seed)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TacitWarning)
-                refit.fit([node.take(here) for node, here in zip(nodes, kept, strict=True) if here.any()])
-            return refit.mechanism_.code(problem.X).__getitem__
-
-        main = self.mechanism_.code(problem.X)
-        released = release_by_folds(replace(problem, X=rows), learn, like=main.__getitem__)
-        return np.clip(released, -1, 1) if self.bounded else released
 
     @property
     def planned_epochs(self) -> int:
@@ -530,21 +513,6 @@ class DistributedEIGAN(EIGAN):
                     f"{name} must be a mapping from column to weight, since nodes may have different columns; "
                     f"found {getattr(self, name)!r}"
                 )
-
-
-def _pooled(workers: Sequence[EiganWorker], intake: Intake, seed: int) -> Problem:
-    """The training rows of all nodes; folds of them have their share of every node and of its labels."""
-    who = np.repeat(np.arange(len(workers)), [len(w.node) for w in workers])
-    strata = joint_codes(np.column_stack([who, np.concatenate([joint_codes(w.codes) for w in workers])]))
-    units = None
-    if any(w.node.units is not None for w in workers):  # where there are none, every record is a unit
-        named = [check_units(w.node.units, len(w.node)) for w in workers]
-        units = np.concatenate([np.array([f"{w.name} {i}" for i in range(len(w.node))]) if u is None else u
-                                for w, u in zip(workers, named, strict=True)])  # fmt: skip
-    X = np.concatenate([intake.encode(w.node.X) for w in workers])
-    return Problem(
-        X, Labels(("stratum",), (np.unique(strata),), strata[:, None]), encode_labels(None, "", len(X)), units, seed
-    )
 
 
 def _mean_history(parts: Sequence[tuple[list[dict[str, float]], int]]) -> list[dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Sums over nodes of which the server sees the total alone, by pairwise masks that cancel.
+"""Sums over nodes, of which the server sees the total alone where pairwise masks that cancel hide the rest.
 
 Every two nodes share a secret (X25519, new keys for every sum). Both expand it to the same random words (SHAKE-256);
 one adds them, the other subtracts them. What a node sends is then uniformly random to anybody who does not know its
@@ -26,8 +26,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tacit.errors import InputError
-from tacit.federated.protocol import ALL, Arrays, Message, ProtocolError, State, fault_of_head, joined, parted, sift
+from tacit.errors import InputError, TacitError
+from tacit.federated.protocol import ALL, Arrays, Message, ProtocolError, State, check_head, joined, parted, sift
 
 MIN_NODES = 2  # the server sees the sum of two; each of them can compute the other's numbers from it
 RETRIES = 2
@@ -130,7 +130,7 @@ class Addend(Protocol):
         """What is summed."""
 
     def total(self, numbers: np.ndarray, agreed: Mapping[str, Any], records: int, within: Any) -> Message:
-        """The answer of all nodes together, for the coordinator within."""
+        """The answer of these nodes together, for the coordinator within; numbers that cannot be raise."""
 
 
 class SumWorker:
@@ -138,7 +138,7 @@ class SumWorker:
 
     Attributes
     ----------
-    masked : without masks the server sees every node's numbers (for sums in one process)
+    masked : without masks the server sees every node's numbers
     group_secret : bytes that all nodes have and the server does not: then it cannot replace public keys
     """
 
@@ -169,7 +169,7 @@ class SumWorker:
         if self.answer is None or self.answer.round != message.round or (self.masked and not self.private):
             raise ProtocolError(f"node {self.within.name!r} has opened no sum in round {message.round}")
         keys, agreed = dict(asked["keys"]), asked["agreed"]
-        if len(keys) < MIN_NODES or self.within.name not in keys:
+        if self.within.name not in keys or (self.masked and len(keys) < MIN_NODES):
             raise ProtocolError(f"a sum is over at least {MIN_NODES} nodes, this one among them; found {sorted(keys)}")
         words = to_words(self.addends[self.answer.kind].numbers(self.answer, agreed), len(keys))
         if self.masked:
@@ -206,10 +206,12 @@ class SumCoordinator:
 
     kept = ("members", "contributed", "dropped", "log", "retries", "step", "kind", "opened", "common")
 
-    def __init__(self, within: Any, names: Sequence[str], min_nodes: int, addends: Mapping[str, Addend]) -> None:
-        self.within, self.names, self.addends = within, list(names), addends
-        self.min_nodes = max(MIN_NODES, min_nodes)
-        if self.names and len(self.names) < MIN_NODES:
+    def __init__(
+        self, within: Any, names: Sequence[str], min_nodes: int, addends: Mapping[str, Addend], masked: bool = True
+    ) -> None:
+        self.within, self.names, self.addends, self.masked = within, list(names), addends, masked
+        self.min_nodes = max(MIN_NODES if masked else 1, min_nodes)
+        if masked and self.names and len(self.names) < MIN_NODES:
             raise InputError(f"a masked sum needs at least {MIN_NODES} nodes; found {', '.join(self.names)} alone")
         self.members: dict[str, int] = {}  # node -> records
         self.contributed: dict[str, int] = {}  # those in the last sum
@@ -260,7 +262,7 @@ class SumCoordinator:
         self.log.append(line | {"bytes_up": sum(m.nbytes for m in answers)})
         line = self.log[-1]
         asked = {m.node for m in self._sent}
-        usable, line["rejected"] = sift([m for m in answers if m.node in asked], self._fault)
+        usable, line["rejected"] = sift([m for m in answers if m.node in asked], self._check)
         if self.step == "open":
             usable = self._agree(usable, line)
         else:  # of another length these fit into no sum
@@ -291,21 +293,29 @@ class SumCoordinator:
             return []
         outlines = {m.node: m.facts["outline"] for m in usable if m.facts.get("kind") == self.kind}
         self.common, rejected = self.addends[self.kind].agree(outlines)
-        for why in rejected.values() if self.names else ():
-            raise InputError(why)
+        for node, why in rejected.items() if self.names else ():
+            raise InputError(f"node {node!r} {why}")
         line["rejected"] |= rejected
         return [m for m in usable if m.node in outlines and m.node not in rejected]
 
-    def _sum(self, usable: Sequence[Message]) -> None:
-        """The masks of all nodes cancel in the total, which is the answer to the coordinator within."""
-        assert self.request is not None
-        total = np.zeros_like(usable[0].arrays["words"])
-        for message in usable:
+    def _total(self, messages: Sequence[Message]) -> Message:
+        """The sum of these nodes' numbers; the masks of all nodes cancel."""
+        total = np.zeros_like(messages[0].arrays["words"])
+        for message in messages:
             total = add(total, message.arrays["words"])
+        records = sum(self.opened[m.node]["records"] for m in messages)
+        return self.addends[self.kind].total(from_words(total), self.common, records, self.within)
+
+    def _sum(self, usable: Sequence[Message]) -> None:
+        """Hand the total to the coordinator within."""
+        assert self.request is not None
         self.contributed = {n: opened["records"] for n, opened in self.opened.items()}
-        records, addend = sum(self.contributed.values()), self.addends[self.kind]
-        self.within.receive([addend.total(from_words(total), self.common, records, self.within)])
-        if faults := self.within.log[-1]["rejected"]:
+        try:
+            self.within.receive([self._total(usable)])
+            faults = self.within.log[-1]["rejected"]
+        except TacitError as error:
+            faults = {ALL: str(error)}
+        if faults:
             raise ProtocolError(
                 f"round {self.request.round}: the sum of {', '.join(self.contributed)} cannot be used: it "
                 f"{faults[ALL]}. Whose numbers spoil it nobody can see; leave out one node after another"
@@ -325,22 +335,20 @@ class SumCoordinator:
             )
         self._renew()
 
-    def _fault(self, message: Message) -> str | None:
-        """What is wrong with an answer of this step; None if nothing is."""
+    def _check(self, message: Message) -> None:
+        """Raise unless an answer of this step can be used."""
         assert self.request is not None
-        kind, facts = ANSWERS[self.step], message.facts
-        if message.kind != kind or message.round != self.request.round:
-            return f"answered {message.kind!r} of round {message.round}, expected {kind!r} of {self.request.round}"
+        kind, facts, masked = ANSWERS[self.step], message.facts, self.masked
+        check_head(message, kind, self.request.round, records=self.step == "open")
         if self.step == "open":
-            key = facts.get("key")
-            if not isinstance(key, str) or len(key) not in (0, 64) or not set(key) <= set("0123456789abcdef"):
-                return "sent a key that cannot be read"
-            if not isinstance(facts.get("outline"), dict):
-                return "sent an outline that cannot be read"
-            return fault_of_head(message, kind, message.round)
-        words = message.arrays.get("words")
-        fits = words is not None and words.dtype == np.uint64 and words.ndim == 2 and len(words) == 2
-        return None if fits else "sent masked numbers that cannot be read"
+            if len(bytes.fromhex(facts["key"])) != (32 if masked else 0) or not isinstance(facts["outline"], dict):
+                raise ProtocolError("sent a key or an outline that cannot be read")
+            return
+        words = message.arrays["words"]
+        if words.dtype != np.uint64 or words.ndim != 2 or len(words) != 2:
+            raise ProtocolError("sent masked numbers that cannot be read")
+        if not masked:  # the numbers of one node have to make sense by themselves
+            self._total([message])
 
     def state(self) -> State:
         within = dict(zip(("arrays", "facts"), self.within.state(), strict=True))

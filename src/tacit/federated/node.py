@@ -19,7 +19,7 @@ import numpy as np
 from tacit import files
 from tacit.errors import InputError, InputTypeError, TacitError, check_number
 from tacit.federated.protocol import ProtocolError
-from tacit.labels import MISSING, encode_labels, label_frame
+from tacit.labels import MISSING, encode_labels
 from tacit.noise.accounting import DP, Spent, read_spent
 from tacit.records.people import Crowd
 
@@ -61,15 +61,6 @@ class Node:
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
-
-    def take(self, rows: np.ndarray) -> Node:
-        """The records where the mask is true."""
-
-        def of(values: Any, what: str) -> Any:
-            return None if values is None else label_frame(values, what)[rows]
-
-        y, sensitive = of(self.y, "y"), of(self.sensitive_features, "sensitive_features")
-        return Node(self.X[rows], y, sensitive, of(self.units, "*"), self.name)
 
     def __repr__(self) -> str:
         return f"Node({self.name!r}: {len(self):,} records)"

@@ -22,10 +22,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from tacit.errors import InputError, check_number
+from tacit.federated.common_schema import agreed_intake
 from tacit.federated.node import Node, naming
-from tacit.federated.protocol import Arrays, Kept, Message, ProtocolError, fault_of_arrays
-from tacit.federated.rounds import Rounds, agreed_intake
-from tacit.federated.simulation import simulate
+from tacit.federated.protocol import Arrays, Kept, Message, ProtocolError, check_arrays, check_head
+from tacit.federated.rounds import Rounds, simulate
 from tacit.filters.base import Filter, finish_fit
 from tacit.filters.mechanism import Mechanism, NetworkOutput
 from tacit.filters.minimax import MinimaxFilter, learned_filter, linear_net
@@ -224,8 +224,7 @@ LARGEST = 1e12  # inputs are scaled, so that filtered samples (and sums of their
 class Aggregator(Rounds):
     """Main routine of Algorithm 3: collects filtered samples and labels, and hands them to the contributors.
 
-    A contributor that cannot be reached loses its turn; the others see the samples it sent last. One that comes later
-    is asked for its samples, and takes part from the next round on.
+    A contributor that cannot be reached loses its turn; the others see the samples it sent last.
     """
 
     kept = (*Rounds.kept, "held", "turn", "classes", "improved", "knows")
@@ -248,8 +247,8 @@ class Aggregator(Rounds):
         """Contributors without whose answer the turn is lost to them."""
         return self._asked
 
-    def _first(self, node: str, round_: int) -> Message:
-        return Message("begin", node, round_)
+    def _first(self, node: str) -> Message:
+        return Message("begin", node, -1)
 
     def _open(self, nodes: Sequence[str]) -> list[Message]:
         """The others' samples, under numbers instead of their names."""
@@ -264,9 +263,7 @@ class Aggregator(Rounds):
         return out
 
     def _begin(self, answers: Sequence[Message], line: dict[str, Any]) -> str | None:
-        usable = self._sift(answers, self._fault_of_first, line)
-        for node, fault in line["rejected"].items() if self.names else ():
-            raise ProtocolError(f"contributor {node!r} {fault}; repair it, or leave it out")
+        usable = self._sift(answers, self._check_first, line)
         line["bytes_samples"] = self._as_samples(answers)
         if why := self._too_few(usable):
             return why
@@ -279,15 +276,13 @@ class Aggregator(Rounds):
         sent = {m.node for m in self._sent}
         line["bytes_samples"] = self._as_samples(answers)
         line["failed"] |= {n: "cannot be reached" for n in self._awaited if n not in sent}
-        improved = self._sift([m for m in answers if m.kind != "filtered"], self._fault, line)
+        improved = self._sift(answers, self._check, line)
         for message in improved:
             self.held[message.node] |= dict(message.arrays)
             self.knows[message.node] = list(range(len(self.members)))
         self.improved += len(improved)
         for node in {*line["rejected"], *line["failed"]}:  # it may have lost what it was told
             self.knows.pop(node, None)
-        for message in self._sift([m for m in answers if m.kind == "filtered"], self._fault_of_late, line):
-            self._take(message)
         return self._end_turn(improved)
 
     def _end_turn(self, improved: Sequence[Message]) -> str | None:
@@ -313,46 +308,35 @@ class Aggregator(Rounds):
 
     # -- what cannot be used --------------------------------------------------------------------
 
-    def _fault_of_first(self, message: Message) -> str | None:
-        """What is wrong with a contributor's first samples; None if nothing is."""
-        if message.kind != "filtered" or message.node in self.members:
-            return f"answered {message.kind!r}, expected 'filtered' once"
-        classes, arrays = message.facts.get("classes"), message.arrays
+    def _check_first(self, message: Message) -> None:
+        """Raise unless a contributor's first samples can be used."""
+        check_head(message, "filtered", -1, records=False)
+        classes, arrays = message.facts["classes"], message.arrays
         if not isinstance(classes, list) or not all(isinstance(c, str | int | float | bool) for c in classes):
-            return "sent classes of the target that cannot be read"
+            raise ProtocolError("sent classes of the target that cannot be read")
         m, width, n = len(classes), self.f.start.n_components_, _number(arrays)
         shapes: dict[str, tuple[int, ...]] = {"samples": (n, width), "labels": (n,)}
         if self.f.exchange == "statistics":
             shapes = {"counts": (m,), "means": (m, width), "scatter": (m, width * (width + 1) // 2)}
-        if fault := fault_of_arrays(arrays, shapes, LARGEST):
-            return fault
+        check_arrays(arrays, shapes, LARGEST)
         if (arrays.get("counts", np.zeros(1)) < 0).any():
-            return "'counts' holds negative numbers"
+            raise ProtocolError("'counts' holds negative numbers")
         if n and "labels" in shapes:
             labels = arrays["labels"]
             if labels.dtype.kind not in "iu" or labels.min() < MISSING or labels.max() >= m:
-                return f"sent labels outside its {m} classes"
+                raise ProtocolError(f"sent labels outside its {m} classes")
             n = int((labels != MISSING).sum())
-        return None if n > 0 and m > 0 else "has no record with a target"
+        if n <= 0 or m == 0:
+            raise ProtocolError("has no record with a target")
 
-    def _fault_of_late(self, message: Message) -> str | None:
-        """The targets of contributors that came later must be those of the others."""
-        fault = self._fault_of_first(message)
-        for new in [c for c in message.facts["classes"] if c not in self.classes] if fault is None else ():
-            return f"has the target {new!r}, which nobody had at the start"
-        return fault
-
-    def _fault(self, message: Message) -> str | None:
-        """What is wrong with improved samples; None if nothing is."""
-        if message.kind != "improved" or not self._in_time(message):
-            return f"answered {message.kind!r} of round {message.round}, expected 'improved' of round {self.round}"
-        if message.node not in self._asked:
-            return "answered without being asked"
+    def _check(self, message: Message) -> None:
+        """Raise unless improved samples can be used."""
+        if message.kind != "improved" or not self._in_time(message) or message.node not in self._asked:
+            raise ProtocolError(f"answered {message.kind!r} of round {message.round}, which it was not asked")
         before = {k: v for k, v in self.held[message.node].items() if k != "labels"}
-        fault = fault_of_arrays(message.arrays, {k: v.shape for k, v in before.items()}, LARGEST)
-        if fault is None and "counts" in before and not np.array_equal(message.arrays["counts"], before["counts"]):
-            return "sent other counts than at the start"
-        return fault
+        check_arrays(message.arrays, {k: v.shape for k, v in before.items()}, LARGEST)
+        if "counts" in before and not np.array_equal(message.arrays["counts"], before["counts"]):
+            raise ProtocolError("sent other counts than at the start")
 
     def _in_time(self, message: Message) -> bool:
         return message.round == self.round

@@ -1,4 +1,4 @@
-"""What nodes and their server say to each other, as pure functions on named arrays.
+"""Messages between nodes and their server, and what either does with them, as pure functions on named arrays.
 
 No transport and no torch: the same functions run in one process (`tacit.federated.simulate`) and between machines
 (`tacit.federated.flower`). A message is a kind, a round, plain facts (JSON) and named arrays. Of the encoder a message
@@ -72,43 +72,6 @@ class Message:
         return told.hexdigest()
 
 
-# -- states: what may follow what -------------------------------------------------------------------
-
-# (state, event) -> state; what is not here is illegal
-SERVER: Mapping[tuple[str, str], str] = {
-    ("recruiting", "describe"): "agreeing",
-    ("agreeing", "retry"): "recruiting",  # too few nodes answered
-    ("agreeing", "agree"): "ready",
-    ("ready", "open"): "collecting",
-    ("collecting", "merge"): "ready",
-    ("collecting", "retry"): "ready",  # too few usable answers: the round is asked again
-    ("ready", "finish"): "finished",
-}
-NODE: Mapping[tuple[str, str], str] = {
-    ("new", "describe"): "described",
-    ("described", "describe"): "described",  # the server was restarted
-    ("described", "start"): "started",
-    ("started", "describe"): "started",
-    ("started", "train"): "started",
-}
-
-
-def follow(machine: Mapping[tuple[str, str], str], state: str, event: str) -> str:
-    """The state after an event; an event that is not allowed there raises.
-
-    Examples
-    --------
-    >>> follow(SERVER, "ready", "open")
-    'collecting'
-    """
-    if (state, event) not in machine:
-        allowed = sorted(e for s, e in machine if s == state)
-        raise ProtocolError(
-            f"{event!r} is not allowed while {state!r}; allowed: {', '.join(map(repr, allowed)) or 'nothing'}"
-        )
-    return machine[state, event]
-
-
 def under(prefix: str, arrays: Arrays) -> dict[str, np.ndarray]:
     """The arrays whose names begin so, by the rest of their names."""
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
@@ -177,7 +140,7 @@ def unpack(packed: Arrays, onto: Arrays) -> dict[str, np.ndarray]:
     return out
 
 
-# -- what the server does with them ---------------------------------------------------------------
+# -- averages -----------------------------------------------------------------------------------------
 
 
 def aggregate(
@@ -216,64 +179,67 @@ def aggregate(
     return out
 
 
-def sift(answers: Sequence[Message], fault_of: Callable[[Message], str | None]) -> tuple[list[Message], dict[str, str]]:
-    """The answers that can be used, and by node why each other one cannot; the round continues with the rest."""
+# -- answers that cannot be used --------------------------------------------------------------------
+
+
+def sift(answers: Sequence[Message], check: Callable[[Message], None]) -> tuple[list[Message], dict[str, str]]:
+    """Return the answers that pass the check, and by node why each other one does not; a node answers once.
+
+    Answers come from other machines and may hold anything, so an error of any kind rejects the answer.
+    """
     usable: dict[str, Message] = {}
     rejected: dict[str, str] = {}
     for message in answers:
-        fault = fault_of(message) or ("answered twice" if message.node in usable else None)
-        if fault is None:
+        try:
+            check(message)
+            if message.node in usable:
+                raise ProtocolError("answered twice")
             usable[message.node] = message
-        else:
-            rejected.setdefault(message.node, fault)
+        except TacitError as error:
+            rejected.setdefault(message.node, str(error))
+        except Exception as error:
+            rejected.setdefault(message.node, f"sent what cannot be read ({type(error).__name__})")
     return list(usable.values()), rejected
 
 
-def fault_of_head(message: Message, kind: str, round_: int) -> str | None:
-    """What is wrong with an answer's kind, round or number of records; None if nothing is."""
+def check_head(message: Message, kind: str, round_: int, records: bool = True) -> None:
+    """Raise unless an answer has this kind and round, and a possible number of records."""
     if message.kind != kind or message.round != round_:
-        return f"answered {message.kind!r} of round {message.round}, expected {kind!r} of round {round_}"
-    records = message.facts.get("records")
-    if not isinstance(records, int) or isinstance(records, bool) or not 1 <= records <= MAX_RECORDS:
-        return f"says it has {records!r} records; at least 1 is needed, at most {MAX_RECORDS:g}"
-    return None
+        raise ProtocolError(f"answered {message.kind!r} of round {message.round}, expected {kind!r} of {round_}")
+    n = message.facts.get("records")
+    if records and not (type(n) is int and 1 <= n <= MAX_RECORDS):
+        raise ProtocolError(f"has {n!r} records; at least 1 is needed, at most {MAX_RECORDS:g}")
 
 
-def fault_of_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], largest: float) -> str | None:
-    """What is wrong with arrays that should be finite numbers of these shapes; None if nothing is."""
+def check_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], largest: float) -> None:
+    """Raise unless these are finite numbers of these shapes, and no others."""
     for name in sorted(set(arrays) ^ set(shapes)):
-        return f"has {'no' if name in shapes else 'an unknown'} array {name!r}"
+        raise ProtocolError(f"has {'no' if name in shapes else 'an unknown'} array {name!r}")
     for name, shape in shapes.items():
         array = arrays[name]
         if array.shape != shape or array.dtype.kind not in "fiu":
-            return f"{name!r} has shape {array.shape} and type {array.dtype}, expected {shape} and numbers"
-        if not np.isfinite(array).all():
-            return f"{name!r} holds NaN or infinity"
-        if np.abs(array.astype(np.float64)).max(initial=0) > largest:
-            return f"{name!r} holds numbers beyond {largest:g}"
-    return None
+            raise ProtocolError(f"{name!r} has shape {array.shape} and type {array.dtype}, expected {shape}")
+        if not (np.abs(array.astype(np.float64)) <= largest).all():
+            raise ProtocolError(f"{name!r} holds NaN, infinity or numbers beyond {largest:g}")
 
 
-def fault_of_parameters(message: Message, like: Arrays) -> str | None:
-    """What is wrong with an answer that should hold (part of) parameters like these; None if nothing is."""
+def check_parameters(message: Message, like: Arrays) -> None:
+    """Raise unless an answer holds (part of) parameters like these."""
     sparse = {name: message.arrays[INDICES + name] for name in like if INDICES + name in message.arrays}
     values = {k: v for k, v in message.arrays.items() if k not in over(INDICES, sparse)}
-    shapes = {VALUES + name: sparse.get(name, array).shape for name, array in like.items()}
-    fault = fault_of_arrays(values, shapes, LARGEST)
-    for name, array in like.items() if fault is None else ():
-        found = values[VALUES + name].dtype
+    check_arrays(values, {VALUES + name: sparse.get(name, array).shape for name, array in like.items()}, LARGEST)
+    for name, array in like.items():
+        found, indices = values[VALUES + name].dtype, sparse.get(name, np.empty(0, np.uint32))
         if found != array.dtype:
-            return f"{name!r} has type {found}, expected {array.dtype}"
-        indices = sparse.get(name, np.empty(0, np.uint32))
-        steps = np.diff(indices.astype(np.int64), prepend=-1, append=array.size) if indices.ndim == 1 else np.zeros(1)
-        if indices.dtype != np.uint32 or (steps <= 0).any():
-            return f"{name!r} has indices that are not sorted, repeat, or lie outside 0..{array.size - 1}"
-    return fault
+            raise ProtocolError(f"{name!r} has type {found}, expected {array.dtype}")
+        steps = np.diff(indices.astype(np.int64), prepend=-1, append=array.size)
+        if indices.dtype != np.uint32 or indices.ndim != 1 or (steps <= 0).any():
+            raise ProtocolError(f"{name!r} has indices that are not sorted, repeat, or lie outside the array")
 
 
 # -- what must survive the end of a process --------------------------------------------------------
 
-FORMAT = "tacit-federation-2"
+FORMAT = "tacit-federation-3"
 State = tuple[dict[str, np.ndarray], dict[str, Any]]
 
 

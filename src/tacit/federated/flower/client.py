@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import tempfile
 from collections.abc import Mapping
@@ -11,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Context
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 from flwr.app import Message as FlowerMessage
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from tacit.errors import TacitError, check_number
 from tacit.federated.flower.config import CERTIFICATE, START, NodeConfig, name_of, read_node, unpack_algorithm
-from tacit.federated.flower.messages import from_records, to_records
 from tacit.federated.masked_sums import SumWorker
 from tacit.federated.node import spend_fit
 from tacit.federated.protocol import Arrays, Message, ProtocolError, State, read_state, write_state
 from tacit.records.people import Crowd
 
 MAX_CODE = 10_000  # columns of a release: more would take this node's memory
+PLAIN = tuple(map(np.dtype, ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")))
 FIRST = ("describe", "begin")  # what a node tells before the first round, and again to a server that forgot it
 
 app = ClientApp()
@@ -167,3 +168,24 @@ def _given_filter(bundle: np.ndarray) -> Any:
         path = Path(folder) / "given.tacit"
         path.write_bytes(bundle.astype(np.uint8).tobytes())
         return load(path, trust=True)  # of the server, which this node has agreed to work with
+
+
+# -- messages as Flower's records: arrays travel in numpy's own format, never as pickles --------------
+
+
+def to_records(message: Message) -> RecordDict:
+    told = {"kind": message.kind, "node": message.node, "round": message.round, "facts": dict(message.facts)}
+    arrays = ArrayRecord({name: Array(array) for name, array in message.arrays.items()})
+    return RecordDict({"arrays": arrays, "message": ConfigRecord({"json": json.dumps(told)})})
+
+
+def from_records(records: RecordDict) -> Message:
+    """The message; it may come from anybody, so that whatever has another form raises."""
+    told = json.loads(str(records["message"]["json"]))
+    if not isinstance(told["facts"], dict) or not all(isinstance(told[k], str) for k in ("kind", "node")):
+        raise ProtocolError("a message has a kind, a node and facts by name; install the same version of tacit")
+    arrays = {name: array.numpy() for name, array in records["arrays"].items()}  # type: ignore[union-attr]
+    for name, array in arrays.items():
+        if array.dtype not in PLAIN:
+            raise ProtocolError(f"array {name!r} has type {array.dtype}, expected plain numbers")
+    return Message(told["kind"], told["node"], int(told["round"]), told["facts"], arrays)

@@ -8,9 +8,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import pandas as pd
 from tacit.errors import InputError, check_number
 from tacit.federated.node import Grants, Node, private_settings
 from tacit.federated.protocol import Arrays, over, under
+from tacit.options import load_toml, read_section
 from tacit.records.dataset import Dataset, read_table
 
 # what may be set for all nodes: plain numbers and words, no code
@@ -254,18 +254,20 @@ class NodeConfig(TableConfig, Grants):
 
 def read_server(path: str | Path) -> ServerConfig:
     """Read and check the server's file; paths in it are relative to it."""
-    config = _read(Path(path), ServerConfig)
+    path = Path(path)
+    told = load_toml(path)
+    public = told.pop("public", None)
+    config = ServerConfig(**_read(ServerConfig, told, path))
+    if public is not None:
+        config = replace(config, public=PublicConfig(**_read(PublicConfig, public, path, "public")))
     check_number("min_nodes", config.min_nodes, 1, whole=True)
     for name in ("deadline", "wait"):
         check_number(name, getattr(config, name), 0)
     _check_files(path, config, ("server.pem", "server.key", "authority.pem", "allowed"))
-    personal = name_of(config.training) == "PersonalMinimax"
     algorithm_of(config.training)
-    if personal and config.public is None:
-        raise InputError(f"{path}: PersonalMinimax begins with a filter of public data; add [public] with data, target "
-                         f"and sensitive")  # fmt: skip
-    if config.public is not None and not personal:
-        raise InputError(f"{path}: [public] is for PersonalMinimax alone; take it out")
+    if (name_of(config.training) == "PersonalMinimax") != (config.public is not None):
+        raise InputError(f"{path}: PersonalMinimax, and no other algorithm, begins with a filter of public data; it "
+                         f"needs [public] with data, target and sensitive")  # fmt: skip
     if config.public is not None and not config.public.data.exists():
         raise InputError(f"{path}: there is no file {config.public.data}; check data of [public]")
     return config
@@ -273,7 +275,7 @@ def read_server(path: str | Path) -> ServerConfig:
 
 def read_node(path: str | Path) -> NodeConfig:
     """Read and check a node's file."""
-    config = _read(Path(path), NodeConfig)
+    config = NodeConfig(**_read(NodeConfig, load_toml(Path(path)), Path(path)))
     check_number("hold_out", config.hold_out, 0, 0.9)
     config.check()
     name_of({"algorithm": config.algorithm})
@@ -283,58 +285,17 @@ def read_node(path: str | Path) -> NodeConfig:
     return config
 
 
+def _read(kind: type, told: Any, path: Path, table: str = "") -> dict[str, Any]:
+    """The settings of a file or of one of its tables; paths are beside the file."""
+    required = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    paths = {f.name: path.parent / f.default for f in fields(kind) if isinstance(f.default, Path)}
+    values = paths | read_section(kind, told, path, table, required)
+    return {name: v.resolve() if isinstance(v, Path) else v for name, v in values.items()}
+
+
 def _check_files(path: str | Path, config: ServerConfig | NodeConfig, keys: Sequence[str]) -> None:
     if config.out.suffix != ".tacit":
         raise InputError(f"{path}: out is called NAME.tacit; found {config.out.name!r}")
     for name in keys:
         if not (config.keys / name).exists():
             raise InputError(f"{path}: {config.keys} has no {name}; docs/federated.md says how to make it")
-
-
-def _read(path: Path, kind: type) -> Any:
-    if not path.exists():
-        raise InputError(f"no file {path}; check the path")
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not TOML: {error}") from None
-    return _build(found, path, kind)
-
-
-def _build(found: Mapping[str, Any], path: Path, kind: type) -> Any:
-    known = {f.name: f for f in fields(kind)}
-    given = {f.name: str(f.default) for f in fields(kind) if isinstance(f.default, Path)}  # relative to the file, too
-    given |= found
-    for name in given:
-        if name not in known:
-            raise InputError(f"{path} has no setting {name!r}; it has {', '.join(known)}")
-    for name, f in known.items():
-        if name not in given and f.default is f.default_factory:  # both are MISSING where a value is needed
-            raise InputError(f"{path} says nothing of {name!r}; add it")
-    return kind(**{name: _value(known[name], value, path) for name, value in given.items()})
-
-
-KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
-    "str": ("text in quotes", (str,)),
-    "Path": ("a path in quotes", (str,)),
-    "bool": ("true or false", (bool,)),
-    "int": ("a number", (int, float)),
-    "float": ("a number", (int, float)),
-    "tuple": ("a name in quotes, or a list of names", (str, list)),
-    "Mapping": ("a section of settings, written [training]", (dict,)),
-    "PublicConfig": ("a section of settings, written [public]", (dict,)),
-}
-
-
-def _value(f: Any, value: Any, path: Path) -> Any:
-    """A setting as its dataclass has it."""
-    kind = str(f.type).split(" |")[0].split("[")[0]
-    expected, types = KINDS[kind]
-    fits = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
-    if not fits or (kind == "tuple" and not all(isinstance(c, str) for c in value)):
-        raise InputError(f"{path}: {f.name} must be {expected}; found {value!r}")
-    if kind == "Path":
-        return (path.parent / value).resolve()
-    if kind == "tuple":
-        return (value,) if isinstance(value, str) else tuple(value)
-    return _build(value, path, PublicConfig) if kind == "PublicConfig" else value

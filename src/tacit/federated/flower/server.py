@@ -19,8 +19,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore import log
 
 from tacit.errors import InputError
+from tacit.federated.flower.client import from_records, to_records
 from tacit.federated.flower.config import ServerConfig, pack_algorithm, read_server, unpack_algorithm
-from tacit.federated.flower.messages import from_records, to_records
 from tacit.federated.protocol import Message, ProtocolError, printable, read_state, write_state
 from tacit.files import write_whole
 from tacit.filters.base import Filter
@@ -175,7 +175,9 @@ class Server:
         until = clock() + self.config.wait
         told = False
         while True:
-            found = {self.names[n.public_key]: n.node_id for n in grid.get_nodes() if n.public_key in self.names}
+            there = {self.names[n.public_key]: n.node_id for n in grid.get_nodes() if n.public_key in self.names}
+            members = self.coordinator.members or there  # after the first exchange nobody new takes part
+            found = {name: node_id for name, node_id in there.items() if name in members}
             if len(found) >= self.config.min_nodes:
                 return found
             if clock() > until:
