@@ -224,7 +224,7 @@ def read_section(kind: type, section: Any, path: Path, table: str, required: Seq
         value = checked_value(hints[known[word]], value, path, where)
         values[known[word]] = path.parent / value if isinstance(value, Path) else value
     for word in required:
-        need(word in values, path, f"{table}.{word}", "there")
+        need(word in values, path, f"{table}.{word}" if table else word, "there")
     return values
 
 

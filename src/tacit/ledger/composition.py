@@ -257,6 +257,23 @@ class Verdict:
         )
 
 
+class ReleaseRefused(RequirementNotMet):
+    """A receiver would hold more than the policy allows.
+
+    Attributes
+    ----------
+    alone : why the release by itself exceeds the policy's [limits]
+    verdicts : the cases in which all that the receiver would hold exceeds its limits, the worst first
+    """
+
+    code = "release.refused"
+
+    def __init__(self, to: str, alone: Sequence[str], verdicts: Sequence[Verdict]) -> None:
+        problems = [*alone, *(text for v in verdicts for text in v.problems)]
+        super().__init__(f"{to} may not have this release: {'; '.join(problems)}")
+        self.alone, self.verdicts = alone, verdicts
+
+
 def told_by(report: Any, cells: int | None = None) -> dict[str, Any]:
     """What a ledger's line keeps of an audit: figures by sensitive attribute, never a value.
 
@@ -327,7 +344,7 @@ def record(
 
     Raises
     ------
-    RequirementNotMet : the receiver would hold more than the policy allows
+    ReleaseRefused : the receiver would hold more than the policy allows
     """
     policy = policy or find_policy(ledger)
     _need_units(policy, pairs, by_unit)
@@ -338,9 +355,9 @@ def record(
         if policy is None:
             return {"policy": None, "verdicts": []}
         verdicts = what_if(lines, ledger.folder, told, known, policy)
-        problems = [*_beyond(told["bounds"], policy.limits), *(text for v in verdicts for text in v.problems)]
-        if problems:
-            raise RequirementNotMet(f"{body['to']} may not have this release: {'; '.join(problems)}")
+        alone = _beyond(told["bounds"], policy.limits)
+        if alone or not all(v.good for v in verdicts):
+            raise ReleaseRefused(str(body["to"]), alone, [v for v in verdicts if not v.good])
         return {
             "policy": hashlib.sha256(policy.text.encode()).hexdigest(),
             "verdicts": [_plain(v) for v in verdicts],
