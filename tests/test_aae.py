@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 import torch
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 import tacit
 from tacit.errors import InputError
@@ -110,23 +107,6 @@ def _weights(g):
     return list(net.state_dict().values())
 
 
-@every_filter
-def test_a_pipeline_passes_the_labels_on(f, data):
-    flat = FunctionTransformer(lambda Z: Z.reshape(len(Z), -1))
-    with sklearn.config_context(enable_metadata_routing=True):
-        pipe = Pipeline([("filter", clone(f)), ("flat", flat), ("analyst", LogisticRegression(C=1e-4))])
-        pipe.fit(data.X, data.y["activity"], sensitive_features=data.sensitive["person"])
-        assert pipe.predict(data.X).shape == (len(data),)
-
-
-@learned
-def test_seen_rows_and_missing_labels(f, data):
-    y, s = data.y.astype(object), data.sensitive.astype(object)
-    y.iloc[:20], s.iloc[15:40] = None, None
-    g = clone(f).fit(data.X[:100], y.iloc[:100], sensitive_features=s.iloc[:100])
-    assert g.seen(data.X).tolist() == [True] * 100 + [False] * 20
-
-
 @pytest.mark.parametrize("shape", [(1, 16), (3, 50), (6, 33)])
 def test_other_channel_counts_and_lengths(shape):
     channels, length = shape
@@ -191,18 +171,6 @@ def test_short_windows_and_lone_users_are_refused(f, data):
 def test_wrong_parameters_say_what_is_allowed(changes, message, data):
     with pytest.raises(InputError, match=message):
         fit(AAE(**TINY), data, **changes)
-
-
-def test_wrong_parameters_of_the_baselines(data):
-    for f, message in (
-        (tacit.baselines.Resample(60, 50), "rate must be a number between"),
-        (tacit.baselines.Resample(1, 50), "fewer than 2 of 32 samples"),
-        (tacit.baselines.SingularSpectrum(1), "embedding=50 needs windows of more than 50"),
-        (tacit.baselines.SingularSpectrum(9, embedding=8), "components"),
-        (tacit.baselines.SingularSpectrum((0, 1), embedding=8), "components"),
-    ):
-        with pytest.raises(InputError, match=message):
-            fit(f, data)
 
 
 # -- the parts -----------------------------------------------------------------------------------
@@ -303,14 +271,6 @@ def test_a_code_releases_few_waveforms_and_is_certified_or_says_what_it_takes(pa
 
 
 # -- training ------------------------------------------------------------------------------------
-
-
-def test_progress_is_shown_and_the_best_state_kept(data, capsys):
-    g = fit(FILTERS[0], data, epochs=4, verbose=True)
-    assert "autoencoder" in capsys.readouterr().out
-    scored = [h for h in g.history_ if "score" in h]
-    assert scored
-    assert all(h["score"] == pytest.approx(h["kept"] - h["leaked"]) for h in scored)
 
 
 def test_training_stops_when_the_adaptive_trade_off_no_longer_improves(data, monkeypatch):

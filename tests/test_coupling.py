@@ -413,24 +413,6 @@ def test_bad_input_is_refused_in_words(fitted):
         fitted.with_noise(2.0)
 
 
-@pytest.mark.usefixtures("quick_laws")
-def test_two_fits_under_one_key_tell_no_more_than_one():
-    """The draws are shared, so that what two releases of a person disagree in tells little; other keys tell more.
-
-    False alarm of the control: shares of 1,500 people who differ, a gap of .1 where .03 is one standard error.
-    """
-    X, s = people(1_200)
-    new, t = people(1_500, seed=9)
-    units = [f"person {i}" for i in range(1_500)]
-    fits = [CouplingFilter(resolution=r, random_state=r).fit(X, sensitive_features=s) for r in (8, 32)]
-
-    def differ(keys):
-        one, two = (f.redraw(k).transform(new, units, sensitive_features=t) for f, k in zip(fits, keys, strict=True))
-        return float((one["job"].astype(str) != two["job"].astype(str)).mean())
-
-    assert differ((b"k" * 32, b"k" * 32)) < differ((b"k" * 32, b"l" * 32)) - 0.1
-
-
 def test_odd_columns_are_released_too():
     """All of it missing; constant; and a copy of the sensitive column, of which nothing may be left."""
     X, s = people(800)
@@ -475,10 +457,3 @@ def test_a_coupling_is_broad(fitted):
     raw = tuple(X for X, _ in parts)
     Z = tuple(fitted.transform(X, sensitive_features=s) for X, s in parts)
     assert breadth(Z, raw).mean > breadth(tuple(d[["smokes"]] for d in raw), raw).mean + 0.4
-
-
-def test_a_number_of_the_rows_is_told_of():
-    rng, n = np.random.default_rng(0), 200
-    X = pd.DataFrame({"number": rng.permutation(n) + 5000, "age": rng.integers(20, 60, n)})
-    with pytest.warns(tacit.TacitWarning, match=r"column 'number' numbers the rows; leave it out \(drop, --drop\)"):
-        tacit.CouplingFilter(random_state=0).fit(X, X["age"] > 40, sensitive_features=rng.integers(0, 2, n))

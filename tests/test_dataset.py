@@ -124,12 +124,3 @@ def test_read_table(tmp_path):
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(tacit.TacitError, match="could not be read"):
         tacit.read_table(tmp_path / "broken.parquet", target="rich", sensitive="sex")
-
-
-def test_the_gaussians_of_the_nodes():
-    data = tacit.load_dataset("gaussians", n=4000, n_nodes=3, variance=0.1)
-    nodes = data.split("official")
-    assert [len(n) for n in nodes] == [4000] * 3
-    for k, node in enumerate(nodes, 1):
-        corner = np.column_stack([node.y["colour"] == "red", node.sensitive["shape"] == "x"])
-        assert np.allclose((node.X - 1 - corner).var(axis=0), 0.1 * k, rtol=0.1)

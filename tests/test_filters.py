@@ -52,23 +52,6 @@ def test_a_filter_withholds_what_the_raw_data_gives(private, tilted):
     assert report.utility["y"].value > 0.68
 
 
-@pytest.mark.slow  # guards the direction of every knob, by whole fits
-def test_the_knobs_turn_the_right_way(tilted):
-    train, attack, test = tilted
-    for make, values in (
-        (lambda v: tacit.CodebookFilter(8, leakage_weight=v, random_state=0), (0.0, 5.0)),
-        (lambda v: tacit.CodebookFilter(solver="closed", leakage_weight=v, random_state=0), (0.0, 0.3)),
-        (lambda v: tacit.EIGAN(4, alpha=v, noise=0.3, epochs=10, random_state=0), (0.99, 0.05)),
-    ):
-        open_, shut = (
-            tacit.audit(fit(make(v), train), attack, test, attackers="trees", measurements="no-baseline")
-            for v in values
-        )
-        assert shut.leakage["s"].value < open_.leakage["s"].value - 0.02
-        knob = make(values[0]).knob
-        assert knob.utility_rises == (values[0] > values[1])
-
-
 def test_the_learned_code_keeps_the_ranking_that_two_cells_lose(tilted):
     train, attack, test = tilted
     learned = fit(tacit.CodebookFilter(16, leakage_weight=1, random_state=0), train)
@@ -79,21 +62,6 @@ def test_the_learned_code_keeps_the_ranking_that_two_cells_lose(tilted):
     )
     assert codes.auc.value > labels.auc.value + 0.02
     assert codes.value > labels.value - 0.02
-
-
-def test_out_of_fold_release_of_training_rows(tilted):
-    train = tilted[0].take(np.arange(500))
-    for f in (
-        tacit.CodebookFilter(8, n_folds=2, random_state=0),
-        tacit.CodebookFilter(8, n_folds=2, features="raw", epochs=6, random_state=0),
-        tacit.EIGAN(3, epochs=5, random_state=0),
-        tacit.baselines.LabelOnly(random_state=0),
-    ):
-        Z = np.asarray(fit(f, train).release_training_rows())
-        assert Z.shape == np.asarray(f.transform(train.X)).shape
-        y = train.y["y"]
-        both = LogisticRegression().fit(f.transform(train.X), y)
-        assert both.score(Z, y) > 0.7  # still useful, and in the same coordinates
 
 
 class Memory:
@@ -142,16 +110,6 @@ def test_missing_secrets_do_not_turn_the_knob():
             .mechanism_.code.cells_of
         )
         assert code.priors[0] == pytest.approx([0.5, 0.5], abs=0.06)
-
-
-def test_outputs_of_the_codebook():
-    data = tacit.load_dataset("quadrants", n=300)
-    shapes = {"code": 1, "onehot": 6, "prototype": 2}
-    for output, width in shapes.items():
-        f = fit(tacit.CodebookFilter(6, output=output, random_state=0), data)
-        Z = f.transform(data.X)
-        assert Z.shape == (300, width)
-        assert len(np.unique(Z, axis=0)) == len(np.unique(f.codes(data.X)))
 
 
 def test_decoded_prototypes_have_the_original_format():

@@ -21,7 +21,7 @@ from tacit.federated import DistributedEIGAN, Node
 from tacit.filters.codebook import count_pieces, made_up
 from tacit.filters.public_intake import encode_in_public
 from tacit.ledger.recording import entry
-from tacit.noise.accounting import DP, Spent, epsilon_of, noise_for
+from tacit.noise.accounting import DP, Spent, epsilon_of
 from tacit.training.private_steps import PrivateSteps
 
 accounting = pytest.importorskip("dp_accounting")
@@ -49,13 +49,6 @@ def test_epsilon_is_the_librarys_own(rate, noise, steps):
     assert one <= found <= 1.002 * one  # its grid is coarser, and rounds upwards
     assert found <= loose
     assert epsilon_of(rate, noise, 2 * steps, 1e-5) > found < epsilon_of(rate, noise / 2, steps, 1e-5)
-
-
-def test_noise_is_enough_and_hardly_more():
-    noise = noise_for(0.05, 200, 2.0, 1e-5)
-    assert 1.98 <= epsilon_of(0.05, noise, 200, 1e-5) <= 2.0
-    with pytest.raises(InputError, match="no noise gives epsilon"):
-        noise_for(0.9, 10**6, 0.01, 1e-12)
 
 
 def test_the_advantage_bound():
@@ -212,15 +205,6 @@ def test_the_same_seed_draws_other_noise():
     X, y, s = table(200)
     one, two = (tacit.EIGAN(**GAME, dp=DP(3.0, 1e-4)).fit(X, y, sensitive_features=s).transform(X) for _ in range(2))
     assert np.abs(one - two).max() > 1e-4
-
-
-def test_it_still_learns():
-    """The release tells the target: .89 and more in 20 tries with fresh noise, guessing .5."""
-    X, y, s = table(1500)
-    dp = DP(8.0, 1e-5, ranges={"age": (20, 80), "hours": (25, 55)}, categories={"job": ("cook", "nurse")})
-    f = tacit.EIGAN(2, 0.9, epochs=5, learning_rate=1e-2, batch_size=64, adversary_steps=1, dp=dp)
-    Z, late = f.fit(X, y, sensitive_features=s).transform(X), (y["late"] == "yes").to_numpy()
-    assert LogisticRegression().fit(Z, late).score(Z, late) > 0.75
 
 
 def normalized(n_in, n_out):

@@ -29,7 +29,7 @@ from tacit.solvers.code_training import train_codes
 from tacit.solvers.exact import label_mass
 from tacit.tradeoff.curve import _area
 from tacit.tradeoff.fitting import fit_points
-from tacit.tradeoff.points import Point, grid, groups, lay_out
+from tacit.tradeoff.points import Point, grid, lay_out
 from tacit.training.device import CACHED, choose_device
 
 pytestmark = pytest.mark.usefixtures("few_steps")  # what is done with codes, not how good they are
@@ -139,19 +139,6 @@ def test_points_fitted_together_are_the_filters_a_user_would_fit(parts, template
         alone.fit(train.X, train.y, sensitive_features=train.sensitive)
         assert np.abs(f.transform(test.X) - alone.transform(test.X)).max() < 1e-4
         assert f.get_params() == alone.get_params()
-
-
-def test_stacks_are_cut_into_chunks():
-    points = [Point(i, "f", "alpha", i / 10, 0) for i in range(7)]
-    assert [len(g) for g in groups({"f": tacit.EIGAN()}, points, 3)] == [3, 2, 2]
-    codes = [Point(i, "f", "leakage_weight", i / 10, i % 2) for i in range(6)]
-    assert [[p.seed for p in g] for g in groups({"f": tacit.CodebookFilter()}, codes, 3)] == [[0] * 3, [1] * 3]
-    # no worker is without points, where there are enough
-    eight = lay_out({"f": tacit.EIGAN()}, 8, 1, None)
-    assert [len(g) for g in groups({"f": tacit.EIGAN()}, eight, 12, 2)] == [4, 4]
-    eight = lay_out({"f": tacit.CodebookFilter()}, 8, 1, None)
-    assert [len(g) for g in groups({"f": tacit.CodebookFilter()}, eight, 12, 2)] == [4, 4]
-    assert [len(g) for g in groups({"f": tacit.CodebookFilter()}, eight[:3], 12, 2)] == [3]
 
 
 def test_stacks_that_do_not_fit_in_memory_are_cut(parts, monkeypatch):
@@ -346,17 +333,6 @@ def test_several_filters_make_one_picture(parts, tmp_path):
         shown.open(page.resolve().as_uri())
         assert shown.evaluate("document.documentElement.dataset.drawn") == "yes"
         assert shown.evaluate("document.querySelectorAll('circle.point.mark').length") == 4
-        # the pointer on a code's dot: its figures in words, its certificate as a line; gone when the pointer leaves
-        spot = shown.evaluate("""(() => { const dot = document.querySelector('circle[data-filter=code]');
-            dot.scrollIntoView({block: "center"}); const b = dot.getBoundingClientRect();
-            return [b.x + b.width / 2, b.y + b.height / 2]; })()""")
-        code = mixed.only("code").traced[0]
-        for x, y, words, lines in ((*spot, f"code, leakage_weight = 0.1, seed {code.point.seed}", 1), (1, 1, None, 0)):
-            shown.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-            tip = shown.evaluate("document.getElementById('tip').style.display === 'block' && tip.textContent")
-            assert shown.evaluate("document.querySelectorAll('line.bound').length") == lines
-            assert tip.startswith(words) if words else tip is False
-            assert not words or f"no attacker exceeds {code.certificate['s'].bound:.3f}".replace("0.", ".") in tip
         assert not shown.console
 
 

@@ -15,7 +15,6 @@ from tacit.labels import MISSING
 from tacit.solvers.exact import (
     Condensed,
     closed_code,
-    code_loss,
     condense,
     counted_terms,
     hard_loss,
@@ -131,18 +130,6 @@ def test_the_learned_code_beats_its_start():
     assert after < before - 0.02
 
 
-def test_codes_in_one_stack_learn_as_they_would_alone():
-    p, a, y, s = _toy(1000)
-    features, keep, hide = np.column_stack([p, a]), [label_mass(y, 2, False)], [label_mass(s, 2, True)]
-    starts = np.random.default_rng(0).standard_normal((2, 5, 4))
-    rows = np.array([np.arange(1000) < 500, np.arange(1000) >= 500], dtype=float)
-    both = learn_linear_codes(condense(features, keep, hide, rows), starts, np.array([0.5, 3.0]), steps=50)
-    for g in range(2):
-        alone = condense(features, keep, hide, rows[g : g + 1])
-        one = learn_linear_codes(alone, starts[g : g + 1], np.array([[0.5, 3.0][g]]), steps=50)
-        assert np.abs(both[g] - one[0]).max() < 1e-3
-
-
 def test_alike_records_count_as_one_and_lose_nothing():
     """Masses add up, equal posteriors change no loss, and many directions stay as they are."""
     p, a, y, s = _toy(6000)
@@ -187,10 +174,3 @@ def test_slopes_of_counted_tables_are_those_of_autograd():
             for tensor, slope in zip(side, own, strict=True):
                 full = tensor.detach().numpy() > 0  # an empty cell has a corner there
                 assert factor * slope[full] == pytest.approx(tensor.grad.numpy()[full])
-
-
-def test_no_leak_no_information():
-    q = torch.full((1, 100, 4), 0.25)
-    mass = torch.from_numpy(label_mass(np.arange(100) % 2, 2, True)).float()
-    none, some = (code_loss(q, [mass], [mass], torch.tensor([w])) for w in (0.0, 100.0))
-    assert some.item() == pytest.approx(none.item(), abs=1e-4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import re
 import stat
@@ -17,7 +16,6 @@ import pytest
 import tacit
 from commands import tacit_command
 from tacit.errors import InputError
-from tacit.files import write_whole
 from tacit.records import csv_files
 from tacit.records.csv_files import CsvFile
 from tacit.records.dataset import read_file
@@ -208,8 +206,3 @@ print("whole", kill + 1)
 def test_two_writers_killed_at_fifty_random_moments_leave_a_whole_file(tmp_path):
     ran = subprocess.run([sys.executable, "-c", WRITES, str(tmp_path / "f.txt")], capture_output=True, text=True)
     assert ran.stdout == "whole 50\n", ran.stderr
-
-
-def test_a_secret_is_never_readable_by_others(tmp_path):
-    path = write_whole(tmp_path / "k", json.dumps({}), private=True)
-    assert os.name != "posix" or stat.S_IMODE(path.stat().st_mode) == 0o600

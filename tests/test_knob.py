@@ -13,7 +13,6 @@ from tacit.errors import CollapseWarning
 from tacit.filters import codes
 from tacit.filters.base import learn_many, prepare
 from tacit.labels import encode_labels
-from tacit.solvers.exact import QUIET_FROM, hard_terms, label_floor, label_mass, quiet_code, take_in, worth
 
 GRID = tacit.CodebookFilter.knob.values
 
@@ -79,33 +78,6 @@ def test_the_knob_is_felt_all_along(data, n_codes, briefly):
     assert min(steps) > -chance
     assert max(steps) <= 0.2 * span + chance
     assert abs(bounds[-1] - constant) <= 0.02
-
-
-def test_a_quieted_code_leaks_evenly_less():
-    """Counted on the rows it was quieted on, so that chance has no part."""
-    data = together(4000)
-    y, s = (frame.iloc[:, 0].to_numpy().astype(int) for frame in (data.y, data.sensitive))
-    p = 1 / (1 + np.exp(-2 * data.X.sum(axis=1)))
-    posterior = np.column_stack([1 - p, p])
-    keep, hide = [label_mass(y, 2, False)], [label_mass(s, 2, True)]
-    floor = label_floor([posterior], keep)
-    scores = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-
-    def leak(weight: float) -> float:
-        found = quiet_code(posterior, scores, keep, hide, weight, floor)
-        code = scores if found is None else take_in(posterior, scores, *found)
-        cells = (posterior @ code[:-1] + code[-1]).argmax(axis=1)
-        return float((np.stack([hide[0][cells == c].sum(axis=0) for c in range(2)]).max(axis=1)).sum()) - 0.5
-
-    cells = posterior.argmax(axis=1)
-    start = QUIET_FROM * float(worth(*hard_terms(cells, 2, keep, hide), floor))
-    open_, *leaks = (leak(w) for w in (0.9 * start, *np.geomspace(start, GRID[-1], 12)))
-    assert open_ > 0.1
-    assert open_ == pytest.approx(leak(0.0))  # the control: up to a part of its worth a code stays as it is
-    steps = [a - b for a, b in pairwise(leaks)]
-    assert min(steps) >= 0
-    assert max(steps) < open_ / 6
-    assert leaks[-1] == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore", category=CollapseWarning)

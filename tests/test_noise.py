@@ -1,16 +1,12 @@
 """Whose noise it is: a person's record keeps its draw, and no two people share one."""
 
 import io
-from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import tacit
-from tacit.noise.keyed import Occurrences
 from tacit.release.bulk import apply
 
 # whichever test comes first makes the filter that all share, trained for one epoch
@@ -74,19 +70,6 @@ def test_averaging_records_that_hardly_differ_gains_nothing(fitted, people):
     X = people[0].iloc[:50]
     moved = [drawn(fitted, X.assign(pay=X["pay"] + 1e-9 * i), np.arange(50)) for i in range(100)]
     assert np.mean(moved, axis=0).std() == pytest.approx(np.std(moved[0]), rel=1e-3)  # before: a tenth was left
-
-
-@given(st.lists(st.integers(-3, 3), max_size=40), st.integers(1, 7))
-def test_occurrences_count_over_batches(values, step):
-    counter, seen, file = Counter(), [], Occurrences()
-    for at in range(0, len(values), step):
-        rows = np.array(values[at : at + step], dtype=np.int64)[:, None]
-        seen += file.number(rows).tolist()
-    expected = []
-    for v in values:
-        expected.append(counter[v])
-        counter[v] += 1
-    assert seen == expected
 
 
 def test_a_unit_must_be_there(bundle, people, tmp_path):

@@ -104,17 +104,6 @@ def test_parts_run_side_by_side_and_give_the_same(toy):
     assert {k: p["value"] for k, p in two["raw"].items()} == {"seed 0": 0, "seed 1": 10}
 
 
-def test_a_part_that_needs_another_comes_later_and_an_error_is_told(toy):
-    paper = toy()
-    chained = SCRIPT.replace("    run.row(", "    found.append(run.part('last', work, found[1], 2))\n    run.row(")
-    (paper.folder / "reproduce.py").write_text(chained)
-    run_experiment(Run(toy(), "fig1"), jobs=2)
-    assert toy().results["fig1"]["rows"][0]["ours"] == 10.0  # of 0, 10 and 20
-    (paper.folder / "reproduce.py").write_text(SCRIPT.replace("return seed * size", "raise OSError('disk')"))
-    with pytest.raises(OSError, match="disk"):
-        run_experiment(Run(toy(), "fig1"), jobs=2)
-
-
 def test_a_quick_run_never_touches_the_paper(toy, tmp_path):
     before = sorted(p.name for p in toy().folder.iterdir() if p.suffix)
     path = run_experiment(Run(toy(), "fig1", quick=True, out=tmp_path / "quick"))

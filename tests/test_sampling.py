@@ -89,14 +89,6 @@ def test_a_file_of_a_folder_that_does_not_fit(spoil, message, tmp_path):
         read_sample(folder, "who", 1000)
 
 
-def test_samples_that_cannot_be(tmp_path):
-    (tmp_path / "empty").mkdir()
-    for path, message in ((tmp_path / "empty", "no Parquet file"), (tmp_path / "t.csv", "at most 3 rows")):
-        people(300).to_csv(tmp_path / "t.csv", index=False)
-        with pytest.raises(InputError, match=message):
-            read_sample(path, "who", 3)
-
-
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory):
     table = people()
@@ -185,18 +177,3 @@ def test_fit_on_a_sample_releases_every_row_once(form, tmp_path):
     assert abs(released[train.rows] - by_bundle[train.rows]).max() > 1e-6  # the control: the bundle saw these
     ledger = tacit_command("ledger", "show", tmp_path / "book.jsonl")
     assert "600" in ledger.stdout  # people, of all rows
-
-
-def test_a_table_back_from_a_folder(tmp_path):
-    table = people().drop(columns="who").sort_values("s")  # whose order tells s
-    asked = ("fit", folder_of(table, tmp_path / "in"), "--target", "y", "--sensitive", "s", "--set", "sample_rows=800")
-    done = tacit_command(*asked, "--out", tmp_path / "o")
-    assert done.returncode == 0, done.stderr
-    assert "shuffled, since their order tells s" in " ".join(done.stdout.split())
-    released = pq.read_table(tmp_path / "o" / "release.parquet").to_pandas()
-    assert len(released) == 3000
-    assert set(released) <= {"a", "b", "c", "y"}
-    assert not list((tmp_path / "o").glob(".*"))
-    refused = tacit_command(*asked, "--set", "bins=2", "--out", tmp_path / "p")
-    assert refused.returncode == 2
-    assert "bins cuts columns" in " ".join(refused.stderr.split())

@@ -194,34 +194,6 @@ def test_ctrl_c_leaves_a_usable_filter_and_its_checkpoint_goes_on(name, tmp_path
     assert equal(learned(fit(name, checkpoint=path)), learned(fit(name)))
 
 
-def test_ctrl_c_before_there_is_anything_to_release_is_passed_on(monkeypatch):
-    """The obfuscation is not begun while p(u|x) is learned: a network at random must not pass for one."""
-    epochs = Training.epochs
-
-    def pressed(self, *draws):
-        for epoch in epochs(self, *draws):
-            if self._label == "p(u|x)" and epoch == 2:
-                raise KeyboardInterrupt
-            yield epoch
-
-    monkeypatch.setattr(Training, "epochs", pressed)
-    with pytest.raises(KeyboardInterrupt):
-        fit("VariationalObfuscator")
-
-
-@pytest.mark.parametrize("name", ["EIGAN", "AnonymizingAutoencoder, codes", "TaskMask"])
-def test_ctrl_c_while_folds_are_trained_is_passed_on_and_the_folds_go_on(name, tmp_path, monkeypatch):
-    f, path = fit(name, checkpoint=str(tmp_path / "c")), tmp_path / "c"
-    whole = f.release_training_rows()
-    assert {p.name for p in tmp_path.iterdir()} > {"c", "c.fold0", "c.fold1"}
-    path.with_name("c.fold1").unlink()
-    with monkeypatch.context() as patch:
-        stop_at(patch, 2)
-        with pytest.raises(KeyboardInterrupt):
-            f.release_training_rows()
-    assert np.array_equal(f.release_training_rows(), whole)
-
-
 def test_a_checkpoint_needs_a_seed_and_follows_what_training_does_not_read(tmp_path):
     with pytest.raises(InputError, match="checkpoint needs random_state"):
         fit("EIGAN", checkpoint=tmp_path / "c", random_state=None)

@@ -88,21 +88,6 @@ def test_next_months_file_is_released_and_what_is_new_is_counted(office, tmp_pat
     assert not (tmp_path / "no.csv").exists()
 
 
-def test_a_folder_without_its_keys_says_what_it_cannot_know(office, tmp_path):
-    folder, _ = office
-    alone = tmp_path / "received"
-    alone.mkdir()
-    for name in ("filter.tacit", "audit.json"):
-        (alone / name).write_bytes((folder / "handover" / name).read_bytes())
-    done = tacit_command("audit", alone, COLUMNS="200")
-    assert done.returncode == 2
-    assert "holds no raw rows" in done.stderr
-    assert "--data TABLE" in done.stderr
-    done = tacit_command("audit", alone, "--data", folder / "leute.csv", "--out", tmp_path / "o", COLUMNS="300")
-    assert done.returncode == 0, done.stderr
-    assert "nobody can tell which rows the bundle was fitted on" in done.stdout
-
-
 def _excel(table, path):
     pytest.importorskip("openpyxl", reason="openpyxl is not installed: pip install 'tacit[excel]'")
     table.to_excel(path, index=False)
