@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 import tacit
-from tacit.auditing.measurements.breadth import breadth
+from tacit.auditing.measurements.breadth import breadth, mean_breadth
 from tacit.filters.coupling import CouplingFilter
 from tacit.records.encoding import make_encoder
 from tacit.report import Report
@@ -88,7 +88,7 @@ def one_run(sensitive: list[str], seed: int, chosen: argparse.Namespace) -> dict
     found["attacker_raw"] = of_raw.leakage["sensitive"].value
     found["income"] = learned_from(f.release_training_rows(), test)
     found["income_raw"] = learned_from(pd.concat([train.X, train.y], axis=1), test)
-    found["breadth"] = breadth(tuple(Z), tuple(raw), seed).mean
+    found["breadth"] = mean_breadth(breadth(tuple(Z), tuple(raw), seed)).value
     n = sum(map(len, Z))
     return found | {"fit_seconds": fitted - began, "rows_a_second": n / (released - fitted)}
 

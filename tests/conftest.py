@@ -19,8 +19,8 @@ from hypothesis import settings
 import tacit
 from browser import driven, find
 from papers.data import REGISTRY
-from tacit.auditing import attackers, linkability, singling_out
-from tacit.auditing.measurements import breadth
+from tacit.auditing import attackers
+from tacit.auditing.measurements import breadth, linkability, singling_out
 from tacit.filters import codes
 from tacit.noise import keyed
 from tacit.serve import browser as runtime

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.auditing.measurements.breadth import breadth
+from tacit.auditing.measurements.breadth import breadth, mean_breadth
 from tacit.errors import InputError
 from tacit.report.report import Report
+from tacit.report.results import shown
 
 pytestmark = pytest.mark.usefixtures("breadths")
 QUICK = {"attackers": "logistic", "measurements": "no-baseline"}
@@ -37,26 +38,32 @@ class Columns:
         return X[self.names]
 
 
+def columns(report):
+    """The findings of breadth by column; the first is of all columns."""
+    return {f.subject: f for f in [f for f in report.findings if f.name == "breadth"][1:]}
+
+
 def test_raw_tables_are_told_and_constants_tell_nothing():
     raw = [table(seed=seed).X for seed in (1, 2)]
-    assert min(m.value for m in breadth(raw, raw).columns.values()) > 0.9
-    assert breadth([pd.DataFrame({"z": np.zeros(500)})] * 2, raw).mean < 0.02
+    assert min(m.value for m in breadth(raw, raw).values()) > 0.9
+    assert mean_breadth(breadth([pd.DataFrame({"z": np.zeros(500)})] * 2, raw)).value < 0.02
     some = breadth([d[["job", "sex"]] for d in raw], raw)
-    assert min(some.columns[c].value for c in ("job", "sex")) > 0.9
-    assert some.columns["x"].value < 0.2
-    assert 0.3 < some.mean < 0.6
-    assert some.low < some.value == some.mean < some.high
+    assert min(some[c].value for c in ("job", "sex")) > 0.9
+    assert some["x"].value < 0.2
+    mean = mean_breadth(some)
+    assert 0.3 < mean.value < 0.6
+    assert mean.low < mean.value < mean.high
 
 
 def test_an_audit_measures_every_column_but_the_sensitive_one():
     attack, test = table(seed=1), table(seed=2)
-    found = {names: tacit.audit(Columns(*names), attack, test, **QUICK).breadth for names in [("x",), ("job", "day")]}
-    assert set(found["x",].columns) == {"x", "job", "day", "rich"}
+    found = {names: columns(tacit.audit(Columns(*names), attack, test, **QUICK)) for names in [("x",), ("job", "day")]}
+    assert set(found["x",]) == {"x", "job", "day", "rich"}
     for names, told in found.items():
-        assert all((m.value > 0.9) == (c in names or (c == "rich" and "x" in names)) for c, m in told.columns.items())
-    raw = tacit.audit(None, attack, test, **QUICK).breadth
-    assert raw.columns["rich"].value == 1  # what the raw table tells of it is all that a release can
-    assert raw.mean > 0.95
+        assert all((f.value > 0.9) == (c in names or (c == "rich" and "x" in names)) for c, f in told.items())
+    raw = tacit.audit(None, attack, test, **QUICK)
+    assert columns(raw)["rich"].value == 1  # what the raw table tells of it is all that a release can
+    assert raw.headline("breadth").value > 0.95
 
 
 def test_it_learns_from_attack_and_measures_on_test():
@@ -64,26 +71,26 @@ def test_it_learns_from_attack_and_measures_on_test():
     attack, test = table(seed=1), table(seed=2)
     noise = pd.DataFrame({"x": np.random.default_rng(3).normal(size=500)})
     report = tacit.audit((attack.X[["x"]], noise), attack, test, **QUICK)
-    assert report.breadth.columns["x"].value < 0.2
-    assert tacit.audit((attack.X[["x"]], test.X[["x"]]), attack, test, **QUICK).breadth.columns["x"].value > 0.9
+    assert columns(report)["x"].value < 0.2
+    report = tacit.audit((attack.X[["x"]], test.X[["x"]]), attack, test, **QUICK)
+    assert columns(report)["x"].value > 0.9
 
 
 def test_it_is_printed_kept_and_drawn(tmp_path):
     attack, test = table(seed=1), table(seed=2)
     report = tacit.audit(Columns("x", "job"), attack, test, **QUICK)
-    assert f"breadth {report.breadth.mean:.3f}".replace(" 0.", " .") in " ".join(str(report).split())
-    assert report.breadth.sentence in report.to_markdown()
+    assert shown(report.headline("breadth").value) in str(report)
     assert Report.from_json(report.to_json()) == report
     page = report.to_html(tmp_path / "page.html").read_text()
-    assert 'data-draw="breadth"' in page
+    assert 'data-name="breadth"' in page
     assert "<td>day</td>" in page
 
 
 def test_it_can_be_left_out_and_windows_have_none():
     attack, test = table(seed=1), table(seed=2)
-    assert tacit.audit(None, attack, test, attackers="logistic", measurements=()).breadth is None
+    assert tacit.audit(None, attack, test, attackers="logistic", measurements=()).headline("breadth") is None
     rng = np.random.default_rng(0)
     windows = [tacit.Dataset(rng.normal(size=(60, 1, 4)), None, rng.choice(["a", "b"], 60)) for _ in range(2)]
-    assert tacit.audit(None, *windows, **QUICK).breadth is None
+    assert tacit.audit(None, *windows, **QUICK).headline("breadth") is None
     with pytest.raises(InputError, match="breadth cannot be measured"):
         tacit.audit(None, *windows, measurements=["breadth"])

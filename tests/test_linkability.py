@@ -1,8 +1,8 @@
-"""Linkability of people whom the attacker never saw, and the three questions in a report."""
+"""Linkability of people whom the attacker never saw, and in a report."""
 
 from __future__ import annotations
 
-import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,14 +10,14 @@ import pytest
 from sklearn.metrics import roc_auc_score, roc_curve
 
 import tacit
-from tacit.auditing.linkability import measure_linkability, pair_up, person_units, verify
+from tacit.auditing.measurements import load_measurements
+from tacit.auditing.measurements.linkability import LINKED, linkability, pair_up, person_units, verify
 from tacit.auditing.trial import Asked, Trial
 from tacit.errors import InputError, RequirementNotMet
 from tacit.records.dataset import Dataset
 from tacit.report.report import Report
 
 pytestmark = pytest.mark.usefixtures("two_questions")
-FIGURES = ("auc", "tpr_at_1")
 
 
 def people(n: int = 400, seed: int = 0, byte: bool = False, records: int = 2) -> Dataset:
@@ -33,12 +33,21 @@ def people(n: int = 400, seed: int = 0, byte: bool = False, records: int = 2) ->
 
 def linked(data: Dataset, release=None, seed: int = 0, **asked):
     attack, test = data.split((0.5, 0.5), random_state=seed)
-    return measure_linkability(Trial.of(release, attack, test, Asked(seed=seed, **asked)))
+    return by_kind(linkability(Trial.of(release, attack, test, Asked(seed=seed, **asked))))
+
+
+def by_kind(findings):
+    """Findings of the release and of raw records, by scale."""
+    parts = [{f.kind: f for f in findings if f.subject.endswith(", raw") == raw} for raw in (False, True)]
+    return SimpleNamespace(
+        kind=findings[0].subject, auc=parts[0]["AUC"], tpr_at_1=parts[0][LINKED], raw=parts[1],
+        found=any(f.beyond_chance for f in parts[0].values()),
+    )  # fmt: skip
 
 
 def at_chance(found) -> bool:
     """Whether chance lies inside every interval: they hold together, at 95 %."""
-    return all(m.low <= m.guessing <= m.high for k in FIGURES if (m := getattr(found, k)) is not None)
+    return all(m.low <= m.chance <= m.high for m in (found.auc, found.tpr_at_1))
 
 
 def test_one_stable_byte_is_found_among_people_never_seen():
@@ -92,18 +101,17 @@ def test_two_releases_of_one_record_link():
 def test_a_code_of_a_single_record_has_nothing_to_pair():
     train, attack, test = tacit.load_dataset("gaussians", n=600).split((0.4, 0.3, 0.3), random_state=0)
     f = tacit.CodebookFilter(4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
-    assert measure_linkability(Trial.of(f, attack, test)) is None
+    [measurement] = [m for m in load_measurements() if m.name == "linkability"]
+    assert not measurement.planned(Trial.of(f, attack, test))
     with pytest.raises(InputError, match=r"units=.*views="):
-        measure_linkability(Trial.of(f, attack, test, Asked(measurements=("linkability",))))
-    assert measure_linkability(Trial.of(None, attack, test, Asked(measurements=()))) is None
+        linkability(Trial.of(f, attack, test, Asked(measurements=("linkability",))))
 
 
 def test_few_people_with_many_columns_are_measured():
     rng = np.random.default_rng(0)
     who = np.repeat(np.arange(16), 2)
     found = linked(Dataset(rng.normal(size=(32, 60)), None, pd.Series(who % 2, name="s"), who))
-    assert found.n_people == 8
-    assert found.tpr_at_1 is None  # fewer pairs of people than one false positive needs
+    assert (found.tpr_at_1.low, found.tpr_at_1.high) == (0, 1)  # fewer pairs of people than one false positive needs
     assert at_chance(found)
 
 
@@ -155,33 +163,26 @@ def report() -> Report:
     return tacit.audit(tuple(shown), attack, test, attackers="logistic", measurements=["linkability", "singling_out"])
 
 
-def test_the_three_questions_are_answered_everywhere(report, tmp_path):
-    answers = {a.question: a for a in report.questions}
-    assert list(answers) == ["singling out", "linkability", "inference"]
-    assert {a.status for a in report.questions} == {"audited"}
-    assert report.linkability.raw["auc"].value > 0.99  # the raw table has the byte too
-    flat = " ".join(str(report).split())
-    page = report.to_html(tmp_path / "page.html").read_text()
-    for question in ("singling out", "linkability"):
-        sentence = answers[question].sentence
-        assert sentence in flat
-        assert sentence in report.to_markdown()
-        assert sentence in page
+def test_both_are_in_the_report(report):
+    assert [f.name for f in report.findings[:2]] == ["singling_out"] * 2
+    link = by_kind([f for f in report.findings if f.name == "linkability"])
+    assert link.tpr_at_1 == report.headline("linkability")
+    assert link.tpr_at_1.value > 0.99
+    assert link.raw["AUC"].value > 0.99  # the raw table has the byte too
     assert Report.from_json(report.to_json()) == report
-    assert json.loads(report.to_json())["linkability"]["tpr_at_1"]["value"] > 0.99
+    assert "linkability" in str(report)
 
 
 def test_a_gate_holds_the_upper_ends(report):
-    report.require(linkability=1.0, singling_out=1.0)
-    with pytest.raises(RequirementNotMet, match=r"linkability: it may be as high as 1\.000"):
-        report.require(linkability=0.05)
-    with pytest.raises(RequirementNotMet, match="singling_out: it may be as high as"):
-        report.require(singling_out=0.01)
+    report.require(measured={"linkability": 1.0, "singling_out": 1.0})
+    for name in ("linkability", "singling_out"):
+        with pytest.raises(RequirementNotMet):
+            report.require(measured={name: 0.005})
     attack, test = people(100).split((0.5, 0.5), random_state=0)
     bare = tacit.audit(None, attack, test, attackers="logistic", measurements=())
-    assert {a.status for a in bare.questions if a.question != "inference"} == {"none"}
-    with pytest.raises(RequirementNotMet, match="linkability: not measured"):
-        bare.require(linkability=0.05)
+    assert bare.headline("linkability") is None
+    with pytest.raises(RequirementNotMet):
+        bare.require(measured={"linkability": 1.0})
 
 
 @pytest.mark.slow
@@ -189,5 +190,5 @@ def test_raw_windows_of_unseen_people_link(real):
     data = real("motionsense", stride=40)
     people = data.units["gender"]
     tested = np.isin(people, np.unique(people)[::2])
-    found = measure_linkability(Trial.of(None, data.take(~tested), data.take(tested)))
+    found = by_kind(linkability(Trial.of(None, data.take(~tested), data.take(tested))))
     assert found.auc.low > 0.5

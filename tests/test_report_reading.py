@@ -62,8 +62,7 @@ def made():
     }
     train, attack, test = people(units=True).split(random_state=0)
     raw = found["raw"][0]
-    shown = replace(raw.resemblance, examples=(([[0.5, 1.0]], None, [[0.25, 0.75]]),))
-    found["raw"] = replace(raw, resemblance=shown), None
+    found["raw"] = replace(raw, examples=(([[0.5, 1.0]], None, [[0.25, 0.75]]),)), None
     options = {"measurements": "no-baseline", "options": tacit.AuditOptions(train=train, groups=("a",))}
     coarse = KBinsDiscretizer(2, encode="ordinal").fit(train.X)
     found["everything"] = tacit.audit(coarse, attack, test, attackers="logistic", **options), None
@@ -85,7 +84,7 @@ def test_the_reports_have_what_must_come_back(made):
     """The control: nothing above came back only because it was empty."""
     full, raw = made["everything"][0], made["raw"][0]
     assert all((full.in_sample, full.attacks, full.detectable, full.exposure, full.groups))
-    assert all((raw.label_only, raw.limit, raw.resemblance.measures, raw.resemblance.examples))
+    assert all((raw.label_only, raw.limit, raw.findings, raw.examples))
 
 
 def test_nan_is_none_in_json_and_nan_again(made):

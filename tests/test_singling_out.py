@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.auditing.singling_out import People, measure_singling_out
+from tacit.auditing.measurements import load_measurements
+from tacit.auditing.measurements.singling_out import GAIN, RELEASED, People, singling_out
 from tacit.auditing.trial import Asked, Trial
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
@@ -25,19 +26,29 @@ def table(n: int = 600, seed: int = 0) -> Dataset:
 def singled(data: Dataset, release=None, seed: int = 0, **asked):
     attack, test = data.split((0.5, 0.5), random_state=seed)
     release = release(attack, test) if callable(release) else release
-    return measure_singling_out(Trial.of(release, attack, test, Asked(seed=seed, **asked)))
+    found = singling_out(Trial.of(release, attack, test, Asked(seed=seed, **asked)))
+    return {(f.subject.removeprefix("predicates of "), f.kind): f for f in found}
+
+
+def gains(found):
+    return [f for (_, kind), f in found.items() if kind == GAIN]
+
+
+def anybody(found) -> bool:
+    """Whether a release picks people out more often than chance."""
+    return any(f.beyond_chance for f in gains(found))
 
 
 def test_a_raw_table_singles_out_and_a_drawn_one_does_not():
     raw = singled(table())
-    assert raw.attack["all columns"].value == 1
-    assert raw.gain["all columns"].low > 0.9
-    assert raw.found
+    assert raw["all columns", RELEASED].value == 1
+    assert raw["all columns", GAIN].low > 0.9
+    assert anybody(raw)
 
     def drawn(attack, test):
         return tuple(d.X for d in table(600, 99).split((0.5, 0.5), random_state=0))
 
-    assert not singled(table(), drawn).found
+    assert not anybody(singled(table(), drawn))
 
 
 @pytest.mark.parametrize("runs", [12, pytest.param(100, marks=pytest.mark.slow)])
@@ -47,7 +58,7 @@ def test_tables_drawn_independently_gain_nothing(runs):
     for seed in range(runs):
         other = [d.X for d in table(400, 1000 + seed).split((0.5, 0.5), random_state=0)]
         found = singled(table(400, seed), lambda attack, test, o=other: tuple(o), seed)
-        inside += all(m.low <= 0 <= m.high for m in found.gain.values())
+        inside += all(m.low <= 0 <= m.high for m in gains(found))
     assert inside >= (88 if runs == 100 else 9)
 
 
@@ -61,9 +72,10 @@ def test_two_rows_of_one_person_are_one_person():
     assert [ages.one({"age": e}) for e in ends] == [True, True, False, True]
     data = table(300)
     twice = Dataset(pd.concat([data.X, data.X]), None, pd.concat([data.sensitive] * 2), np.tile(np.arange(300), 2))
-    assert singled(twice).attack["all columns"].value == 1
+    assert singled(twice)["all columns", RELEASED].value == 1
     alone = singled(Dataset(twice.X, None, twice.sensitive))  # nobody says that they are the same people
-    assert alone.n_guesses["all columns"] < 400  # whoever stands twice in the table is not alone there
+    # whoever stands twice in the table is not alone there
+    assert int(alone["all columns", GAIN].attacker.split()[0]) < 400
 
 
 def test_shifted_numbers_are_asked_by_how_far_they_are():
@@ -74,7 +86,7 @@ def test_shifted_numbers_are_asked_by_how_far_they_are():
             return X.assign(age=X["age"] + 0.25)
 
     found = singled(data, Noisy())
-    assert found.gain["all columns"].low > 0.5
+    assert found["all columns", GAIN].low > 0.5
 
 
 def test_raw_columns_are_guessed_from_a_release_that_has_none_of_them():
@@ -84,18 +96,18 @@ def test_raw_columns_are_guessed_from_a_release_that_has_none_of_them():
     X = pd.DataFrame(rng.normal(size=(2000, 3)), columns=list("abc"))
     data = Dataset(X, None, pd.Series(rng.choice(["f", "m"], 2000), name="sex"))
     other = rng.normal(size=(2, 1000, 3)) @ turn
-    assert singled(data, lambda attack, test: (attack.X.to_numpy() @ turn, test.X.to_numpy() @ turn)).found
-    assert not singled(data, lambda attack, test: tuple(other)).found
+    turned = singled(data, lambda attack, test: (attack.X.to_numpy() @ turn, test.X.to_numpy() @ turn))
+    assert anybody(turned)
+    assert not anybody(singled(data, lambda attack, test: tuple(other)))
 
 
-def test_where_it_does_not_apply_it_says_why():
+def test_where_it_does_not_apply():
     train, attack, test = tacit.load_dataset("gaussians", n=300).split((0.4, 0.3, 0.3), random_state=0)
     f = tacit.CodebookFilter(4, random_state=0).fit(train.X, train.y, sensitive_features=train.sensitive)
-    found = measure_singling_out(Trial.of(f, attack, test))
-    assert found.sentence == "none: no predicate picks out one person of the release"  # four codes: nobody is alone
-    assert not found.found
+    assert singling_out(Trial.of(f, attack, test)) == []  # four codes: nobody is alone
     rng = np.random.default_rng(0)
     windows = [Dataset(rng.normal(size=(60, 1, 4)), None, rng.choice(["a", "b"], 60)) for _ in range(2)]
-    assert measure_singling_out(Trial.of(None, *windows)) is None
-    with pytest.raises(InputError, match="raw table"):
-        measure_singling_out(Trial.of(None, *windows, Asked(measurements=("singling_out",))))
+    [measurement] = [m for m in load_measurements() if m.name == "singling_out"]
+    assert not measurement.planned(Trial.of(None, *windows))
+    with pytest.raises(InputError, match="singling_out"):
+        measurement.check(Trial.of(None, *windows, Asked(measurements=("singling_out",))))

@@ -25,7 +25,7 @@ from tacit.options import AuditOptions
 from tacit.records.dataset import Dataset
 from tacit.records.intake import encoded_once
 from tacit.report.report import Report, Settings, provenance
-from tacit.report.results import AnyResult, AttackResult, NumberResult, Resemblance
+from tacit.report.results import AnyResult, AttackResult, NumberResult
 
 
 def audit(
@@ -114,7 +114,7 @@ def audit(
     with encoded_once():
         whole = Trial.of(release, attack, test, asked)
         for m in load_measurements():
-            m.planned(whole)  # refuses what was named and is impossible, before the work
+            m.check(whole)  # before the work
         if doubt := forgotten_units(test):
             warnings.warn(doubt, TacitWarning, stacklevel=2)
         found, settled = _found(suite, whole, doubt)
@@ -165,9 +165,8 @@ def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[st
     if whole.fresh:
         in_sample = budget.run("rows of the fit", lambda: _in_sample(suite, whole, notes), {})
     notes += [*_stopped(outcomes), *_numbers(found["leakage"]), *certified.notes, *context.report.pop("notes", [])]
-    alike = context.report.get("resemblance", Resemblance())
-    if alike.examples:
-        notes.append(f"this report shows {len(alike.examples)} records of `test` as they are (examples=)")
+    if examples := context.report.get("examples"):
+        notes.append(f"this report shows {len(examples)} records of `test` as they are (examples=)")
     if suite.interrupted:
         why = "the time is over" if budget.spent else "interrupted"
         notes.append(f"{why}: only these attackers finished: {', '.join(suite.finished)}")

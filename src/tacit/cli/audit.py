@@ -40,7 +40,6 @@ from tacit.report.report import Report
 
 NEEDS_ROWS = ("release", "data", "target", "bins", "numeric", "alongside", "measure", "group", "attacker_knows",
               "minutes", "out", "owner_key")  # fmt: skip
-GATES = ("linkability", "singling_out")  # measurements that --require can name
 
 
 WHAT_TO_PASS = (
@@ -177,7 +176,7 @@ def _attack(
     sql: str | None = None,
 ) -> None:
     gates, odds = (dict(map(_gate, asked or [])) for asked in (require, require_odds))
-    limits = {name: gates.pop(name) for name in GATES if name in gates and name not in (sensitive or [])}
+    limits = {name: gates.pop(name) for name in measurement_names() if name in gates and name not in (sensitive or [])}
     measure = [*(measure or ["auto"]), *limits]
     if release is None or data is None or not target or not sensitive:
         raise InputError(WHAT_TO_PASS)
@@ -207,7 +206,7 @@ def _attack(
                 release.name, groups=tuple(group or ()), callback=lambda what, *_: doing(f"attacking {what}")
             ),
         )
-    _tell(console, report, out, gates, certified, {"odds": odds, **limits})
+    _tell(console, report, out, gates, certified, {"odds": odds, "measured": limits})
 
 
 def _tell(

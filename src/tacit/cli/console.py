@@ -249,8 +249,8 @@ def print_table_release(console: Console, reports: Sequence[Any]) -> None:
         if q.declared:
             head = f"{escape(name)}: a model learned from it"
             table.add_row(head, shown(q.raw), shown(q.released), shown(q.guessing))
-    if released.breadth is not None:
-        table.add_row("breadth: what is told of every column", shown(1.0), shown(released.breadth.mean), shown(0.0))
+    if (breadth := released.headline("breadth")) is not None:
+        table.add_row("breadth: what is told of every column", shown(1.0), shown(breadth.value), shown(0.0))
     console.print(table)
     if change is not None:
         kept_part = f"{shown(change.kept)} of all values are as they were (numbers: but for rounding); by column:"

@@ -278,18 +278,18 @@ def _odds(report: Report, name: str, most: float) -> Case:
 
 
 def _linkability(report: Report, most: float) -> Case:
-    link = report.linkability
+    link = report.headline("linkability")
     if link is None:
         return Case("linkability", False, "it was not measured", "It needs people with two records (data.unit); take "
                     "the limit out where it does not apply")  # fmt: skip
-    upper = link.high
+    upper = 1.0 if link.high is None else link.high
     found = f"of two releases of one person at most {upper:.3f} are linked at 1 % false alarms; allowed {most:g}"
     return Case("linkability", upper <= most, found, "Release less of it, or records of one person under one key")
 
 
 def _breadth(report: Report, word: str, limit: float) -> Case:
-    b = report.breadth
-    if b is None:
+    b = report.headline("breadth")
+    if b is None or b.low is None or b.high is None:
         return Case(word, False, "breadth was not measured", f"Take {word} out for windows and images")
     found = f"{b.value:.3f} of every column can be told ({b.low:.3f} to {b.high:.3f}); limit {limit:g}"
     if word == "least_breadth":

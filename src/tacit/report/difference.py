@@ -15,11 +15,12 @@ from typing import Any
 
 from tacit.errors import RequirementNotMet
 from tacit.report.report import Report
-from tacit.report.results import Measure, percent, shown
+from tacit.report.results import percent, shown
 
 BOTH, PAIRED = "both intervals", "paired"
 LEAKAGE, BOUND, ODDS = "leakage", "certified bound", "worst odds"
-RISKS = (LEAKAGE, BOUND, "linkability", "singling out")  # in shares of people, so that one limit fits them
+MEASURED = ("linkability", "singling_out")  # of which less is better
+RISKS = (LEAKAGE, BOUND, *MEASURED)  # in shares of people, so that one limit fits them
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Change:
 
     Attributes
     ----------
-    figure : "leakage", "certified bound", "worst odds", "linkability", "singling out", "utility" or "breadth"
+    figure : "leakage", "certified bound", "worst odds", "linkability", "singling_out", "utility" or "breadth"
     name : the attribute it is of; "" for figures of the whole release
     old, new : None where one of the audits does not have it
     low, high : ends of new less old; None for figures without an interval (a bound is an upper end already)
@@ -144,16 +145,16 @@ def difference(old: Report, new: Report) -> Difference:
         odds = [_odds(c) for c in certificates]
         if any(x is not None for x in odds):
             changes.append(Change(ODDS, name, *odds))
-    for figure, found in (("linkability", _linked), ("singling out", _singled)):
-        ends = [found(r) for r in (old, new)]
+    for figure in MEASURED:
+        ends = [r.headline(figure) for r in (old, new)]
         if any(m is not None for m in ends):
             changes.append(_change(figure, "", *ends))
     changes += [
         _change("utility", name, *(_of(r.utility, name) for r in (old, new)))
         for name in _names(old.utility, new.utility)
     ]
-    if old.breadth or new.breadth:
-        changes.append(_change("breadth", "", old.breadth or None, new.breadth or None))
+    if any(ends := [r.headline("breadth") for r in (old, new)]):
+        changes.append(_change("breadth", "", *ends))
     level = max(0.0, old.settings.level + new.settings.level - 1)
     return Difference(tuple(changes), level, notes=tuple(_notes(old, new)))
 
@@ -196,17 +197,6 @@ def _of(results: Mapping[str, Any], name: str) -> Any:
 def _odds(certificate: Any) -> float | None:
     odds = None if certificate is None else certificate.odds
     return None if odds is None or not math.isfinite(odds.bound) else float(odds.bound)
-
-
-def _linked(report: Any) -> Measure | None:
-    """True positives at 1 % false ones, where somebody tried to link."""
-    return None if report.linkability is None else report.linkability.tpr_at_1
-
-
-def _singled(report: Any) -> Measure | None:
-    """What the release adds to how often one person is picked out, by the worst kind of predicate."""
-    out = report.singling_out
-    return None if out is None or out.worst is None else out.gain[out.worst]
 
 
 def _signed(value: float) -> str:

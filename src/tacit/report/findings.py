@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tacit.report.results import shown
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -38,6 +40,13 @@ class Finding:
     chance: float | None = None
     attacker: str = ""
     kind: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """ "linkability of two records of one person: AUC .620 (.550 to .680), chance .500"."""
+        text = f"{self.name.replace('_', ' ')} of {self.subject}: {self.kind} {shown(self.value)}".replace("  ", " ")
+        text += "" if self.low is None or self.high is None else f" ({shown(self.low)} to {shown(self.high)})"
+        return text + ("" if self.chance is None else f", chance {shown(self.chance)}")
 
     @property
     def beyond_chance(self) -> bool:

@@ -85,13 +85,10 @@
       const rows = reports.flatMap((r, i) => Object.entries(r.groups[d.attribute] || {}).slice(0, 14).map(([name, m]) => ({ name: reports.length > 1 ? `${r.name}: ${name}` : name, m, i })));
       bars(place, rows, headline(reports[0].leakage[d.attribute]).guessing, "balanced accuracy; dotted: guessing");
     },
-    columns: (place, d) => {
-      const r = reports[d.report];
-      bars(place, Object.entries(r.resemblance.columns).slice(0, 20).map(([name, m]) => ({ name, m, i: +d.report })), 0, "R²: share of the variance that can be told");
-    },
-    breadth: (place, d) => {
-      const columns = Object.entries(reports[d.report].breadth.columns).sort((a, b) => b[1].value - a[1].value);
-      bars(place, columns.map(([name, m]) => ({ name, m, i: +d.report })), 0, "share of the column that can be told: 0 guessing, 1 raw");
+    findings: (place, d) => {
+      const found = reports[d.report].findings.filter(f => f.name === d.name);
+      const scale = found[0].kind, rows = found.filter(f => f.kind === scale).slice(0, 40);
+      bars(place, rows.map(f => ({ name: f.subject, m: f, i: +d.report })), found[0].chance, scale);
     },
     kept: (place, d) => {
       const columns = Object.entries(reports[d.report].change.columns).sort((a, b) => b[1].kept - a[1].kept);
@@ -126,7 +123,7 @@
     },
     examples: (place, d) => {
       const r = reports[d.report];
-      for (const example of r.resemblance.examples) example.forEach((record, k) => { if (record) place.append(picture(record, ["original", "released", "reconstructed"][k])); });
+      for (const example of r.examples) example.forEach((record, k) => { if (record) place.append(picture(record, ["original", "released", "reconstructed"][k])); });
     },
   };
   function picture(record, caption) {

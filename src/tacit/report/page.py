@@ -72,6 +72,7 @@ def page_text(reports: Sequence[Any], title: str, introduction: str = "") -> str
         opening=opening(lead),
         verdicts=[verdict(lead, name) for name in lead.leakage],
         rule=RULE,
+        words=WORDS,
         not_covered=not_covered(lead),
     )
 

@@ -28,15 +28,11 @@ from tacit.report.results import (
     KNOWS,
     AnyResult,
     AttackResult,
-    Breadth,
     Exposure,
     Knowledge,
     LimitPoint,
-    Linkability,
     Measure,
     NumberResult,
-    Resemblance,
-    SinglingOut,
     at_most,
     beats,
     check_bound,
@@ -44,7 +40,7 @@ from tacit.report.results import (
     shown,
 )
 from tacit.report.table_changes import TableChange
-from tacit.report.verdict import Answer, Verdict, three_questions, verdict
+from tacit.report.verdict import Verdict, verdict
 
 if TYPE_CHECKING:
     import pandas as pd  # a device has none, and reads reports all the same
@@ -101,13 +97,10 @@ class Report:
     exposure : by sensitive attribute, who is named with 90 % confidence, and the most exposed group
     detectable : by sensitive attribute with classes, the smallest leakage that these test rows tell from chance in 9
         of 10 audits
-    breadth : how much of every column can still be told from the release; None where it was not measured
     change : where the release is a table: what became of it, column by column; None of other releases
     pairs : by sensitive attribute, a bound on whoever reads any two (or three) released columns and no more. It is no
         certificate of the release
-    linkability : whether two releases can be told to be of one person; None where it was not measured
-    singling_out : how often predicates found in the release pick out one person; None where it was not measured
-    resemblance : reconstruction of the raw records, similarity, warped distance, where they apply
+    examples : records, their releases (or None) and reconstructions as nested lists; only where asked for
     attacks : other kinds of attack, each with what its attacker knows
     released : counts of what was released of these rows, with which a later audit compares its own
     findings : what the measurements returned, one number each
@@ -129,14 +122,11 @@ class Report:
     label_only_utility: Mapping[str, AnyResult] = field(default_factory=dict)
     limit: Mapping[str, tuple[LimitPoint, ...]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
-    resemblance: Resemblance = field(default_factory=Resemblance)
+    examples: tuple[tuple[Any, Any, Any], ...] = ()
     exposure: Mapping[str, Exposure] = field(default_factory=dict)
     detectable: Mapping[str, float] = field(default_factory=dict)
-    breadth: Breadth | None = None
     change: TableChange | None = None
     pairs: Mapping[str, ColumnsCertificate] = field(default_factory=dict)
-    linkability: Linkability | None = None
-    singling_out: SinglingOut | None = None
     released: Released | None = None
     findings: tuple[Finding, ...] = ()
 
@@ -257,10 +247,9 @@ class Report:
             f"({shown(floor.value)} [{shown(floor.low)}, {shown(floor.high)}] of {attribute})"
         )
 
-    @property
-    def questions(self) -> tuple[Answer, ...]:
-        """Singling out, linkability and inference, each with its status and its answer."""
-        return three_questions(self)
+    def headline(self, measurement: str) -> Finding | None:
+        """Return the first finding of a measurement, against which limits are held; None where it was not made."""
+        return next((f for f in self.findings if f.name == measurement), None)
 
     def __str__(self) -> str:
         from tacit.report.terminal import as_text  # rich is slow to import, and a device has none
@@ -323,17 +312,16 @@ class Report:
         utility: Mapping[str, float] | None = None,
         certified: bool = False,
         odds: Mapping[str, float] | None = None,
-        linkability: float | None = None,
-        singling_out: float | None = None,
+        measured: Mapping[str, float] | None = None,
     ) -> Report:
         """Raise unless every leakage is at most, and every utility at least, what is asked.
 
         Leakage is compared by its upper end: the certificate's bound where there is one (and only
         there with ``certified=True``), else the upper end of the attacker's interval. Odds count as certified only.
         Of a number both are R²; what is certified of it are its classes ("age in 4 classes"), by that name.
-        `linkability` is the largest share of pairs of one person that may be linked at 1 % false positives (guessing
-        links .01), and `singling_out` the most that a release may add to the share of predicates that pick out one
-        person (guessing adds 0): upper ends too, of attacks and so never certified.
+        `measured` holds the upper end of a measurement's headline against a limit, such as ``{"linkability": 0.05}``
+        for the share of pairs of one person that is linked at 1 % false positives (chance links .01): audited, never
+        certified.
         """
         problems = [] if self.fresh else ["the figures are in-sample: the filter was fitted on these rows"]
         for name, most in (leakage or {}).items():
@@ -361,14 +349,12 @@ class Report:
             if self.utility[name].low < least:
                 what = "R²" if isinstance(self.utility[name], NumberResult) else "accuracy"
                 problems.append(f"{name}: {what} may be as low as {self.utility[name].low:.3f}, required {least:.3f}")
-        for word, allowed in (("linkability", linkability), ("singling_out", singling_out)):
-            measured = getattr(self, word)
-            if allowed is not None and measured is None:
-                problems.append(
-                    f"{word}: not measured; name it in measurements= (--measure), which also says where it cannot be"
-                )
-            elif allowed is not None and measured.high > allowed:
-                problems.append(f"{word}: it may be as high as {measured.high:.3f} (audited), allowed {allowed:.3f}")
+        for name, most in (measured or {}).items():
+            found_here = self.headline(name)
+            if found_here is None:
+                problems.append(f"{name}: not measured; name it in measurements= (--measure)")
+            elif found_here.high is None or found_here.high > most:
+                problems.append(f"{found_here.sentence}: allowed at most {most:.3f}")
         if problems:
             raise RequirementNotMet("; ".join(problems))
         return self

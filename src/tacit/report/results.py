@@ -186,143 +186,6 @@ class Knowledge:
         return f"{text}gain {self.gain.value:+.3f} ({self.gain.low:+.3f} to {self.gain.high:+.3f})"
 
 
-@dataclass(frozen=True)
-class Breadth:
-    """By column, the share of it that a release still tells.
-
-    Attributes
-    ----------
-    columns : from 0 (guessing) to 1 (as in the raw table), with intervals
-    """
-
-    columns: Mapping[str, Measure]
-
-    @property
-    def mean(self) -> float:
-        """Over all columns."""
-        return self._mean("value")
-
-    @property
-    def value(self) -> float:
-        """The mean over all columns."""
-        return self.mean
-
-    @property
-    def low(self) -> float:
-        """The mean of the lower ends: the columns are of the same people, so their errors need not cancel."""
-        return self._mean("low")
-
-    @property
-    def high(self) -> float:
-        """The mean of the upper ends."""
-        return self._mean("high")
-
-    @property
-    def sentence(self) -> str:
-        """ "breadth .74 [.70, .78] of 12 columns, 0 guessing to 1 raw: income .98, ..., relationship .31"."""
-        told = sorted(self.columns.items(), key=lambda item: -item[1].value)
-        named = [f"{name} {shown(m.value)}" for name, m in told]
-        named = named if len(named) <= 14 else [*named[:7], "...", *named[-6:]]
-        text = f"breadth {shown(self.mean)} [{shown(self.low)}, {shown(self.high)}] of {len(told)} columns"
-        return f"{text}, 0 guessing to 1 raw: {', '.join(named)}"
-
-    def _mean(self, end: str) -> float:
-        ends = [getattr(m, end) for m in self.columns.values()]
-        return sum(ends) / len(ends) if ends else 0.0
-
-
-@dataclass(frozen=True)
-class Linkability:
-    """How well an attacker who never saw a person recognises two releases as that person's.
-
-    Attributes
-    ----------
-    kind : what is paired: two records of one person, or two releases of one record
-    auc : area under the curve of a classifier of pairs
-    tpr_at_1 : true positives at 1 % false positives; None where there are too few pairs of people
-    n_people : whose pairs were tested
-    raw : the same figures of raw records; empty where they say nothing, as for two releases of one record
-    """
-
-    kind: str
-    auc: Measure
-    tpr_at_1: Measure | None
-    n_people: int
-    raw: Mapping[str, Measure | None] = field(default_factory=dict)
-
-    @property
-    def high(self) -> float:
-        """What a limit is held against: the upper end of the true positives at 1 % false ones, or 1 without them."""
-        return 1.0 if self.tpr_at_1 is None else self.tpr_at_1.high
-
-    @property
-    def found(self) -> bool:
-        """Whether releases link beyond chance."""
-        return any(m is not None and m.low > m.guessing for m in (self.auc, self.tpr_at_1))
-
-    @property
-    def sentence(self) -> str:
-        """ "two records of one person link: at 1 % false positives .112 [.104, .130] (raw .640) linked, AUC ..."."""
-        linked = "none (too few people)" if self.tpr_at_1 is None else f"{_ends(self.tpr_at_1)}{self._raw('tpr_at_1')}"
-        verdict = "link" if self.found else "do not link beyond chance"
-        return (
-            f"{self.kind} {verdict}: at 1 % false positives {linked} linked, AUC {_ends(self.auc)}{self._raw('auc')}; "
-            f"{self.n_people:,} people, none of them learned from"
-        )
-
-    def _raw(self, name: str) -> str:
-        m = self.raw.get(name)
-        return "" if m is None else f" (raw {shown(m.value)})"
-
-
-@dataclass(frozen=True)
-class SinglingOut:
-    """Predicates found in a release that pick out exactly one person of the raw table.
-
-    Attributes
-    ----------
-    attack, control : by kind of predicate, how often it picks out one person of those who were released, and one of as
-        many others
-    gain : attack less control, on the same predicates: what the release adds
-    n_guesses : how many predicates of a kind were tried
-    n_people : in either table
-    none : why nothing was tried; "" where something was
-    """
-
-    attack: Mapping[str, Measure] = field(default_factory=dict)
-    control: Mapping[str, Measure] = field(default_factory=dict)
-    gain: Mapping[str, Measure] = field(default_factory=dict)
-    n_guesses: Mapping[str, int] = field(default_factory=dict)
-    n_people: int = 0
-    none: str = ""
-
-    @property
-    def worst(self) -> str | None:
-        """The kind of predicate by which the release surely adds most."""
-        return max(self.gain, key=lambda kind: self.gain[kind].low, default=None)
-
-    @property
-    def high(self) -> float:
-        """What a limit is held against: the largest upper end of what the release adds."""
-        return max((m.high for m in self.gain.values()), default=0.0)
-
-    @property
-    def found(self) -> bool:
-        """Whether a release picks people out more often than chance."""
-        return any(m.low > 0 for m in self.gain.values())
-
-    @property
-    def sentence(self) -> str:
-        """ "predicates of three columns pick out one person in .41 [..] of guesses, one of others in .12: ..."."""
-        if self.worst is None:
-            return f"none: {self.none}"
-        kind, more = self.worst, self.gain[self.worst]
-        text = f"predicates of {kind} pick out exactly one person in {_ends(self.attack[kind])} of "
-        text += f"{self.n_guesses[kind]:,} guesses, and one of as many others in {_ends(self.control[kind])}"
-        verdict = "" if self.found else ", not beyond chance"
-        return f"{text}: {more.value:+.3f} [{more.low:+.3f}, {more.high:+.3f}] by the release{verdict}"
-
-
 class LimitPoint(NamedTuple):
     """One point of the estimated limit: the best accuracy at this leakage, and the rule's certificate."""
 
@@ -361,24 +224,6 @@ class Exposure:
             w = self.within
             text += f"; most exposed: {self.group} ({shown(w.value)} [{shown(w.low)}, {shown(w.high)}])"
         return text
-
-
-@dataclass(frozen=True)
-class Resemblance:
-    """What was found; measures carry their interval and what guessing gives.
-
-    Attributes
-    ----------
-    measures : by name, such as "reconstruction R²", "SSIM", "similarity", "DTW rank of identity"
-    columns : R² of each raw column of a table
-    attacker : the regressor that reconstructs, chosen on validation
-    examples : only where asked for: (original, released or None, reconstructed) as nested lists of numbers
-    """
-
-    measures: Mapping[str, Measure] = field(default_factory=dict)
-    columns: Mapping[str, Measure] = field(default_factory=dict)
-    attacker: str | None = None
-    examples: tuple[tuple[Any, Any, Any], ...] = ()
 
 
 def check_bound(name: str, result: Figure, bound: float | None) -> None:
@@ -426,11 +271,6 @@ def at_most(value: float, digits: int = 3) -> str:
     """
     step = 10**digits
     return f"{math.ceil(round(value * step, 6)) / step:.{digits}f}".removeprefix("0")
-
-
-def _ends(measure: Measure) -> str:
-    """ ".520 [.501, .540]" """
-    return f"{shown(measure.value)} [{shown(measure.low)}, {shown(measure.high)}]"
 
 
 def interval(measure: Any) -> str:

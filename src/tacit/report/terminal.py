@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from collections import Counter
 from typing import Any
 
 from rich.console import Group
@@ -15,6 +16,7 @@ from tacit.report.results import AnyResult, NumberResult, digits, interval, show
 from tacit.report.screen import Console
 from tacit.report.verdict import DOES_NOT_PROTECT
 
+MOST = 5  # findings of one measurement in a terminal
 WIDE = 10_000  # so that no line is broken
 
 
@@ -56,12 +58,14 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
             table.add_row(*_row(role, name, r))
             for line in _number_rows(r) if role in ("keeps", "gives away") else ():
                 table.add_row(*map(escape, line))
+    shown_of: Counter[str] = Counter()
     for f in report.findings:
-        ends = "" if f.low is None else interval(f)
-        chance = "" if f.chance is None else shown(f.chance)
-        table.add_row(f.name, escape(f.subject), shown(f.value), ends, chance, escape(f.attacker))
-    for name, m in report.resemblance.measures.items():
-        table.add_row("resembles", escape(name), shown(m.value), interval(m), shown(m.guessing), "")
+        shown_of[f.name] += 1
+        if shown_of[f.name] <= MOST:  # the page and the JSON have all
+            ends = "" if f.low is None else interval(f)
+            chance = "" if f.chance is None else shown(f.chance)
+            what = f"{f.subject} ({f.kind})" if f.kind else f.subject
+            table.add_row(f.name.replace("_", " "), escape(what), shown(f.value), ends, chance, escape(f.attacker))
     lines = [""]
     for name in report.leakage:
         colour = "green" if report.certificate[name] is not None else "yellow"
@@ -77,12 +81,6 @@ def rich_report(report: Any) -> Any:  # a Report, which calls this and so cannot
     lines += [escape(f"{name}: {c.explain(report.level)}") for name, c in report.certificate.items() if c is not None]
     lines += [escape(text) for name in report.pairs if (text := report.few_columns(name))]
     lines += [escape(k.figures(name)) for name, sets in report.knowledge.items() for k in sets.values()]
-    lines += [escape(report.breadth.sentence)] if report.breadth is not None else []
-    lines += [
-        f"{a.question}: {escape(a.sentence)}"
-        for a in report.questions
-        if a.status != "none" and a.question != "inference"
-    ]
     lines += [escape(text) for text in report.change.sentences] if report.change is not None else []
     lines += [
         f"[dim]{escape(attack.kind)}: the attacker knows {escape(attack.knows)}[/dim]"

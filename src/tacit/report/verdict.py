@@ -1,15 +1,10 @@
-"""A report in words: its opening, a light and a sentence for every sensitive attribute, and three questions.
-
-The questions are those of the European data protection authorities (WP29, opinion 05/2014): can somebody be singled
-out, can records of one person be linked, can something be inferred of a person? The first two are attacks of the audit;
-the third is its leakage, with a certificate where there is one.
-"""
+"""A report in words: its opening, and a light and a sentence for every sensitive attribute."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from tacit.report.results import NumberResult, digits, percent, shown
 
@@ -19,8 +14,6 @@ DOES_NOT_PROTECT = (
     "Other populations: the figures hold for records like those audited.",
     "An audit is a lower bound: a stronger attacker may find more. Only a certificate bounds every attacker.",
 )
-NOT_ASKED = "none: not measured"
-NOT_PAIRED = "none: not measured; it needs people with two records, or two releases of one record"
 SMALL, MIDDLING = 0.1, 0.3  # of the way from guessing to certainty
 RULE = (
     f"Green: certified, and at most {percent(SMALL, 0)} of the way from guessing to always right. Red: more than "
@@ -161,22 +154,3 @@ def _percent_at_most(bound: float) -> str:
     ('54.5 %', '57.0 %', '100.0 %')
     """
     return percent(math.ceil(round(1000 * bound, 9)) / 1000, 1)
-
-
-class Answer(NamedTuple):
-    """One question, how it was answered ("certified", "audited" or "none"), and the answer."""
-
-    question: str
-    status: str
-    sentence: str
-
-
-def three_questions(report: Any) -> tuple[Answer, ...]:  # a Report, which calls this and so cannot be imported here
-    """One answer to singling out, one to linkability, and one of inference for each sensitive attribute."""
-    out, link = report.singling_out, report.linkability
-    audited = out is not None and out.worst is not None
-    return (
-        Answer("singling out", "audited" if audited else "none", NOT_ASKED if out is None else out.sentence),
-        Answer("linkability", "none" if link is None else "audited", NOT_PAIRED if link is None else link.sentence),
-        *(Answer("inference", report.status(name), report.sentence(name)) for name in report.leakage),
-    )

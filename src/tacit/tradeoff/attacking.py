@@ -12,7 +12,7 @@ import pandas as pd
 
 from tacit.auditing.certification import Terms
 from tacit.auditing.measurements.baseline import Floor, measure_floor
-from tacit.auditing.measurements.breadth import in_seconds, measure_breadth
+from tacit.auditing.measurements.breadth import in_seconds, mean_breadth, measure_breadth
 from tacit.auditing.regression import number_result
 from tacit.auditing.suite import HEADLINE, AttackSuite, Outcome, counting
 from tacit.auditing.trial import Asked, Trial
@@ -53,7 +53,7 @@ def audit_points(
             broad = (
                 measure_breadth(fresh[n]) if isinstance(trials[n].Z[0], pd.DataFrame) and in_seconds(fresh[n]) else None
             )
-            told["breadth"] = None if broad is None else broad.mean
+            told["breadth"] = None if broad is None else mean_breadth(broad).value
             told["seconds"] = round(time.perf_counter() - began, 1)
             folder.write("audited", n, arrays, told)
             began = time.perf_counter()

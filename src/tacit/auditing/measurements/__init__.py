@@ -48,21 +48,16 @@ class Measurement:
         test = NEEDS[self.needs] if isinstance(self.needs, str) else self.needs
         return test is None or test(trial)
 
-    def planned(self, trial: Trial) -> bool:
-        """Whether an audit of this trial makes the measurement.
+    def check(self, trial: Trial) -> None:
+        """Raise InputError if the measurement was named, but this trial does not have what it needs."""
+        if self.name in trial.asked.measurements and not self.possible(trial):
+            needs = f": it needs {self.needs}" if isinstance(self.needs, str) else ""
+            raise InputError(f"{self.name} cannot be measured of this release{needs}")
 
-        Raises
-        ------
-        InputError
-            If it was named, but this trial does not have what it needs
-        """
+    def planned(self, trial: Trial) -> bool:
+        """Whether an audit of this trial makes the measurement."""
         wanted = trial.asked.wanted(self.name)
-        if wanted is False and not self.required:
-            return False
-        if not self.possible(trial):
-            if wanted and self.name in trial.asked.measurements:
-                needs = f": it needs {self.needs}" if isinstance(self.needs, str) else ""
-                raise InputError(f"{self.name} cannot be measured of this release{needs}")
+        if (wanted is False and not self.required) or not self.possible(trial):
             return False
         return bool(wanted or self.required or (self.auto(trial) if callable(self.auto) else self.auto))
 
@@ -77,6 +72,7 @@ class Context:
     whole : the trial with the rows that the filter was fitted on
     attacks, report : what goes into the report besides findings
     cache : for results that two measurements need
+    done : names of the measurements made so far
     """
 
     suite: AttackSuite
@@ -84,6 +80,7 @@ class Context:
     attacks: list[AttackResult] = field(default_factory=list)
     report: dict[str, Any] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
 
     def attacked(self, kind: str, knows: str, results: Any) -> list[Finding]:
         """Add the results of an attack by attribute; nothing where there are none."""
@@ -174,6 +171,7 @@ def run_measurements(trial: Trial, context: Context) -> list[Finding]:
             continue
         try:
             findings += m.measure(trial, context)
+            context.done.add(m.name)
         except InputError:
             if m.name in trial.asked.measurements or "all" not in trial.asked.measurements:
                 raise

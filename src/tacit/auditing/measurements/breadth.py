@@ -8,7 +8,7 @@ not hold is told by it as far as the same model learns it from there.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -21,38 +21,49 @@ from tacit.records.encoding import make_encoder
 from tacit.records.finite import learn_values
 from tacit.records.people import Crowd
 from tacit.report.findings import Finding
-from tacit.report.results import Breadth, Measure, advantage
+from tacit.report.results import Measure, advantage
 from tacit.training.trees import boosted_trees
 
 CLASSES = 6  # that a column is read at: numbers by quantiles, words by the most frequent and the rest
 MAXIMUM_ROWS = 5_000
 ROUNDS = 40
 MAX_COLUMNS = 40  # of a table whose breadth is measured without being asked for: that takes seconds
+TREES, SHARE = "boosted trees", "share of what the raw table tells"
 FAINT = 0.02  # a target of which the raw table tells no more has no breadth
 
 
-def _is_table(trial: Trial) -> bool:
+def is_table(trial: Trial) -> bool:
     """Whether records of X are rows of a table."""
     return len(np.shape(trial.attack.X)) == 2
 
 
 def in_seconds(trial: Trial) -> bool:
     """Whether X is a table of few columns, so that its breadth takes seconds."""
-    return _is_table(trial) and np.shape(trial.attack.X)[1] <= MAX_COLUMNS
+    return is_table(trial) and np.shape(trial.attack.X)[1] <= MAX_COLUMNS
 
 
-@measurement("breadth", needs=_is_table, auto=in_seconds, place=200)
-def report_breadth(trial: Trial, context: Context) -> Iterable[Finding]:
+@measurement("breadth", needs=is_table, auto=in_seconds, place=200)
+def report_breadth(trial: Trial, context: Context | None = None) -> list[Finding]:
     """Measure how much of every column of X, and of the targets, can be inferred from the release."""
-    context.report["breadth"] = measure_breadth(trial)
-    return []
+    columns = measure_breadth(trial)
+    found = [Finding("breadth", f"mean of {len(columns)} columns", *mean_breadth(columns), TREES, SHARE)]
+    each = sorted(columns.items(), key=lambda item: -item[1].value)
+    return found + [Finding("breadth", name, *m, TREES, SHARE) for name, m in each]
 
 
-def measure_breadth(trial: Trial) -> Breadth:
+def measure_breadth(trial: Trial) -> dict[str, Measure]:
     """Measure the breadth of a trial's release: all columns of X but sensitive ones, and the targets."""
     raw, targets = raw_tables(trial)
     asked, hidden = trial.asked, list(trial.attack.sensitive.columns)
     return breadth(trial.frames, raw, asked.seed, targets, hidden, trial.test.units_of(), asked.level, asked.per)
+
+
+def mean_breadth(columns: Mapping[str, Measure]) -> Measure:
+    """Return the mean over columns; of the ends too, since the columns are of the same people."""
+    if not columns:
+        return Measure(0.0, 0.0, 0.0, 0.0)
+    value, low, high = (sum(m[i] for m in columns.values()) / len(columns) for i in range(3))
+    return Measure(value, low, high, 0.0)
 
 
 def raw_tables(trial: Trial) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
@@ -70,7 +81,7 @@ def breadth(
     units: np.ndarray | None = None,
     level: float = 0.95,
     per: str = "unit",
-) -> Breadth:
+) -> dict[str, Measure]:
     """How much of each raw column a release tells: of two parts, one to learn from and one to measure on.
 
     A column is read as one of few classes. What is told is the share of the errors of guessing that are gone, and the
@@ -91,7 +102,7 @@ def breadth(
     --------
     >>> rng = np.random.default_rng(0)
     >>> raw = [pd.DataFrame({"a": rng.normal(size=300), "b": rng.choice(["x", "y"], 300)}) for _ in range(2)]
-    >>> told = breadth([d[["b"]] for d in raw], raw).columns
+    >>> told = breadth([d[["b"]] for d in raw], raw)
     >>> told["b"].value, told["a"].value < 0.2
     (1.0, True)
     """
@@ -112,7 +123,7 @@ def breadth(
             most = read(whole, codes).value
             if most > FAINT:
                 told[str(name)] = Measure(*(min(1.0, x / most) for x in read(seen, codes)))
-    return Breadth(told)
+    return told
 
 
 def _told(

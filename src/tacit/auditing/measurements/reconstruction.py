@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,14 @@ from tacit.auditing.stats import Measure
 from tacit.auditing.trial import Trial
 from tacit.records.encoding import make_encoder
 from tacit.report.findings import Finding
-from tacit.report.results import Resemblance
 
 MAX_ROWS = 8000  # that a reconstruction learns from, and is tested on
 MAX_PIXELS = 64  # a side of an example image in the report
 
 
 @measurement("reconstruction", auto=lambda trial: trial.asked.strong, place=240)
-def measure_reconstruction(trial: Trial, context: Context) -> Iterable[Finding]:
-    """Regress the raw records on their releases."""
-    context.report["resemblance"] = _reconstruct(trial)
-    return []
-
-
-def _reconstruct(trial: Trial) -> Resemblance:
-    """Regress the raw records on their releases: R² of all and of each column, SSIM for images."""
+def report_reconstruction(trial: Trial, context: Context) -> list[Finding]:
+    """Regress the raw records on their releases: R² of all and of each column, SSIM of images."""
     level, seed = trial.asked.level, trial.asked.seed
     rng = np.random.default_rng(seed)
     rows = [np.sort(rng.permutation(len(d))[:MAX_ROWS]) for d in trial.data]
@@ -37,15 +29,18 @@ def _reconstruct(trial: Trial) -> Resemblance:
     z, z_test = (out.transform(plain(Z))[r] for Z, r in zip(trial.Z, rows, strict=True))
     ua, ut = (None if (u := d.units_of()) is None else u[r] for d, r in zip(trial.data, rows, strict=True))
     found = reconstruction(z, x, z_test, x_test, ua, ut, nonlinear=True, level=level, seed=seed)
-    measures = {"reconstruction R²": found.r2}
+    findings = [Finding("reconstruction", "record", *found.r2, found.attacker, "R²")]
     if x.ndim == 4:
         span = float(np.ptp(x))
-        measures["SSIM"] = mean_ssim(x_test, found.guess, x.mean(axis=0), span or 1.0, ut, level)
+        ssim = mean_ssim(x_test, found.guess, x.mean(axis=0), span or 1.0, ut, level)
+        findings.append(Finding("reconstruction", "record", *ssim, found.attacker, "SSIM"))
     shown = []
     for i in range(min(trial.asked.examples, len(x_test)) if x.ndim > 2 else 0):
         released = z_test[i] if z_test.shape == x_test.shape else None
         shown.append((_small(x_test[i]), None if released is None else _small(released), _small(found.guess[i])))
-    return Resemblance(measures, _by_column(raw, x, x_test, found.guess, level), found.attacker, tuple(shown))
+    context.report["examples"] = tuple(shown)
+    columns = _by_column(raw, x, x_test, found.guess, level)
+    return findings + [Finding("reconstruction", c, *m, found.attacker, "R²") for c, m in columns.items()]
 
 
 def _by_column(encoder: Any, x: np.ndarray, x_test: np.ndarray, guess: np.ndarray, level: float) -> dict[str, Measure]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,16 +14,15 @@ from tacit.auditing.trial import Trial
 from tacit.errors import InputError
 from tacit.records.encoding import make_encoder
 from tacit.report.findings import Finding
-from tacit.report.results import Measure, Resemblance
 
 NAMES = range(3, 101)  # numbers of classes for which a rank among "users" says something
 
 
 @measurement("similarity", place=250)
-def measure_similarity(trial: Trial, context: Context) -> Iterable[Finding]:
+def measure_similarity(trial: Trial, context: Context) -> list[Finding]:
     """Compare releases with their records, where both have one shape."""
     asked, test, Zt = trial.asked, trial.test, trial.Z[1]
-    measures: dict[str, Measure] = {}
+    findings = []
     same_shape = not isinstance(Zt, pd.DataFrame) and np.shape(Zt) == np.shape(test.X)
     if asked.embed is not None:
         if not same_shape:
@@ -34,7 +31,8 @@ def measure_similarity(trial: Trial, context: Context) -> Iterable[Finding]:
                 f"and {np.shape(test.X)[1:]}"
             )
         originals, releases = np.asarray(test.X), np.asarray(Zt)
-        measures["similarity"] = similarity(asked.embed, originals, releases, test.units_of(), asked.level)
+        found = similarity(asked.embed, originals, releases, test.units_of(), asked.level)
+        findings.append(Finding("similarity", "record", *found, "embedding", "similarity"))
     if same_shape and np.ndim(Zt) == 3 and trial.release is not None:
         scale: Any = make_encoder(np.asarray(trial.attack.X, float))
         raw, out = scale.transform(np.asarray(test.X, float)), scale.transform(np.asarray(Zt, float))
@@ -43,7 +41,5 @@ def measure_similarity(trial: Trial, context: Context) -> Iterable[Finding]:
                 windows = 40 if asked.strong else 10
                 who = users.astype(str).to_numpy()
                 ranked = dtw_rank(raw, out, who, windows, level=asked.level, seed=asked.seed)
-                measures[f"DTW rank of {name}"] = ranked.rank
-    found = context.report.get("resemblance", Resemblance())
-    context.report["resemblance"] = replace(found, measures={**found.measures, **measures})
-    return []
+                findings.append(Finding("similarity", str(name), *ranked.rank, "time warping", "DTW rank"))
+    return findings

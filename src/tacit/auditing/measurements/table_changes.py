@@ -33,7 +33,7 @@ def table_changes(trial: Trial, context: Context) -> Iterable[Finding]:
     """Measure what became of the table; models learn targets, and other columns where breadth was measured."""
     columns = mechanism_of(trial.release).columns
     raw = [pd.concat(tables, axis=1) for tables in zip(*raw_tables(trial), strict=True)]
-    targets, every = [str(c) for c in trial.test.y.columns], "breadth" in context.report
+    targets, every = [str(c) for c in trial.test.y.columns], "breadth" in context.done
     context.report["change"] = changed_table(columns, raw, trial.Z, targets, trial.asked.seed, every)
     return []
 
