@@ -33,25 +33,7 @@ def _in_torch(net: Conditional) -> dict[str, torch.Tensor]:
     return {k: torch.tensor(v, requires_grad=k in net.weights) for k, v in net.state_dict().items()}
 
 
-def test_weights_begin_as_torch_draws_them():
-    """What was measured of a seed while networks were torch's still holds."""
-    torch.manual_seed(5)
-    cells = torch.nn.EmbeddingBag(7, HIDDEN, mode="sum")
-    torch.nn.init.normal_(cells.weight, std=2**-0.5)
-    hidden = torch.nn.Linear(HIDDEN, HIDDEN)
-    net = Conditional([4, 3], np.full((2, 3), 1 / 3), seed=5)
-    for name, theirs in (
-        ("cells.weight", cells.weight),
-        ("hidden.weight", hidden.weight),
-        ("hidden.bias", hidden.bias),
-    ):
-        assert np.allclose(net.weights[name], theirs.detach().numpy(), atol=1e-6), name
-    assert not np.allclose(
-        net.weights["cells.weight"], Conditional([4, 3], np.full((2, 3), 1 / 3)).weights["cells.weight"]
-    )
-
-
-def test_slopes_are_those_of_autograd():
+def test_gradients_are_those_of_autograd():
     rng = np.random.default_rng(0)
     net = Conditional([4, 3], rng.dirichlet(np.ones(3), 2), seed=1)
     net.weights |= {k: rng.normal(0, 0.3, v.shape).astype(np.float32) for k, v in net.weights.items()}
@@ -67,7 +49,7 @@ def test_slopes_are_those_of_autograd():
         every[torch.arange(40), torch.from_numpy(classes)], torch.from_numpy(values)
     )
     loss.backward()
-    found = net.slopes(net.at(before), classes, values, kept)
+    found = net.gradients(net.at(before), classes, values, kept)
     assert set(found) == set(net.weights)
     for name, slope in found.items():
         assert np.allclose(slope, w[name].grad.numpy(), atol=1e-6), name

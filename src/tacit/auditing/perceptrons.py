@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
-RATE, DECAY, MOMENTS, TINY = 2e-3, 1e-3, (0.9, 0.999), 1e-8  # Adam's, and the weights' decay
+from tacit.training.adam import adam_step
+
+RATE, DECAY = 2e-3, 1e-3  # Adam's, and the weights' decay
 AT_ONCE = 16_384  # rows that are answered
 CHUNK = 40  # steps whose batches are drawn at once
 
@@ -117,7 +119,7 @@ def _train(games: list[_Game], device: str) -> None:
         now, own = (member[:k], rows[step % CHUNK, :k]), [w[:k] for w in weights]
         slopes = _slopes(xp, own, X[now], truth[now], share[:k], decay[:k])
         for w, slope, moments in zip(own, slopes, state, strict=True):
-            _adam(xp, w, slope, [moment[:k] for moment in moments], step + 1)
+            adam_step(w, slope, [moment[:k] for moment in moments], step + 1, RATE)
         if step >= half[k - 1]:  # who takes fewest steps is halfway first
             ending = put(((step >= half) / (steps - half))[:k, None, None].astype(np.float32))
             for w, mean in zip(own, means, strict=True):
@@ -154,17 +156,6 @@ def _slopes(xp: Any, weights: Sequence[Any], X: Any, truth: Any, share: Any, dec
     for below, back, w in ((X, back_one, weights[0]), (one, back_two, weights[2]), (two, error, weights[4])):
         slopes += [below.swapaxes(1, 2) @ back + decay * w, back.sum(1)[:, None]]
     return slopes
-
-
-def _adam(xp: Any, w: Any, slope: Any, moments: Sequence[Any], step: int) -> None:
-    first, second = moments
-    first *= MOMENTS[0]
-    first += (1 - MOMENTS[0]) * slope
-    second *= MOMENTS[1]
-    slope *= slope
-    second += (1 - MOMENTS[1]) * slope
-    rate = RATE * float(np.sqrt(1 - MOMENTS[1] ** step)) / (1 - MOMENTS[0] ** step)
-    w -= rate * first / (xp.sqrt(second) + TINY)
 
 
 def _softmax(xp: Any, logits: Any) -> Any:

@@ -18,6 +18,8 @@ import pandas as pd
 from scipy import sparse
 from scipy.special import softmax
 
+from tacit.training.adam import adam_step
+
 HIDDEN = 64
 EPOCHS = 10
 BATCH = 512  # rows a step at most; few rows are cut into `STEPS` of them
@@ -84,13 +86,12 @@ class Conditional:
         ends = np.array([0, *np.cumsum(self.sizes)], dtype=np.int64)
         self.starts, cells = ends[:-1], max(1, int(ends[-1]))
         self.logits = np.log(counts).astype(np.float32)
-        uniform = np.random.RandomState(seed).randint(0, 2**24, (2 * cells + HIDDEN + 1) * HIDDEN, dtype=np.uint32)
-        spread = uniform[cells * HIDDEN :].astype(np.float32) * np.float32(2**-24)
-        hidden = (spread[cells * HIDDEN :] - np.float32(0.5)) * np.float32(2 * HIDDEN**-0.5)
+        rng, reach = np.random.default_rng(seed), HIDDEN**-0.5
+        spread = rng.standard_normal((cells, HIDDEN), dtype=np.float32)
         self.weights = {
-            "cells.weight": _normal(spread[: cells * HIDDEN], max(1, len(self.sizes)) ** -0.5).reshape(cells, HIDDEN),
-            "hidden.weight": hidden[: HIDDEN * HIDDEN].reshape(HIDDEN, HIDDEN).copy(),
-            "hidden.bias": hidden[HIDDEN * HIDDEN :].copy(),
+            "cells.weight": spread * np.float32(max(1, len(self.sizes)) ** -0.5),
+            "hidden.weight": rng.uniform(-reach, reach, (HIDDEN, HIDDEN)).astype(np.float32),
+            "hidden.bias": rng.uniform(-reach, reach, HIDDEN).astype(np.float32),
             "shared.weight": np.zeros((counts.shape[1], HIDDEN), dtype=np.float32),
             "shared.bias": np.zeros(counts.shape[1], dtype=np.float32),
             "own.weight": np.zeros((counts.size, HIDDEN), dtype=np.float32),
@@ -129,7 +130,7 @@ class Conditional:
         deep = np.maximum(inside @ w["hidden.weight"].T + w["hidden.bias"], 0)
         return inside, deep, inside + deep
 
-    def slopes(
+    def gradients(
         self, at: sparse.csr_matrix, classes: np.ndarray, values: np.ndarray, kept: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Of the mean cross-entropy, by every weight. `kept` are the features that take part, and their weight."""
@@ -254,61 +255,34 @@ def learn_conditional(column: Samples, seed: int, decay: float) -> Conditional:
     rest, check = (_arrays(column.take(np.flatnonzero(rows))) for rows in (~held, held))
     n = len(rest[2])
     batch = max(SMALLEST, min(BATCH, n // STEPS))
-    adam = _Adam(net.weights, decay, EPOCHS * -(-n // batch) + 1)
-    best, least = net.weights, np.inf
+    rates, firsts = _cycle(EPOCHS * -(-n // batch) + 1)
+    moments = {name: (np.zeros_like(w), np.zeros_like(w)) for name, w in net.weights.items()}
+    best, least, step = net.weights, np.inf, 0
     for _ in range(EPOCHS):
         order = rng.permutation(n)
         for rows in (order[i : i + batch] for i in range(0, n, batch)):
             before, classes, values = (part[rows] for part in rest)
-            adam.step(net.slopes(net.at(before), classes, values, _kept(len(rows), rng)))
+            gradients = net.gradients(net.at(before), classes, values, _kept(len(rows), rng))
+            rate, first = float(rates[step]), float(firsts[step])
+            step += 1
+            for name, w in net.weights.items():
+                adam_step(w, gradients[name], moments[name], step, rate, first=first, decay=decay)
         if (loss := net.loss(net.at(check[0]), *check[1:])) < least:
             best, least = {k: v.copy() for k, v in net.weights.items()}, loss
     net.weights = best
     return net
 
 
-class _Adam:
-    """AdamW (Loshchilov and Hutter, 2019) under one cycle of the rate (Smith, 2018), as torch has both."""
+def _cycle(steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """One cycle of the rate (Smith, 2018), and of the first moment, which moves against it."""
 
-    def __init__(self, weights: dict[str, np.ndarray], decay: float, steps: int) -> None:
-        self.weights, self.decay, self.done = weights, decay, 0
-        self.moments = {k: (np.zeros_like(v), np.zeros_like(v)) for k, v in weights.items()}
-        at, top = np.arange(steps), WARM_UP * steps - 1
-        up = _between(RATE / 25, RATE, at / top)
-        self.rates = np.where(at <= top, up, _between(RATE, RATE / 25e4, (at - top) / (steps - 1 - top)))
-        # the first moment moves against the rate: .95 at its ends, .85 at its top
-        self.firsts = np.where(
-            at <= top, _between(0.95, 0.85, at / top), _between(0.85, 0.95, (at - top) / (steps - 1 - top))
-        )
+    def between(start: float, end: float, share: np.ndarray) -> np.ndarray:
+        return end + (start - end) / 2 * (1 + np.cos(np.pi * share))
 
-    def step(self, slopes: dict[str, np.ndarray]) -> None:
-        rate, first, second = float(self.rates[self.done]), float(self.firsts[self.done]), 0.999
-        self.done += 1
-        size, root = rate / (1 - first**self.done), (1 - second**self.done) ** 0.5
-        for name, slope in slopes.items():
-            w, (mean, square) = self.weights[name], self.moments[name]
-            w *= np.float32(1 - rate * self.decay)
-            mean += np.float32(1 - first) * (slope - mean)
-            square *= np.float32(second)
-            square += np.float32(1 - second) * slope * slope
-            w -= np.float32(size) * mean / (np.sqrt(square) / np.float32(root) + np.float32(1e-8))
-
-
-def _between(start: float, end: float, share: np.ndarray) -> np.ndarray:
-    """From one to the other along half a cosine."""
-    return end + (start - end) / 2 * (1 + np.cos(np.pi * share))
-
-
-def _normal(uniform: np.ndarray, scale: float) -> np.ndarray:
-    """Normal numbers from uniform ones, in blocks of sixteen by Box and Muller, as torch makes them.
-
-    With the generator's own seeding the weights begin as they did while torch drew them: what was measured of a seed
-    holds.
-    """
-    u = uniform.reshape(-1, 2, 8)
-    radius = np.sqrt(-2 * np.log1p(-u[:, 0])) * np.float32(scale)
-    angle = np.float32(2 * np.pi) * u[:, 1]
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).astype(np.float32).ravel()
+    at, top = np.arange(steps), WARM_UP * steps - 1
+    up, down = at / top, (at - top) / (steps - 1 - top)
+    rates = np.where(at <= top, between(RATE / 25, RATE, up), between(RATE, RATE / 25e4, down))
+    return rates, np.where(at <= top, between(0.95, 0.85, up), between(0.85, 0.95, down))
 
 
 def _held_out(column: Samples, rng: np.random.Generator) -> np.ndarray:

@@ -32,6 +32,7 @@ import numpy as np
 from scipy.special import softmax
 
 from tacit.labels import MISSING
+from tacit.training.adam import adam_step
 
 if TYPE_CHECKING:  # networks that learn a code bring torch; all else here is plain arrays
     from torch import Tensor
@@ -81,46 +82,30 @@ def label_floor(posteriors: Sequence[np.ndarray], keep: Sequence[np.ndarray]) ->
 
 
 def code_loss(q: Tensor, keep: Sequence[Tensor], hide: Sequence[Tensor], weight: Tensor) -> Tensor:
-    """The loss of soft cell assignments q (G, n, k); masses are (n, m) or (G, n, m). Returns (G,)."""
-    utility, information = code_terms(q.transpose(-1, -2), keep, hide)
-    return utility + weight * information
+    """The loss of soft cell assignments q (G, n, k); masses are (n, m) or (G, n, m). Returns (G,).
 
+    The terms and their gradients are those of `counted_terms`; torch carries them on to q.
+    """
+    import torch  # only networks bring it
 
-def code_terms(cells: Tensor, keep: Sequence[Tensor], hide: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The two terms of the loss, utility and sum of I(z;s), of cells (G, k, n)."""
-    return table_terms([cells @ mass for mass in keep], [cells @ mass for mass in hide])
+    cells = q.transpose(-1, -2)
+    tables = [[cells @ mass for mass in side] for side in (keep, hide)]
+    plain = [[table.detach().cpu().numpy() for table in side] for side in tables]
+    utility, information, by_kept, by_hidden = counted_terms(*plain)
 
+    def term(value: np.ndarray, gradients: Sequence[np.ndarray], side: Sequence[Tensor]) -> Tensor:
+        out = torch.as_tensor(value).to(q)
+        for gradient, table in zip(gradients, side, strict=True):  # adds nothing to the value
+            out = out + (torch.as_tensor(gradient).to(q) * (table - table.detach())).sum(dim=(-1, -2))
+        return out
 
-def table_terms(keep: Sequence[Tensor], hide: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The same from the tables (G, cells, classes) of the targets and of the secrets."""
-    some = (*keep, *hide)[0]
-    utility = information = some.new_zeros(len(some))
-    for table in keep:
-        utility = utility + _utility_loss(table) / len(keep)
-    for table in hide:
-        table = _balanced(table)
-        logs = table.clamp_min(TINY).log() - table.sum(-1, keepdim=True).clamp_min(TINY).log()
-        information = information + (table * (logs - (table.sum(-2, keepdim=True).clamp_min(TINY)).log())).sum(
-            dim=(-1, -2)
-        )
-    return utility, information
-
-
-def _utility_loss(table: Tensor) -> Tensor:
-    table = table / table.sum(dim=(-1, -2), keepdim=True).clamp_min(TINY)
-    logs = table.clamp_min(TINY).log() - table.sum(-1, keepdim=True).clamp_min(TINY).log()
-    error = 1 - table.max(-1).values.sum(-1)
-    return ERROR_WEIGHT * error - (table * logs).sum(dim=(-1, -2))
-
-
-def _balanced(table: Tensor) -> Tensor:
-    return table / table.sum(-2, keepdim=True).clamp_min(TINY) / table.shape[-1]  # uniform prior, batch by batch
+    return term(utility, by_kept, tables[0]) + weight * term(information, by_hidden, tables[1])
 
 
 def counted_terms(
     keep: Sequence[np.ndarray], hide: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], list[np.ndarray]]:
-    """The same terms of plain arrays, and their slopes by the tables of the targets and by those of the secrets."""
+    """The terms of the loss, utility and the sum of I(z;s), of tables (G, cells, classes), and their gradients."""
     told = [_utility(table) for table in keep]
     leaks = [_information(table) for table in hide]
     nothing = np.zeros(len((*keep, *hide)[0]), dtype=(*keep, *hide)[0].dtype)
@@ -130,7 +115,7 @@ def counted_terms(
 
 
 def _utility(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`_utility_loss`, and its slope by the table."""
+    """H(y|z) + error(y|z) / 2, and its gradient by the table."""
     whole = np.maximum(table.sum(axis=(-1, -2), keepdims=True), TINY)
     table = table / whole
     cells = table.sum(axis=-1, keepdims=True)
@@ -337,7 +322,7 @@ def learn_linear_codes(
     """
     ready = [_single(stage) for stage in stages]
     scores, aim = np.array(starts, dtype=np.float32), np.asarray(weights, dtype=np.float32)
-    first, second = np.zeros_like(scores), np.zeros_like(scores)
+    moments = np.zeros_like(scores), np.zeros_like(scores)
     for step in range(steps):
         done = step / steps
         x, keep, hide = ready[-1 if done >= COARSE else 0]
@@ -353,10 +338,7 @@ def learn_linear_codes(
             slope += mass @ np.swapaxes(by, -1, -2).astype(np.float32)
         slope = q * (slope - (q * slope).sum(axis=-1, keepdims=True)) / temperature
         down = np.swapaxes(np.broadcast_to(x, (len(scores), *x.shape)), -1, -2) @ slope
-        first += np.float32(0.1) * (down - first)
-        second += np.float32(0.001) * (down * down - second)
-        size = np.float32(rate * min(1.0, 2 * (1 - done) + 0.02) / (1 - 0.9 ** (step + 1)))
-        scores -= size * first / (np.sqrt(second / np.float32(1 - 0.999 ** (step + 1))) + np.float32(1e-8))
+        adam_step(scores, down, moments, step + 1, rate * min(1.0, 2 * (1 - done) + 0.02))
     return scores.astype(np.float64)
 
 
@@ -397,12 +379,10 @@ def closed_code(
         score = posterior - 2 * weight * sum(a @ pi.T for a, pi in zip(secrets, answers, strict=True))
         cell = np.eye(n_classes)[score.argmax(axis=1)]
         rate = 0.1 * (1 - step / steps) + 0.005
-        for x, pi, a, (first, second) in zip(logits, answers, weighted, moments, strict=True):
+        for x, pi, a, moment in zip(logits, answers, weighted, moments, strict=True):
             slope = -2 * weight * (cell.T @ a)  # of the mean of the maximum, in pi
             slope = pi * (slope - (pi * slope).sum(axis=1, keepdims=True))
-            first += 0.1 * (slope - first)
-            second += 0.001 * (slope**2 - second)
-            x -= rate * first / (1 - 0.9 ** (step + 1)) / (np.sqrt(second / (1 - 0.999 ** (step + 1))) + 1e-8)
+            adam_step(x, slope, moment, step + 1, rate)
     blocks = [np.eye(n_classes)]
     for a, logit in zip(secrets, logits, strict=True):
         blocks.append(-2 * weight * a.shape[1] * softmax(logit, axis=1).T)
