@@ -121,9 +121,9 @@ def test_the_first_regularizers_read_raw_windows_and_later_ones_what_was_release
     seen = []
     true = PrintedRounds._read
 
-    def watched(self, stage, name, windows, patience):
+    def watched(self, stage, name, windows):
         seen.append((stage, windows is self.X))
-        true(self, stage, name, windows, patience)
+        true(self, stage, name, windows)
 
     monkeypatch.setattr(PrintedRounds, "_read", watched)
     fit(AAE.as_printed(**SMALL), data, epochs=1)

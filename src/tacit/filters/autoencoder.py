@@ -195,36 +195,11 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
         return Mechanism(code, int(np.prod(problem.X.shape[1:])), noise)
 
     def _play(self, problem: Problem) -> tuple[nn.Sequential, list[dict[str, Any]]]:
-        regularizers = Regularizers(
-            tuple(CLASSIFIERS[r] if isinstance(r, str) else r for r in self.regularizers)
-            if self.regularize_output
-            else (),
-            self.identity_loss,
-            self.regularizer_steps,
-            self.restart_every,
-        )
-        betas = self.beta_identity, self.beta_activity, self.beta_distortion
-        common: dict[str, Any] = {
-            "n_maps": self.n_maps,
-            "validation": self.validation,
-            "batch_size": self.batch_size,
-            "learning_rate": self.learning_rate,
-            "device": choose_device(self.device),
-        }
-        settings = training_settings(self, problem)
-        if self.rounds is not None:
-            turns = PrintedRounds(problem, betas, regularizers, rounds=self.rounds, **common)
-            if self.start is not None:
-                load_start(self.start, turns.autoencoder)
-            history = turns.train(self.patience, **settings)
-            return turns.autoencoder.cpu().eval(), history
-        game = AnonymizingGame(problem, betas, regularizers, noise=self.noise, **common)
+        game = AnonymizingGame(self, problem) if self.rounds is None else PrintedRounds(self, problem)
         if self.start is not None:
-            for pair in (nn.Sequential(game.encoder, game.decoder), game.average):
-                load_start(self.start, pair)
-            game.typical = None  # what it starts from already keeps the activity
-        history = game.train(self.patience, **settings)
-        return nn.Sequential(*game.average).cpu().eval(), history
+            game.begin_from(self.start)
+        history = game.train(**training_settings(self, problem))
+        return game.result().cpu().eval(), history
 
     def _learn_code(self, problem: Problem) -> Mechanism:
         """Eq. 1 with a finite A(X): beta_i I(U;z) - beta_a I(T;z), counted; divided by beta_a."""
@@ -413,16 +388,6 @@ CHECK_ROWS = 8_000  # enough to see which of two states leaks more
 CHECK_EPOCHS = 12
 
 
-@dataclass(frozen=True)
-class Regularizers:
-    """Who plays against the output (nobody for REP), by which loss, how often, and when they start afresh."""
-
-    families: tuple[Factory, ...]
-    identity_loss: str
-    steps: int
-    restart_every: int | None
-
-
 class Heads:
     """Several label columns read off one network's logits, side by side."""
 
@@ -471,39 +436,40 @@ class Heads:
         return torch.stack(losses).mean()
 
 
-class AnonymizingGame:
+class _Windows:
+    """What both trainings share: windows that teach and windows that judge, and the loss of the autoencoder."""
+
+    def __init__(self, f: AnonymizingAutoencoder, problem: Problem) -> None:
+        self.f, self.problem, self.seed = f, problem, problem.seed
+        self.device, self.shape = choose_device(f.device), (problem.X.shape[1], problem.X.shape[2])
+        self.betas = f.beta_identity, f.beta_activity, f.beta_distortion
+        names = f.regularizers if f.regularize_output else ()
+        self.families = [CLASSIFIERS[r] if isinstance(r, str) else r for r in names]
+        codes = joint_codes(np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1))
+        part = allot(codes, np.array([1 - f.validation, f.validation]), problem.seed, problem.units)
+        self.fit_rows, self.validation_rows = np.flatnonzero(part == 0), np.flatnonzero(part == 1)
+
+    def fitness(self, identity: Tensor, activity: Tensor, distortion: Tensor) -> Tensor:
+        """Eq. 4."""
+        return self.betas[0] * identity + self.betas[1] * activity + self.betas[2] * distortion
+
+
+class AnonymizingGame(_Windows):
     """Encoder and decoder against EncReg (on the latent) and DecRegs (on the output), with ActReg as their ally."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        betas: tuple[float, float, float],
-        regularizers: Regularizers,
-        *,
-        n_maps: int,
-        validation: float,
-        batch_size: int | None,
-        learning_rate: float,
-        device: torch.device,
-        noise: float | None = None,
-    ) -> None:
-        self.betas, self.rules, self.device, self.rate = betas, regularizers, device, learning_rate
-        self.noise = noise or 0.0
-        self.problem, self.shape = problem, (problem.X.shape[1], problem.X.shape[2])
-        self.seed = problem.seed
-        codes = joint_codes(np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1))
-        part = allot(codes, np.array([1 - validation, validation]), problem.seed, problem.units)
-        self.fit_rows, self.validation_rows = np.flatnonzero(part == 0), np.flatnonzero(part == 1)
+    def __init__(self, f: AnonymizingAutoencoder, problem: Problem) -> None:
+        super().__init__(f, problem)
+        self.noise, device, n_maps = f.noise or 0.0, self.device, f.n_maps
         self.X = torch.as_tensor(problem.X[self.fit_rows], dtype=torch.float32, device=device)
         self.targets = Heads(problem.targets, self.fit_rows, device, balanced=False)
         self.sensitive = Heads(problem.sensitive, self.fit_rows, device, balanced=True)
         self.typical: Tensor | None = None
-        if self.rules.families and len(problem.sensitive) and len(problem.targets):  # REP starts as its paper does
+        if self.families and len(problem.sensitive) and len(problem.targets):  # REP starts as its paper does
             kinds = joint_codes(problem.targets.codes[self.fit_rows])
             means = [problem.X[self.fit_rows[kinds == k]].mean(axis=0) for k in range(kinds.max() + 1)]
             self.typical = torch.as_tensor(np.stack(means), dtype=torch.float32, device=device)
             self.kinds = torch.as_tensor(kinds, device=device)
-        self.batch_size = min(choose_batch_size(batch_size, len(self.X)), len(self.X))
+        self.batch_size = min(choose_batch_size(f.batch_size, len(self.X)), len(self.X))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(problem.seed)
             self.encoder = Encoder(self.shape, n_maps, bounded=self.noise > 0).to(device)
@@ -513,7 +479,7 @@ class AnonymizingGame:
             if len(problem.sensitive):
                 latent = (self.shape[0], ceil(self.shape[1] / 4))
                 self.enc_reg = deep_classifier(latent, self.sensitive.n_out).to(device)
-                self.dec_regs = nn.ModuleList(make(self.shape, self.sensitive.n_out) for make in self.rules.families)
+                self.dec_regs = nn.ModuleList(make(self.shape, self.sensitive.n_out) for make in self.families)
                 self.dec_regs.to(device)
         # What is released is the mean of the last states: in a game the states circle around the solution
         self.average = deepcopy(nn.ModuleList([self.encoder, self.decoder]))
@@ -523,11 +489,21 @@ class AnonymizingGame:
         self.modules |= {"enc_reg": self.enc_reg, "dec_regs": self.dec_regs} if self.enc_reg is not None else {}
         theirs = [p for name, m in self.modules.items() if name.endswith(("reg", "regs")) for p in m.parameters()]
         self.ours = [*self.encoder.parameters(), *self.decoder.parameters()]
-        self.adam_ours = torch.optim.Adam(self.ours, lr=learning_rate)
-        self.adam_theirs = torch.optim.Adam(theirs, lr=learning_rate, weight_decay=1e-5)
+        self.adam_ours = torch.optim.Adam(self.ours, lr=f.learning_rate)
+        self.adam_theirs = torch.optim.Adam(theirs, lr=f.learning_rate, weight_decay=1e-5)
         self.follow = 1.0  # how far the average moves towards the newest state
 
-    def train(self, patience: int, **settings: Any) -> list[dict[str, Any]]:
+    def begin_from(self, start: Any) -> None:
+        """Refine a fitted filter or a bundle, which keeps the activity already."""
+        for pair in (nn.Sequential(self.encoder, self.decoder), self.average):
+            load_start(start, pair)
+        self.typical = None
+
+    def result(self) -> nn.Sequential:
+        """The mean of the last states."""
+        return nn.Sequential(*self.average)
+
+    def train(self, **settings: Any) -> list[dict[str, Any]]:
         """Rounds until the adaptive trade-off on validation windows no longer improves; the best state stays.
 
         `settings` are those of a `Training`.
@@ -543,7 +519,8 @@ class AnonymizingGame:
                     kept, leaked = self.check()
                     losses |= {"kept": kept, "leaked": leaked}
                     training.record(**losses, score=kept - leaked)
-                    if _stale(training.history) >= patience:
+                    scores = [h["score"] for h in training.history if "score" in h]
+                    if _stale(scores) >= self.f.patience:
                         break
                 else:
                     training.record(**losses)
@@ -553,14 +530,14 @@ class AnonymizingGame:
         for module in self.modules.values():
             module.train()
         late = max(0.0, (epoch / epochs - SETTLE) / (1 - SETTLE))
-        self.adam_ours.param_groups[0]["lr"] = self.rate * (1 - 0.9 * late)
+        self.adam_ours.param_groups[0]["lr"] = self.f.learning_rate * (1 - 0.9 * late)
         starting = self.typical is not None and epoch < START * epochs
         order = rng.permutation(len(self.X))
         steps = max(1, len(self.X) // self.batch_size)
         self.follow = 1 / (1 + min(epoch, AVERAGED) * steps)
         total = torch.zeros(4, device=self.device)
         for step in range(steps):
-            for _ in range(1 if starting else self.rules.steps):
+            for _ in range(1 if starting else self.f.regularizer_steps):
                 rows = torch.from_numpy(rng.integers(len(self.X), size=self.batch_size))
                 self._regularizers_step(rows.to(self.device))
             rows = torch.from_numpy(order[step * self.batch_size : (step + 1) * self.batch_size])
@@ -594,11 +571,11 @@ class AnonymizingGame:
             loss = activity + (self.typical[self.kinds[rows]] - out).pow(2).mean()
         else:
             if self.enc_reg is not None and self.betas[0] > 0:
-                identity = self.sensitive.hide(self.enc_reg(code), rows, self.rules.identity_loss)
+                identity = self.sensitive.hide(self.enc_reg(code), rows, self.f.identity_loss)
                 if len(self.dec_regs):
-                    hidden = [self.sensitive.hide(reg(out), rows, self.rules.identity_loss) for reg in self.dec_regs]
+                    hidden = [self.sensitive.hide(reg(out), rows, self.f.identity_loss) for reg in self.dec_regs]
                     identity = identity + torch.stack(hidden).mean()
-            loss = self.betas[0] * identity + self.betas[1] * activity + self.betas[2] * distortion
+            loss = self.fitness(identity, activity, distortion)
         descend(self.adam_ours, loss, self.ours)
         with torch.no_grad():
             for mean, p in zip(self.average.parameters(), self.ours, strict=True):
@@ -616,11 +593,11 @@ class AnonymizingGame:
 
     def _restart_one(self, epoch: int, epochs: int) -> None:
         """One of the DecRegs begins again: the autoencoder must not learn to beat one particular opponent."""
-        every = self.rules.restart_every
+        every = self.f.restart_every
         if every is None or not len(self.dec_regs) or epoch == 0 or epoch % every or epoch > 0.9 * epochs:
             return
         which = (epoch // every - 1) % len(self.dec_regs)
-        fresh = self.rules.families[which](self.shape, self.sensitive.n_out).to(self.device)
+        fresh = self.families[which](self.shape, self.sensitive.n_out).to(self.device)
         self.dec_regs[which].load_state_dict(fresh.state_dict())
         for p in self.dec_regs[which].parameters():
             for moment in self.adam_theirs.state.get(p, {}).values():
@@ -685,16 +662,15 @@ class AnonymizingGame:
         return float((recall - 1 / m) / (1 - 1 / m))
 
 
-def _stale(history: Sequence[dict[str, Any]]) -> int:
+def _stale(scores: Sequence[float]) -> int:
     """Checks since the best one."""
-    scores = [h["score"] for h in history if "score" in h]
     return len(scores) - 1 - int(np.argmax(scores))
 
 
 COPYING = 4 / 3  # epochs of the first copying for every epoch of a stage: 32 for 24
 
 
-class PrintedRounds:
+class PrintedRounds(_Windows):
     """The training as printed (Figure 6): whole trainings in turn, round after round.
 
     The autoencoder is trained to copy; its code is what EncReg sees first. Then, in every round, EncReg, DecReg and
@@ -704,41 +680,27 @@ class PrintedRounds:
     code.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        betas: tuple[float, float, float],
-        regularizers: Regularizers,
-        *,
-        rounds: int,
-        n_maps: int,
-        validation: float,
-        batch_size: int | None,
-        learning_rate: float,
-        device: torch.device,
-    ) -> None:
-        self.betas, self.rules, self.rounds, self.device = betas, regularizers, rounds, device
-        self.rate, self.seed = learning_rate, problem.seed
-        codes = joint_codes(np.concatenate([problem.targets.codes, problem.sensitive.codes], axis=1))
-        part = allot(codes, np.array([1 - validation, validation]), problem.seed, problem.units)
-        self.fit_rows, self.validation_rows = np.flatnonzero(part == 0), np.flatnonzero(part == 1)
+    def __init__(self, f: AnonymizingAutoencoder, problem: Problem) -> None:
+        super().__init__(f, problem)
+        shape, device, n_maps = self.shape, self.device, f.n_maps
         self.judge = torch.as_tensor(self.validation_rows, device=device)
         self.X = torch.as_tensor(problem.X, dtype=torch.float32, device=device)
         every = np.arange(len(problem.X))
         self.targets, self.sensitive = (
             Heads(labels, every, device, balanced=False) for labels in (problem.targets, problem.sensitive)
         )
-        self.batch_size = min(choose_batch_size(batch_size, len(self.X)), len(self.fit_rows))
-        shape = (problem.X.shape[1], problem.X.shape[2])
+        self.batch_size = min(choose_batch_size(f.batch_size, len(self.X)), len(self.fit_rows))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(problem.seed)
-            self.copying = _autoencoder(shape, n_maps).to(device)
-            self.autoencoder = _autoencoder(shape, n_maps).to(device)  # line 6: it begins again
+            self.copying = nn.Sequential(PrintedEncoder(shape, n_maps), PrintedDecoder(shape, n_maps)).to(device)
+            self.autoencoder = nn.Sequential(PrintedEncoder(shape, n_maps), PrintedDecoder(shape, n_maps)).to(
+                device
+            )  # line 6: it begins again
             self.regularizers: dict[str, tuple[nn.Module, Heads, bool]] = {}  # network, what it reads, on the code
             if len(problem.sensitive):
                 latent = (shape[0], ceil(shape[1] / 4))
                 self.regularizers["EncReg"] = latent_classifier(latent, self.sensitive.n_out), self.sensitive, True
-                for i, make in enumerate(self.rules.families):
+                for i, make in enumerate(self.families):
                     name = "DecReg" if i == 0 else f"DecReg {i + 1}"
                     self.regularizers[name] = make(shape, self.sensitive.n_out), self.sensitive, False
             if len(problem.targets):
@@ -746,15 +708,23 @@ class PrintedRounds:
             for net, _, _ in self.regularizers.values():
                 net.to(device)
 
-    def train(self, patience: int, **settings: Any) -> list[dict[str, Any]]:
+    def begin_from(self, start: Any) -> None:
+        """Refine a fitted filter or a bundle."""
+        load_start(start, self.autoencoder)
+
+    def result(self) -> nn.Sequential:
+        """The autoencoder of the last round."""
+        return self.autoencoder
+
+    def train(self, **settings: Any) -> list[dict[str, Any]]:
         """Lines 2 to 17; `settings` are those of a `Training`, its epochs those of one stage."""
         self.settings, self.history, self.stages = settings, list[dict[str, Any]](), 0
-        self._copy(patience, ceil(COPYING * settings["epochs"]))
+        self._copy(ceil(COPYING * settings["epochs"]))
         code, out = self._released(self.copying)[0], self.X  # lines 4 and 5
-        for number in range(1, self.rounds + 1):
+        for number in range(1, (self.f.rounds or 0) + 1):
             for name in self.regularizers:  # lines 8 to 10
                 seen = code if self.regularizers[name][2] else out
-                self._read(f"round {number}: {name}", name, seen, patience)
+                self._read(f"round {number}: {name}", name, seen)
             finished = self._hide(f"round {number}: autoencoder")  # lines 11 and 12
             code, out = self._released(self.autoencoder)  # lines 13 and 14
             if not finished:
@@ -764,9 +734,9 @@ class PrintedRounds:
 
     # -- the stages -----------------------------------------------------------------------------
 
-    def _copy(self, patience: int, epochs: int) -> None:
+    def _copy(self, epochs: int) -> None:
         """Line 3: raw windows in, raw windows out; the state that copies validation windows best."""
-        adam = torch.optim.Adam(self.copying.parameters(), lr=self.rate)
+        adam = torch.optim.Adam(self.copying.parameters(), lr=self.f.learning_rate)
 
         def step(rows: Tensor) -> Tensor:
             loss = (self.copying(self.X[rows]) - self.X[rows]).pow(2).mean()
@@ -779,14 +749,14 @@ class PrintedRounds:
                 judged = self.X[self.judge]
                 error = float((self._apply(self.copying, judged) - judged).pow(2).mean())
                 training.record(stage="copying", loss=loss, validation=error, score=-error)
-                if _stage_is_stale([-h["validation"] for h in training.history]) >= patience:
+                if _stale([-h["validation"] for h in training.history]) >= self.f.patience:
                     break
         self.history += training.history
 
-    def _read(self, stage: str, name: str, seen: Tensor, patience: int) -> None:
+    def _read(self, stage: str, name: str, seen: Tensor) -> None:
         """A regularizer learns from what the autoencoder released, until validation windows are read no better."""
         net, heads, _ = self.regularizers[name]
-        adam = torch.optim.Adam(net.parameters(), lr=self.rate)
+        adam = torch.optim.Adam(net.parameters(), lr=self.f.learning_rate)
 
         def step(rows: Tensor) -> Tensor:
             loss = heads.learn(net(seen[rows]), rows)
@@ -798,14 +768,14 @@ class PrintedRounds:
                 loss = self._epoch(step, net, self.fit_rows, training.rng)
                 right = heads.right(self._apply(net, seen[self.judge]), self.judge)
                 training.record(stage=stage, loss=loss, validation=right)
-                if _stage_is_stale([h["validation"] for h in training.history]) >= patience:
+                if _stale([h["validation"] for h in training.history]) >= self.f.patience:
                     break
         self.history += training.history
 
     def _hide(self, stage: str) -> bool:
         """The regularizers are frozen, the autoencoder descends eq. 4. False where it was interrupted."""
         ours = list(self.autoencoder.parameters())
-        adam = torch.optim.Adam(ours, lr=self.rate)
+        adam = torch.optim.Adam(ours, lr=self.f.learning_rate)
 
         def step(rows: Tensor) -> Tensor:
             x = self.X[rows]
@@ -815,10 +785,10 @@ class PrintedRounds:
             identity, activity = x.new_zeros(()), x.new_zeros(())
             for net, heads, inside in self.regularizers.values():
                 if heads is self.sensitive:
-                    identity = identity + heads.hide(net(code if inside else out), rows, self.rules.identity_loss)
+                    identity = identity + heads.hide(net(code if inside else out), rows, self.f.identity_loss)
                 else:
                     activity = heads.learn(net(out), rows)
-            loss = self.betas[0] * identity + self.betas[1] * activity + self.betas[2] * distortion
+            loss = self.fitness(identity, activity, distortion)
             descend(adam, loss, ours)
             return torch.stack([loss, identity, activity, distortion]).detach()
 
@@ -877,12 +847,3 @@ class PrintedRounds:
         """Code and output of all raw windows."""
         code = self._apply(autoencoder[0], self.X)
         return code, self._apply(autoencoder[1], code)
-
-
-def _autoencoder(shape: tuple[int, int], n_maps: int) -> nn.Sequential:
-    return nn.Sequential(PrintedEncoder(shape, n_maps), PrintedDecoder(shape, n_maps))
-
-
-def _stage_is_stale(scores: list[float]) -> int:
-    """Epochs since the best one."""
-    return len(scores) - 1 - int(np.argmax(scores))

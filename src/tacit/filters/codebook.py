@@ -15,8 +15,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import CollapseWarning, InputError, check_number
-from tacit.filters.base import Filter, Knob, Problem, check_training, training_settings
+from tacit.filters.base import Knob, Problem, TrainedFilter, check_training, training_settings
 from tacit.filters.codes import NetworkCode, PosteriorCode
 from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note
@@ -53,7 +52,8 @@ WIDEST = 4.0  # standard deviations: what lies beyond counts as this in a cell's
         {"n_codes": 6, "n_folds": 2, "max_odds": 4.0},
     ],
 )
-class CodebookFilter(Filter):
+@dataclass(eq=False, repr=False)
+class CodebookFilter(TrainedFilter):
     """Send every record to one of `n_codes` cells; release the cell.
 
     Parameters
@@ -98,46 +98,20 @@ class CodebookFilter(Filter):
     takes_numbers = numbers_as_classes = True
     knob = Knob("leakage_weight", utility_rises=False, values=GRID)
 
-    def __init__(
-        self,
-        n_codes: int = 16,
-        leakage_weight: float = 3.0,
-        *,
-        features: str = "auto",
-        solver: str = "learned",
-        output: str = "prototype",
-        decode: bool = False,
-        max_odds: float | None = None,
-        joint: bool = False,
-        network: Callable[[Any, int], Any] | None = None,
-        n_folds: int = 5,
-        epochs: int = 30,
-        batch_size: int | None = None,
-        learning_rate: float = 2e-3,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-        checkpoint: str | Path | None = None,
-        dp: DP | None = None,
-    ) -> None:
-        self.n_codes = n_codes
-        self.leakage_weight = leakage_weight
-        self.features = features
-        self.solver = solver
-        self.output = output
-        self.decode = decode
-        self.max_odds = max_odds
-        self.joint = joint
-        self.network = network
-        self.n_folds = n_folds
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.dp = dp
+    n_codes: int = 16
+    leakage_weight: float = 3.0
+    _: KW_ONLY
+    features: str = "auto"
+    solver: str = "learned"
+    output: str = "prototype"
+    decode: bool = False
+    max_odds: float | None = None
+    joint: bool = False
+    network: Callable[[Any, int], Any] | None = None
+    n_folds: int = 5
+    dp: DP | None = None
+    epochs: int = 30
+    learning_rate: float = 2e-3
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -217,8 +191,21 @@ class CodebookFilter(Filter):
             merged = merge_cells(held_out, code.n_codes, code.expected(), secrets, problem.crowd, float(self.max_odds))
         if merged is not None:
             self.n_codes_, cells = int(merged.max()) + 1, merged[cells]
-        self.prototypes_ = self._prototypes(problem, code, cells)
-        self._names_out = _released_names(self, problem)
+        # what each cell looks like, from the training rows that fall into it
+        if self.decode:
+            self.prototypes_ = typical_records(problem.scaling, problem.X, cells, self.n_codes_, problem.crowd)
+        elif self.output == "prototype":
+            blocks = [class_shares(p, cells, self.n_codes_, problem.crowd) for p in code.expected()]
+            self.prototypes_ = np.concatenate(blocks, axis=1)
+        else:
+            self.prototypes_ = np.eye(self.n_codes_)
+        targets = problem.targets
+        self._names_out = None  # decoded, a table's own
+        if self.output != "prototype":
+            self._names_out = ["code"] if self.output == "code" else [f"code={i}" for i in range(self.n_codes_)]
+        elif not self.decode:  # a target and the class whose share it is
+            pairs = zip(targets.names, targets.classes, strict=True)
+            self._names_out = [f"{name}={c}" for name, classes in pairs for c in classes]
         if np.unique(cells).size == 1:
             remedy = (
                 f"lower leakage_weight (now {self.leakage_weight})"
@@ -279,25 +266,6 @@ class CodebookFilter(Filter):
         code: Any = self.mechanism_.code
         return code.shown(code.cells_of.out_of_fold())
 
-    def _prototypes(self, problem: Problem, code: PosteriorCode | NetworkCode, cells: np.ndarray) -> Any:
-        """What each cell looks like, from the training rows that fall into it."""
-        if self.decode:
-            return typical_records(problem.scaling, problem.X, cells, self.n_codes_, problem.crowd)
-        if self.output == "prototype":
-            blocks = [class_shares(p, cells, self.n_codes_, problem.crowd) for p in code.expected()]
-            return np.concatenate(blocks, axis=1)
-        return np.eye(self.n_codes_)
-
-
-def _released_names(f: CodebookFilter, problem: Problem) -> list[str] | None:
-    """What the released columns are called: ``code``, or a target and the class whose share it is, ``income=high``."""
-    if f.decode:
-        return None  # a table's own
-    if f.output != "prototype":
-        return ["code"] if f.output == "code" else [f"code={i}" for i in range(f.n_codes_)]
-    targets = problem.targets
-    return [f"{n}={c}" for n, classes in zip(targets.names, targets.classes, strict=True) for c in classes]
-
 
 @dataclass(frozen=True, eq=False)
 class PrototypeOf:
@@ -345,22 +313,15 @@ class PrototypeOf:
 
 
 def _withheld(f: CodebookFilter, problem: Problem) -> Labels:
-    return _with_product(problem.sensitive) if f.joint else problem.sensitive
-
-
-def _with_product(labels: Labels) -> Labels:
-    """The same columns and one more: their product (missing where any is missing)."""
-    if len(labels) < 2:
+    """The sensitive columns and, where `joint`, one more: their product (missing where any is missing)."""
+    labels = problem.sensitive
+    if not f.joint or len(labels) < 2:
         return labels
     known = (labels.codes != MISSING).all(axis=1)
     product = np.full(labels.n_rows, MISSING, dtype=np.int64)
     product[known] = joint_codes(labels.codes[known])
-    classes = np.arange(product.max() + 1)
-    return Labels(
-        (*labels.names, " x ".join(labels.names)),
-        (*labels.classes, classes),
-        np.column_stack([labels.codes, product]),
-    )
+    names, classes = (*labels.names, " x ".join(labels.names)), (*labels.classes, np.arange(product.max() + 1))
+    return Labels(names, classes, np.column_stack([labels.codes, product]))
 
 
 def class_shares(p: np.ndarray, cells: np.ndarray, n_codes: int, crowd: Crowd) -> np.ndarray:
@@ -423,11 +384,11 @@ def merge_cells(
     most : the odds allowed
     """
     one = np.arange(len(cells)) if crowd.units is None else np.unique(crowd.units, return_index=True)[1]
-    known = [one[secrets.codes[one, i] != MISSING] for i in range(len(secrets))]
-    tables = [
-        np.floor(AUDITED * _count(cells[rows], secrets.codes[rows, i], n_codes, len(secrets.classes[i])))
-        for i, rows in enumerate(known)
-    ]
+    tables = []
+    for classes, codes in zip(secrets.classes, secrets.codes.T, strict=True):
+        rows, m = one[codes[one] != MISSING], len(classes)
+        counts = np.bincount(cells[rows] * m + codes[rows], minlength=n_codes * m)
+        tables.append(np.floor(AUDITED * counts.reshape(n_codes, m)))
     kept = [np.stack([p[cells == z].sum(axis=0) for z in range(n_codes)]) for p in expected]
     group = np.arange(n_codes)
     while group.max() > 0:
@@ -442,10 +403,6 @@ def merge_cells(
         group[group == worst.cell] = into
         group = np.unique(group, return_inverse=True)[1].ravel()
     return group
-
-
-def _count(cells: np.ndarray, classes: np.ndarray, n_codes: int, m: int) -> np.ndarray:
-    return np.bincount(cells * m + classes, minlength=n_codes * m).reshape(n_codes, m)
 
 
 def _loss(mass: np.ndarray) -> np.ndarray:

@@ -249,10 +249,14 @@ def learn_conditional(column: Samples, seed: int, decay: float) -> Conditional:
     """Train one network by AdamW under a rate that rises and falls, and keep the best epoch."""
     net = Conditional(column.sizes, column.counts, seed)
     rng = np.random.default_rng(seed)
-    held = _held_out(column, rng)
+    unit = np.arange(len(column.values)) if column.units is None else pd.factorize(column.units)[0]
+    n_units = int(unit.max(initial=-1)) + 1
+    # rows by which the best epoch is chosen: of units that are not learned from
+    held = (rng.permutation(n_units) < max(1, round(HELD_OUT * n_units)))[unit]
     if not len(column.sizes) or column.n_values < 2 or len(column.values) < 50 or held.all():
         return net
-    rest, check = (_arrays(column.take(np.flatnonzero(rows))) for rows in (~held, held))
+    arrays = [np.ascontiguousarray(a, dtype=np.int64) for a in (column.before, column.classes, column.values)]
+    rest, check = ([a[rows] for a in arrays] for rows in (~held, held))
     n = len(rest[2])
     batch = max(SMALLEST, min(BATCH, n // STEPS))
     rates, firsts = _cycle(EPOCHS * -(-n // batch) + 1)
@@ -262,7 +266,9 @@ def learn_conditional(column: Samples, seed: int, decay: float) -> Conditional:
         order = rng.permutation(n)
         for rows in (order[i : i + batch] for i in range(0, n, batch)):
             before, classes, values = (part[rows] for part in rest)
-            gradients = net.gradients(net.at(before), classes, values, _kept(len(rows), rng))
+            byte = np.frombuffer(rng.bytes(len(rows) * HIDDEN), dtype=np.uint8).reshape(-1, HIDDEN)
+            kept = (byte >= DROPPED) * np.float32(256 / (256 - DROPPED))  # dropout
+            gradients = net.gradients(net.at(before), classes, values, kept)
             rate, first = float(rates[step]), float(firsts[step])
             step += 1
             for name, w in net.weights.items():
@@ -283,20 +289,3 @@ def _cycle(steps: int) -> tuple[np.ndarray, np.ndarray]:
     up, down = at / top, (at - top) / (steps - 1 - top)
     rates = np.where(at <= top, between(RATE / 25, RATE, up), between(RATE, RATE / 25e4, down))
     return rates, np.where(at <= top, between(0.95, 0.85, up), between(0.85, 0.95, down))
-
-
-def _held_out(column: Samples, rng: np.random.Generator) -> np.ndarray:
-    """Rows by which the best epoch is chosen: of units that are not learned from."""
-    unit = np.arange(len(column.values)) if column.units is None else pd.factorize(column.units)[0]
-    n_units = int(unit.max(initial=-1)) + 1
-    return (rng.permutation(n_units) < max(1, round(HELD_OUT * n_units)))[unit]
-
-
-def _kept(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Dropout, by a byte each."""
-    drawn = np.frombuffer(rng.bytes(n * HIDDEN), dtype=np.uint8).reshape(n, HIDDEN)
-    return (drawn >= DROPPED) * np.float32(256 / (256 - DROPPED))
-
-
-def _arrays(column: Samples) -> tuple[np.ndarray, ...]:
-    return tuple(np.ascontiguousarray(a, dtype=np.int64) for a in (column.before, column.classes, column.values))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,7 @@ class CouplingMechanism(Mechanism):
 
 
 @register_filter("coupling", modality="people", examples=[{}, {"strength": 0.5, "resolution": 4}])
+@dataclass(eq=False, repr=False)
 class CouplingFilter(Filter):
     """Release a table as a table: same columns, few values changed, independent of the sensitive columns.
 
@@ -122,28 +123,16 @@ class CouplingFilter(Filter):
     needs_target = False
     grouping = "seed"
     sees_sensitive = True
-    mechanism_: CouplingMechanism
 
-    def __init__(
-        self,
-        strength: float = 1.0,
-        *,
-        resolution: int = 32,
-        order: str | Sequence[str] = "auto",
-        keep: Mapping[str, float] | None = None,
-        pass_through: Sequence[str] = (),
-        unknown: str = "refuse",
-        n_folds: int = 2,
-        random_state: Any = None,
-    ) -> None:
-        self.strength = strength
-        self.resolution = resolution
-        self.order = order
-        self.keep = keep
-        self.pass_through = pass_through
-        self.unknown = unknown
-        self.n_folds = n_folds
-        self.random_state = random_state
+    strength: float = 1.0
+    _: KW_ONLY
+    resolution: int = 32
+    order: str | Sequence[str] = "auto"
+    keep: Mapping[str, float] | None = None
+    pass_through: Sequence[str] = ()
+    unknown: str = "refuse"
+    n_folds: int = 2
+    random_state: Any = None
 
     def transform(  # type: ignore[override]
         self, X: Any, units: Any = None, sensitive_features: Any = None, y: Any = None
@@ -159,7 +148,8 @@ class CouplingFilter(Filter):
         """
         check_is_fitted(self)
         whose = None if units is None else check_units(units, len(X))
-        return self.mechanism_.release(X, self.noise_key, whose, sensitive_features, y)
+        mechanism: Any = self.mechanism_
+        return mechanism.release(X, self.noise_key, whose, sensitive_features, y)
 
     def fit_transform(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, units: Any = None
@@ -172,12 +162,14 @@ class CouplingFilter(Filter):
         check_is_fitted(self)
         encoded = self._problem.X
         drawn = self.mechanism_.draw(encoded, self.noise_key, self._problem.units)
-        return self.mechanism_.schema.table(self._out_of_fold(self._problem, drawn), self._carried)
+        schema: Any = self.mechanism_.schema
+        return schema.table(self._out_of_fold(self._problem, drawn), self._carried)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the released columns."""
         check_is_fitted(self)
-        return np.asarray(self.mechanism_.schema.released, dtype=object)
+        schema: Any = self.mechanism_.schema
+        return np.asarray(schema.released, dtype=object)
 
     def _prepare(self, X: Any, y: Any, sensitive_features: Any, units: Any) -> Problem:
         check_number("resolution", self.resolution, 2, 4096, whole=True)
@@ -591,7 +583,10 @@ def table_problem(f: Any, X: Any, y: Any, sensitive: Any, units: Any) -> Problem
     own = [c for c in wanted if c not in given]
     table = with_targets(given, own, X, y)
     carried = [str(c) for c in f.pass_through]
-    check_names(table, {"pass_through": carried, "keep": f.keep or {}, "order": () if f.order == "auto" else f.order})
+    named = {"pass_through": carried, "keep": f.keep or {}, "order": () if f.order == "auto" else f.order}
+    for parameter, name in ((p, name) for p, names in named.items() for name in names):
+        if name not in table:
+            raise InputError(f"{parameter} names {name!r}, but the columns are {', '.join(table.columns)}")
     values = list[FiniteColumn]()
     for name in (c for c in table.columns if c not in (*carried, *classes.names)):
         found = learn_values(name, table[name], f.resolution, crowd)
@@ -653,14 +648,6 @@ def with_targets(table: pd.DataFrame, targets: Sequence[str], X: Any, y: Any) ->
             raise InputError(f"y has {len(held)} rows but X has {len(table)}; pass one value per row")
         found[name] = held[name].reset_index(drop=True)
     return table.assign(**found) if found else table
-
-
-def check_names(table: pd.DataFrame, asked: Mapping[str, Any]) -> None:
-    """Refuse parameters that name columns which are not there."""
-    for parameter, names in asked.items():
-        for name in names:
-            if name not in table:
-                raise InputError(f"{parameter} names {name!r}, but the columns are {', '.join(table.columns)}")
 
 
 def choose_order(
@@ -778,7 +765,11 @@ def learn_sensitive(values: Any, n_rows: int, crowd: Crowd, gaps: bool) -> tuple
                 f"sensitive column {name!r} is a measurement: it is hidden as {len(edges[name]) + 1} classes of about "
                 f"equal size, cut at {', '.join(f'{e:g}' for e in edges[name])}; what differs within one is not hidden"
             )
-    labels = encode_labels(_cut(frame, edges), "sensitive_features", n_rows)
+    cut = {}  # measurements as the number of their class
+    for name, at in edges.items():
+        x = frame[name].astype(float)
+        cut[name] = pd.Series(np.searchsorted(at, x), dtype="Int64").mask(x.isna().to_numpy())
+    labels = encode_labels(frame.assign(**cut) if cut else frame, "sensitive_features", n_rows)
     if len(labels) == 0:
         raise InputError("sensitive_features has no column; say what nobody shall tell from the released table")
     if math.prod(labels.n_classes(i) for i in range(len(labels))) > MAX_COMBINATIONS:
@@ -832,12 +823,3 @@ def _pool(labels: Labels, crowd: Crowd) -> tuple[np.ndarray, str]:
         numbers[row] = i
     spelled = ["/".join(str(c[at]) for c, at in zip(labels.classes, row, strict=True)) for row in sparse]
     return numbers, ", ".join(spelled)
-
-
-def _cut(frame: pd.DataFrame, edges: dict[str, np.ndarray]) -> pd.DataFrame:
-    """Measurements as the number of their class."""
-    cut = {}
-    for name, at in edges.items():
-        x = frame[name].astype(float)
-        cut[name] = pd.Series(np.searchsorted(at, x), dtype="Int64").mask(x.isna().to_numpy())
-    return frame.assign(**cut) if cut else frame

@@ -186,18 +186,13 @@ def _grow(binned: np.ndarray, scores: np.ndarray, leaf: int, per_person: int, pe
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trees.fit(binned, scores)
-    if hasattr(trees, "booster_"):
-        _round_lightgbm(trees.booster_, per_person)
-    else:
-        _round_sklearn(trees, per_person, people)
+    for tree in trees.booster_.dump_model()["tree_info"]:
+        for at, value, count in _leaves(tree["tree_structure"]):
+            behind = max(1.0, count / per_person)
+            trees.booster_.set_leaf_output(
+                tree["tree_index"], at, float(supported(np.array(value), behind, RATE * REACH))
+            )
     return trees
-
-
-def _round_lightgbm(booster: Any, per_person: int) -> None:
-    for tree in booster.dump_model()["tree_info"]:
-        for leaf, value, count in _leaves(tree["tree_structure"]):
-            people = max(1.0, count / per_person)
-            booster.set_leaf_output(tree["tree_index"], leaf, float(supported(np.array(value), people, RATE * REACH)))
 
 
 def _leaves(node: dict[str, Any]) -> list[tuple[int, float, int]]:
@@ -206,9 +201,3 @@ def _leaves(node: dict[str, Any]) -> list[tuple[int, float, int]]:
         return _leaves(node["left_child"]) + _leaves(node["right_child"])
     # a tree of one leaf has no count: all rows are in it
     return [(int(node.get("leaf_index", 0)), float(node["leaf_value"]), int(node.get("leaf_count", 0)))]
-
-
-def _round_sklearn(trees: Any, per_person: int, people: int) -> None:
-    trees._baseline_prediction = supported(np.asarray(trees._baseline_prediction), people, REACH)
-    for (tree,) in trees._predictors:
-        tree.nodes["value"] = supported(tree.nodes["value"], tree.nodes["count"] / per_person, RATE * REACH)

@@ -7,87 +7,50 @@ from typing import Any
 from tacit.cores import threads
 
 SMALL = 500_000  # numbers: threads that share less than this wait for each other more than they work
+# the same seed gives the same bits
+REPEATABLE: dict[str, Any] = {"deterministic": True, "force_col_wise": True, "verbosity": -1}
+
+
+def _settings(shape: tuple[int, int], seed: int, rounds: int, rate: float) -> dict[str, Any]:
+    """Few rows get smaller leaves; of many columns each tree sees a share."""
+    n_rows, n_columns = shape
+    return {
+        "n_estimators": rounds,
+        "learning_rate": rate,
+        "num_leaves": 31,
+        "min_child_samples": max(3, min(20, n_rows // 25)),
+        "colsample_bytree": max(0.1, min(0.7, 60 / n_columns)),
+        "max_bin": 127,
+        "random_state": seed,
+        "n_jobs": threads() if n_rows * n_columns > SMALL else 1,
+        **REPEATABLE,
+    }
 
 
 def boosted_trees(shape: tuple[int, int], n_classes: int, seed: int, rounds: int = 150) -> Any:
-    """A boosted-tree classifier: LightGBM, or scikit-learn's where LightGBM is not installed.
+    """A boosted-tree classifier for data of this shape.
 
-    `shape` is that of the data. With many classes each round grows one tree per class; the number of
-    rounds is cut so that the time does not grow with the classes, and the rate is raised in step. Few
-    rows get smaller leaves; of many columns each tree sees a share.
+    With many classes each round grows one tree per class; the number of rounds is cut so that the time does not grow
+    with the classes, and the rate is raised in step.
     """
-    n_rows, n_columns = shape
-    used = max(30, min(rounds, 6 * rounds // n_classes))
-    rate = min(0.3, 0.06 * rounds / used)
-    try:
-        from lightgbm import LGBMClassifier
-    except ImportError:
-        from sklearn.ensemble import HistGradientBoostingClassifier
+    from lightgbm import LGBMClassifier  # not loaded by `import tacit`
 
-        return HistGradientBoostingClassifier(
-            max_iter=used, learning_rate=rate, random_state=seed, early_stopping=False
-        )
-    return LGBMClassifier(
-        n_estimators=used,
-        learning_rate=rate,
-        num_leaves=31,
-        min_child_samples=max(3, min(20, n_rows // 25)),
-        colsample_bytree=max(0.1, min(0.7, 60 / n_columns)),
-        max_bin=127,
-        random_state=seed,
-        n_jobs=threads() if n_rows * n_columns > SMALL else 1,
-        deterministic=True,  # same seed, same bits
-        force_col_wise=True,
-        verbosity=-1,
-    )
+    used = max(30, min(rounds, 6 * rounds // n_classes))
+    return LGBMClassifier(**_settings(shape, seed, used, min(0.3, 0.06 * rounds / used)))
 
 
 def number_trees(shape: tuple[int, int], seed: int, rounds: int = 150, median: bool = False) -> Any:
-    """Boosted trees for a standardized number: its mean, or its median; LightGBM, or scikit-learn's without it."""
-    n_rows, n_columns = shape
-    try:
-        from lightgbm import LGBMRegressor
-    except ImportError:
-        from sklearn.ensemble import HistGradientBoostingRegressor
+    """Boosted trees for a standardized number: its mean, or its median."""
+    from lightgbm import LGBMRegressor  # the same
 
-        loss = "absolute_error" if median else "squared_error"
-        return HistGradientBoostingRegressor(
-            loss=loss, max_iter=rounds, learning_rate=0.06, random_state=seed, early_stopping=False
-        )
-    return LGBMRegressor(
-        objective="regression_l1" if median else "regression",
-        n_estimators=rounds,
-        learning_rate=0.06,
-        num_leaves=31,
-        min_child_samples=max(3, min(20, n_rows // 25)),
-        colsample_bytree=max(0.1, min(0.7, 60 / n_columns)),
-        max_bin=127,
-        random_state=seed,
-        n_jobs=threads() if n_rows * n_columns > SMALL else 1,
-        deterministic=True,
-        force_col_wise=True,
-        verbosity=-1,
-    )
+    objective = "regression_l1" if median else "regression"
+    return LGBMRegressor(objective=objective, **_settings(shape, seed, rounds, 0.06))
 
 
 def boosted_regressor(*, rounds: int, rate: float, leaves: int, smallest_leaf: int, seed: int, n_columns: int) -> Any:
-    """Boosted regression trees for whole numbers from 0 to 127, each tree grown on half of the rows.
+    """Boosted regression trees for whole numbers from 0 to 127, each tree grown on half of the rows."""
+    from lightgbm import LGBMRegressor  # the same
 
-    LightGBM, or scikit-learn's where LightGBM is not installed (which grows every tree on all rows).
-    """
-    try:
-        from lightgbm import LGBMRegressor
-    except ImportError:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
-        return HistGradientBoostingRegressor(
-            max_iter=rounds,
-            learning_rate=rate,
-            max_leaf_nodes=leaves,
-            min_samples_leaf=smallest_leaf,
-            random_state=seed,
-            early_stopping=False,
-        )
     return LGBMRegressor(
         n_estimators=rounds,
         learning_rate=rate,
@@ -100,7 +63,5 @@ def boosted_regressor(*, rounds: int, rate: float, leaves: int, smallest_leaf: i
         max_bin=255,
         random_state=seed,
         n_jobs=threads(),
-        deterministic=True,
-        force_col_wise=True,
-        verbosity=-1,
+        **REPEATABLE,
     )
