@@ -15,6 +15,7 @@ from tacit.labels import MISSING
 from tacit.solvers.exact import (
     Condensed,
     closed_code,
+    code_loss,
     condense,
     counted_terms,
     hard_loss,
