@@ -55,20 +55,32 @@ EXTRAS = {
 }  # fmt: skip
 
 
-def no_column(file: str, name: str, there: Sequence[Any], role: str = "") -> str:
-    """That a file lacks a column, with the nearest name that it has.
+class NoColumn(InputError):
+    """A file lacks a column; the message has the nearest name that it has.
+
+    Attributes
+    ----------
+    file, column : names of both
+    columns : the names that the file has
 
     Examples
     --------
-    >>> no_column("people.csv", "Age", ["age", "sex"])
-    "people.csv has no column 'Age'; did you mean 'age'? Its columns are age, sex"
+    >>> print(NoColumn("people.csv", "Age", ["age", "sex"]))
+    people.csv has no column 'Age'; did you mean 'age'? Its columns are age, sex
     """
-    names = [str(n) for n in there]
-    lower = {n.lower().strip(): n for n in names}
-    near = difflib.get_close_matches(name.lower().strip(), list(lower), 1, 0.6)
-    mean = f"; did you mean {lower[near[0]]!r}? Its" if near else "; its"
-    told = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    return f"{file} has no column {name!r}{role}{mean} columns are {told}"
+
+    code = "column.missing"
+
+    def __init__(self, file: str, column: str, there: Sequence[Any], role: str = "") -> None:
+        self.file, self.column, self.columns, self.role = file, column, [str(n) for n in there], role
+        lower = {n.lower().strip(): n for n in self.columns}
+        near = difflib.get_close_matches(column.lower().strip(), list(lower), 1, 0.6)
+        mean = f"; did you mean {lower[near[0]]!r}? Its" if near else "; its"
+        names = ", ".join(self.columns[:20]) + (f" and {len(there) - 20} more" if len(there) > 20 else "")
+        super().__init__(f"{file} has no column {column!r}{role}{mean} columns are {names}")
+
+    def __reduce__(self) -> Any:  # it crosses processes
+        return type(self), (self.file, self.column, self.columns, self.role)
 
 
 def installed(module: str) -> bool:

@@ -25,7 +25,7 @@ except ModuleNotFoundError as missing:  # a device install: bundles run without 
         f"pyarrow for files), or run bundles from Python: tacit.load('NAME.tacit').transform(X)"
     ) from None
 
-from tacit.errors import NotInstalled, RequirementNotMet, TacitError, TacitWarning
+from tacit.errors import InputError, NoColumn, NotInstalled, RequirementNotMet, TacitError, TacitWarning
 
 # by heading of `tacit --help`: every command is the module of its name, which has a Typer `app` or one function
 COMMANDS = {
@@ -111,6 +111,21 @@ def every_command(
         print(FIRST)
 
 
+def option_of(value: str, words: list[str]) -> str | None:
+    """Name the option by which a value was typed.
+
+    Examples
+    --------
+    >>> option_of("sex", ["tacit", "fit", "people.csv", "--sensitive", "sex"])
+    '--sensitive'
+    """
+    for before, word in zip(words, [*words[1:], ""], strict=True):
+        name, sign, rest = before.partition("=")
+        if before.startswith("--") and (rest == value if sign else word == value):
+            return name
+    return None
+
+
 def main() -> None:
     """Run the command line; errors of the user's input are one line, not a traceback."""
     warnings.simplefilter("default")
@@ -131,6 +146,9 @@ def main() -> None:
         return
     except RequirementNotMet as refused:
         kind, code, error = "not met", 3, refused
+    except NoColumn as wrong:
+        typed = option_of(wrong.column, sys.argv)
+        error = InputError(f"{typed} {wrong.column}: {wrong}") if typed else wrong
     except TacitError as wrong:
         error = wrong
     except ModuleNotFoundError as missing:

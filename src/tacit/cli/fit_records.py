@@ -20,7 +20,7 @@ from sklearn.base import clone
 import tacit
 from tacit.auditing.trial import transformed
 from tacit.cli.console import Console, checked_places, clear, note, print_comparison, tell_files, tell_keys, working
-from tacit.errors import InputError, NotInstalled, installed, no_column
+from tacit.errors import InputError, NoColumn, NotInstalled, installed
 from tacit.files import replacing
 from tacit.options import FitOptions
 from tacit.records.images import load_images
@@ -170,7 +170,7 @@ def _labels(console: Console, folder: Path, labels: Path | None, wanted: set[str
         )
     table = open_table(place).table
     for column in sorted(wanted - set(table.columns)):
-        raise InputError(no_column(place.name, column, list(table.columns)))
+        raise NoColumn(place.name, column, list(table.columns))
     known = {n: n for n in there} | {Path(n).name: n for n in there} | {Path(n).stem: n for n in there}
     named = [c for c in table.columns if c not in wanted and table[c].astype(str).isin(known).any()]
     if not named:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.errors import InputError, no_column
+from tacit.errors import InputError, NoColumn
 from tacit.labels import (
     Labels,
     as_said,
@@ -311,7 +311,7 @@ def as_dataset(
     wanted |= dict.fromkeys(drop, "drop")
     for column, role in wanted.items():
         if column not in table.columns:
-            raise InputError(no_column(file, column, list(table.columns), f" ({role})"))
+            raise NoColumn(file, column, list(table.columns), f" ({role})")
     _bin(table, [*targets, *secrets], bins, file)
     for column in said_numeric(numeric):
         if column not in (*targets, *secrets):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tacit.errors import InputError, no_column
+from tacit.errors import InputError, NoColumn
 from tacit.records.table_files import ARROW, PARQUET, TEXT, open_table
 
 TIME = re.compile(
@@ -79,7 +79,7 @@ def _read_all(source: Path, person: str, labels: Sequence[str]) -> tuple[list[pd
         table = open_table(source, dates=True).table
         for column in (person, *labels):
             if column not in table.columns:
-                raise InputError(no_column(source.name, column, list(table.columns)))
+                raise NoColumn(source.name, column, list(table.columns))
         return [table.assign(**{RECORDING: _runs(table, person)})], []
     files = [p for p in sorted(source.rglob("*")) if p.is_file() and p.suffix.lower() in (*TEXT, *PARQUET, *ARROW)]
     files = [p for p in files if not p.name.startswith((".", "_"))]
@@ -94,8 +94,8 @@ def _read_all(source: Path, person: str, labels: Sequence[str]) -> tuple[list[pd
             if column in table.columns:
                 continue
             if column != person and folder is None:
-                raise InputError(no_column(path.name, column, list(table.columns),
-                                           ", and lies in no folder of that name"))  # fmt: skip
+                raise NoColumn(path.name, column, list(table.columns),
+                                           ", and lies in no folder of that name")  # fmt: skip
             told = _name(path.stem) if column == person else re.sub(r"[_-]\d+$", "", folder or "")
             by_name[column] = "file" if column == person else "folder"
             table = table.assign(**{column: told})

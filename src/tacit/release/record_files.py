@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
-from tacit.errors import InputError, TacitWarning, no_column
+from tacit.errors import InputError, NoColumn, TacitWarning
 from tacit.files import parquet_files, replacing_stream
 from tacit.records.csv_files import CsvFile
 from tacit.records.spelling import declared_column
@@ -168,7 +168,7 @@ def _need(names: list[str] | None, found: list[str], path: Path) -> None:
     absent = [n for n in names or [] if n not in found]
     if absent:
         more = f" ({len(absent) - 1} more of the bundle's are missing too)" if len(absent) > 1 else ""
-        raise InputError(no_column(path.name, absent[0], found, more))
+        raise NoColumn(path.name, absent[0], found, more)
 
 
 def _with(names: list[str] | None, unit: str | None) -> list[str] | None:
