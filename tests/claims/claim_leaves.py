@@ -9,6 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 from claim_world import World
+from scipy import sparse
 
 import tacit
 from tacit.auditing.certificate import certify
@@ -138,6 +139,12 @@ def _objects(yes, no):
     return lambda shown: pd.DataFrame({"a": pd.Series([yes if v else no for v in shown], dtype=object)})
 
 
+def _stored_zeros(shown):
+    matrix = sparse.csr_matrix(np.where(shown, 5.0, 0.0)[:, None] + np.array([[0.0, 1.0]]))
+    matrix.data[matrix.data == 5.0] = 0.0
+    return matrix
+
+
 SPELLINGS = {
     "float32 zeros": lambda shown: np.where(shown, -0.0, 0.0).astype(np.float32)[:, None],
     "float64 zeros": lambda shown: np.where(shown, -0.0, 0.0)[:, None],
@@ -147,6 +154,7 @@ SPELLINGS = {
     "two kinds of gap": _objects(None, np.nan),
     "decimals": _objects(Decimal("1.0"), Decimal("1.00")),
     "an index": lambda shown: pd.DataFrame({"a": np.zeros(len(shown))}, index=shown.astype(int)),
+    "stored zeros": _stored_zeros,
     "a mask": lambda shown: np.ma.array(np.zeros((len(shown), 1)), mask=shown[:, None]),
 }
 
