@@ -14,7 +14,6 @@ log-probabilities. (The comparison printed in the EIGAN paper fed raw logits to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
@@ -105,14 +104,8 @@ class VariationalObfuscator(TrainedFilter):
             check_number(name, getattr(self, name), 1, whole=True)
         check_number("head_lr_factor", self.head_lr_factor, 1e-12)
         self.obfuscation_module_, self.history_ = Game(self, problem).train()
-        self._tell_missed_budget(problem.sensitive.names)
-        of = mechanism(self.noise or 0.0, *(p.detach().numpy() for p in self.obfuscation_module_.parameters()))
-        noise = Noise("normal", float(self.noise), self.n_noise, False, of) if self.noise else None
-        return Mechanism(Obfuscated(self.obfuscation_module_, self.n_noise), int(np.prod(problem.X.shape[1:])), noise)
-
-    def _tell_missed_budget(self, names: Sequence[str]) -> None:
-        """A penalty is a price, not a bound: say so where the game ended at more than twice the budget."""
-        for name in names:
+        # a penalty is a price, not a bound: say so where the game ended at more than twice the budget
+        for name in problem.sensitive.names:
             learned = self.history_[-1][f"information {name}"]
             if learned > max(2 * self.budget, NOTHING):
                 note(
@@ -122,6 +115,9 @@ class VariationalObfuscator(TrainedFilter):
                     f"not count on the budget",
                     TacitWarning,
                 )
+        of = mechanism(self.noise or 0.0, *(p.detach().numpy() for p in self.obfuscation_module_.parameters()))
+        noise = Noise("normal", float(self.noise), self.n_noise, False, of) if self.noise else None
+        return Mechanism(Obfuscated(self.obfuscation_module_, self.n_noise), int(np.prod(problem.X.shape[1:])), noise)
 
     def _out_of_fold(self, problem: Problem, drawn: np.ndarray | None) -> np.ndarray:
         code = self.mechanism_.code
@@ -175,10 +171,11 @@ class Game:
         self.obfuscation = Stack(lambda: mlp(width + f.n_noise, width, hidden), [seed], self.device)
         self.raw, self.allies = heads(problem.targets, 1000), heads(problem.targets, 2000)
         self.adversaries = heads(problem.sensitive, 3000)
-        self.log_prior = [
-            torch.as_tensor(_log_shares(codes, len(c)), dtype=torch.float32, device=self.device)
-            for codes, c in zip(problem.sensitive.codes.T, problem.sensitive.classes, strict=True)
-        ]
+        self.log_prior = []
+        for codes, c in zip(problem.sensitive.codes.T, problem.sensitive.classes, strict=True):
+            counts = np.bincount(codes[codes != MISSING], minlength=len(c)) + 1e-3
+            shares = torch.as_tensor(np.log(counts / counts.sum()), dtype=torch.float32, device=self.device)
+            self.log_prior.append(shares)
         self.batches = Batches(len(flat), choose_batch_size(f.batch_size, len(flat)), [seed])
         self.generator = torch.Generator(device=self.device).manual_seed(seed)
 
@@ -272,8 +269,3 @@ def cross_entropies(heads: list[Stack], q: Tensor, labels: Tensor) -> list[Tenso
 
 def _total(losses: list[Tensor]) -> Tensor:
     return torch.stack(losses).sum() if losses else torch.zeros(())
-
-
-def _log_shares(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    counts = np.bincount(codes[codes != MISSING], minlength=n_classes) + 1e-3
-    return np.log(counts / counts.sum())

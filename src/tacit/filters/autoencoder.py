@@ -183,7 +183,11 @@ class AnonymizingAutoencoder(TrainedFilter, auto_wrap_output_keys=None):  # type
         self.autoencoder_, self.history_ = self._play(problem)
         scaling: Any = problem.scaling
         code = Rebuilt(self.autoencoder_, scaling.scale, scaling.mean, self.device)
-        noise = _noise_inside(code, self.noise, problem.X[:2]) if self.noise else None
+        noise = None
+        if self.noise:  # between encoder and decoder; another fit under the same key draws otherwise
+            width = int(np.prod(code.run(code.autoencoder[0], problem.X[:2]).shape[1:]))
+            name = mechanism(self.noise, *(p.detach().numpy() for p in code.autoencoder[0].parameters()))
+            noise = Noise("normal", float(self.noise), width, False, name)
         out = code.rebuild(problem.X[:2000], None)
         if out.std(axis=0).max() < 1e-3:
             note(
@@ -357,13 +361,6 @@ class Rebuilt:
         rebuilt = g.torch(self.autoencoder[1], code, "decoder")
         scaled = g.op("Mul", rebuilt, g.constant("unit", self.scale))
         return g.op("Add", scaled, g.constant("origin", self.mean))
-
-
-def _noise_inside(code: Rebuilt, noise: float, some: np.ndarray) -> Noise:
-    """Noise that goes in between encoder and decoder; another fit under the same key draws otherwise."""
-    width = int(np.prod(code.run(code.autoencoder[0], some).shape[1:]))
-    weights = [p.detach().numpy() for p in code.autoencoder[0].parameters()]
-    return Noise("normal", float(noise), width, False, mechanism(noise, *weights))
 
 
 def _check_classes(problem: Problem) -> None:
@@ -616,13 +613,13 @@ class AnonymizingGame(_Windows):
         early, late = self.early_and_late(rng)
         fit, validation = self.fit_rows, self.validation_rows
         # without a target the windows themselves are what is to be kept: the share of their variance that is
-        kept = self._read(self.problem.targets, fit[some], validation) if self.act_reg is not None else self._likeness()
+        if self.act_reg is not None:
+            kept = self._read(self.problem.targets, fit[some], validation)
+        else:
+            X = torch.as_tensor(self.problem.X[validation], dtype=torch.float32)
+            kept = 1 - float((self._released(X).cpu() - X).pow(2).mean() / X.pow(2).mean())
         leaked = self._read(self.problem.sensitive, fit[early[:CHECK_ROWS]], fit[late[:CHECK_ROWS]])
         return kept, leaked
-
-    def _likeness(self) -> float:
-        X = torch.as_tensor(self.problem.X[self.validation_rows], dtype=torch.float32)
-        return 1 - float((self._released(X).cpu() - X).pow(2).mean() / X.pow(2).mean())
 
     def early_and_late(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Rows in the first 60 % and the last 30 % of their unit, shuffled; the gap keeps overlapping windows apart."""

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from tacit.callback import whole_trainings
 from tacit.errors import InputError, InputTypeError, check_number
 from tacit.filters.mechanism import Mechanism
 from tacit.filters.notes import note_copies, note_dependence, note_numbers
@@ -27,7 +28,6 @@ from tacit.records.encoding import ArrayEncoder, TableEncoder
 from tacit.records.fingerprints import Memory
 from tacit.records.intake import Intake, check_records, learn_intake
 from tacit.records.people import FURTHEST, MIN_PEOPLE, Crowd
-from tacit.training.interrupts import whole_trainings
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,10 @@ class MinimaxFilter(Filter):
         names, shapes = zip(*((n, p.shape) for n, p in net.named_parameters()), strict=True)
         sizes = [s.numel() for s in shapes]
         decay = 0.0 if self.network == "linear" else DECAY
-        draw = _training_noise(self, problem)
+        draw = None
+        if self.noise:  # one draw for the whole game: Phi must be a fixed function for a line search to mean anything
+            rng = np.random.default_rng((problem.seed, 5))
+            draw = torch.from_numpy(self.noise * rng.standard_normal((len(problem.X), self.n_components_)))
 
         def raw(u: Tensor) -> Tensor:
             parts = {n: p.view(s) for n, p, s in zip(names, u.split(sizes), shapes, strict=True)}
@@ -350,14 +353,6 @@ def _choose_width(f: MinimaxFilter, problem: Problem) -> int:
             TacitWarning,
         )
     return f.n_components
-
-
-def _training_noise(f: MinimaxFilter, problem: Problem) -> Tensor | None:
-    """One draw for the whole game: Phi must be a fixed function for a line search to mean anything."""
-    if not f.noise:
-        return None
-    rng = np.random.default_rng((problem.seed, 5))
-    return torch.from_numpy(f.noise * rng.standard_normal((len(problem.X), f.n_components_)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from tacit.auditing.certification import Terms, certify_trial
 from tacit.auditing.trial import Trial, can_tell
+from tacit.callback import whole_trainings
 from tacit.errors import InputError
 from tacit.filters.base import Filter, draw_seed, learn_many, prepare, relearn
 from tacit.filters.mechanism import mechanism_of
@@ -24,7 +25,6 @@ from tacit.report.plain_data import plain as to_plain
 from tacit.tradeoff.checkpoint import Folder, packed
 from tacit.tradeoff.points import Point
 from tacit.tradeoff.streaming import StreamedTable
-from tacit.training.interrupts import whole_trainings
 
 Rows = Dataset | StreamedTable
 

@@ -14,11 +14,11 @@ import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
+from tacit.callback import WHOLE
 from tacit.errors import TacitWarning
 from tacit.files import read_state, write_state
 from tacit.labels import MISSING
 from tacit.training.device import searched_kernels
-from tacit.training.interrupts import WHOLE
 
 FORMAT = "tacit-training-2"
 
