@@ -107,14 +107,6 @@ def _weights(g):
     return list(net.state_dict().values())
 
 
-@pytest.mark.parametrize("shape", [(1, 16), (3, 50), (6, 33)])
-def test_other_channel_counts_and_lengths(shape):
-    channels, length = shape
-    some = walkers(60, length, channels)
-    for f in (AAE(**{**TINY, "regularizers": tuple(CLASSIFIERS)}), AAE(codes=4, **TINY)):
-        assert fit(f, some, epochs=1).transform(some.X).shape == some.X.shape
-
-
 @pytest.mark.filterwarnings("ignore:target .* a function of")
 def test_several_targets_and_secrets_and_none(data):
     two = pd.DataFrame({"person": data.sensitive["person"], "half": np.arange(len(data)) % 2})

@@ -19,8 +19,6 @@ import tacit
 from tacit import baselines
 from tacit.auditing.certificate import local_dp_bound
 from tacit.baselines.discriminability_mask import _Fisher
-from tacit.baselines.moments import moments_of
-from tacit.baselines.private_pls import private_pls
 from tacit.errors import CollapseWarning, DependenceWarning, TacitWarning
 from tacit.filters.base import Problem, release_by_folds
 from tacit.labels import encode_labels
@@ -151,14 +149,6 @@ def test_erasure_is_the_smallest_change_among_linear_ones():
     assert ((Z - X) ** 2).sum() < 0.99 * ((orthogonal - X) ** 2).sum()
 
 
-def test_missing_secrets_take_no_part_in_erasure():
-    X, _, s = blobs(classes=2)
-    gaps = s.astype(float)
-    gaps[:100] = np.nan
-    Z = baselines.LinearEraser().fit(X, sensitive_features=gaps).transform(X)
-    assert largest_coefficient(Z[100:], s[100:]) < 1e-6
-
-
 @given(st.lists(st.integers(2, 399), max_size=6, unique=True), st.sampled_from([0.0, 1e6]))
 @settings(max_examples=30, deadline=None)
 def test_streaming_equals_batch(cuts, offset):
@@ -200,20 +190,6 @@ def test_chunks_of_a_stream_give_the_plane_of_all_rows(cuts):
     np.testing.assert_allclose(stream.eigenvalues_, whole.eigenvalues_, atol=1e-10)
     first = baselines.LinearARL(1).fit(X[: cuts[0]], y[: cuts[0]], sensitive_features=s[: cuts[0]])
     assert abs(abs(first.transform(X)) - abs(whole.transform(X))).max() > 1e-3  # the control
-
-
-def test_private_pls_by_chunks_is_that_of_all_rows_in_the_scaling_of_the_first():
-    X, y, s = blobs(400)
-    stream = baselines.PrivatePLS(2)
-    for a, b in ((0, 250), (250, 400)):
-        stream.partial_fit(X[a:b], y[a:b], sensitive_features=s[a:b])
-    encoded = stream.encoder_.transform(X)
-    labels = [encode_labels(v, "y", 400) for v in (y, s)]
-    moments, means = moments_of(encoded, *labels)
-    code, _ = private_pls(moments, *means, 2, 1.0)
-    np.testing.assert_allclose(stream.transform(X), code(encoded), atol=1e-9)
-    # scaled by all rows it is another filter: covariances depend on the units
-    assert abs(stream.transform(X) - baselines.PrivatePLS(2).fit(X, y, sensitive_features=s).transform(X)).max() > 1e-6
 
 
 def test_chunks_need_their_target_and_kernels_need_all_records():

@@ -153,15 +153,6 @@ def test_files_and_streams(road, tmp_path):
     road.same([a["release"] for a in release_lines(road.release, lines, "json", "who")])
 
 
-def test_engines(road):
-    function = tacit.release.arrow_udf(road.release, unit="who")
-    table = pa.Table.from_pandas(road.X.assign(who=road.units))
-    out = function(table)
-    assert out.schema == function.schema
-    road.same(out.to_pandas())
-    road.same(function(road.raw))
-
-
 def test_without_units_a_file_is_one_file(road, tmp_path):
     """Equal records of a file are drawn apart, however it is cut into parts."""
     twice = pd.concat([road.X] * 2, ignore_index=True)

@@ -270,15 +270,6 @@ def test_a_trained_network_is_cut_where_it_is_said_and_left_alone():
     )
 
 
-def test_training_rows_are_released_by_parts_that_did_not_see_them(parts):
-    data = parts[0].take(np.arange(120))
-    f = fit(data, noise_ratio=0.0)
-    out = f.release_training_rows()
-    assert out.shape == (120, 10)
-    assert not np.allclose(out, f.transform(data.X))
-    assert f.seen(data.X).all()
-
-
 def test_bad_input_says_what_was_found():
     data = walkers(100)
     for settings, message in (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -13,7 +12,7 @@ import tacit
 from tacit.errors import InputError
 from tacit.filters.posterior import Posteriors
 from tacit.labels import encode_labels
-from tacit.nets.mlp import _cuts, cut_into_pieces
+from tacit.nets.mlp import _cuts
 from tacit.records.dataset import Dataset
 
 
@@ -148,28 +147,6 @@ def test_a_network_of_the_users_own():
 
 
 # -- numbers in pieces -----------------------------------------------------------------------------
-
-
-def test_numbers_are_cut_where_rows_are():
-    rng = np.random.default_rng(0)
-    gain = np.where(rng.random(2000) < 0.95, 0.0, rng.uniform(1, 5, 2000))  # mostly one value, as capital gain
-    X = np.column_stack([rng.standard_normal(2000), gain, rng.integers(2, size=2000), np.zeros(2000)])
-    pieces = cut_into_pieces(X, 8)
-    columns = pieces.slope.nonzero()[:, 1].tolist()
-    assert columns == sorted(columns)
-    assert set(columns) == {0, 1}  # neither a column of two values nor one of one
-    assert columns.count(0) == 8
-    assert 4 <= columns.count(1) <= 8  # between 1 and 5, though nineteen of twenty values are 0
-    assert (1 / pieces.slope[pieces.slope > 0]).min() >= 0.049  # no steeper than single precision bears
-    crowded = cut_into_pieces(rng.lognormal(0, 2, (2000, 1)) / 10, 16).slope  # most values lie close together
-    assert len(crowded)
-    assert (1 / crowded).min() >= 0.049
-    there = pieces(torch.from_numpy(X).float())[:, 4:]
-    assert there.min() == 0
-    assert there.max() == 1
-    order = np.argsort(X[:, 0])
-    assert (np.diff(there[order, :8].sum(1).numpy()) >= -1e-5).all()
-    assert not cut_into_pieces(X[:15, :2], 8).slope.numel()  # no cut is the mark of a single record
 
 
 def test_no_cut_tells_a_records_value():

@@ -16,7 +16,6 @@ from tacit.solvers.exact import (
     Condensed,
     closed_code,
     code_loss,
-    condense,
     counted_terms,
     hard_loss,
     label_mass,
@@ -128,29 +127,6 @@ def test_the_learned_code_beats_its_start():
     learned = learn_linear_codes([Condensed(features, keep, hide)], start[None], np.array([2.0]))[0]
     before, after = (hard_loss(_place(features, w), 4, keep, hide, 2.0) for w in (start, learned))
     assert after < before - 0.02
-
-
-def test_alike_records_count_as_one_and_lose_nothing():
-    """Masses add up, equal posteriors change no loss, and many directions stay as they are."""
-    p, a, y, s = _toy(6000)
-    features, keep, hide = np.column_stack([p, a]), [label_mass(y, 2, False)], [label_mass(s, 2, True)]
-    rows = np.array([np.ones(6000), np.arange(6000) % 2])
-    few, fine = condense(features, keep, hide, rows)
-    assert len(few.features) <= 32**2 < 6000 / 3
-    assert len(few.features) < len(fine.features)
-    for masses, side in ((keep, few.keep), (hide, few.hide)):
-        assert side[0].sum(axis=1) == pytest.approx(np.stack([(masses[0] * r[:, None]).sum(axis=0) for r in rows]))
-    spread = np.abs(few.features[None] - features[:200, None]).max(-1).min(1)
-    assert spread.max() < 0.1
-    start = np.zeros((5, 4))
-    start[:2] = np.log([[0.9, 0.7, 0.3, 0.1], [0.1, 0.3, 0.7, 0.9]])
-    losses = [
-        hard_loss(_place(features, learn_linear_codes(told, start[None], np.array([2.0]))[0]), 4, keep, hide, 2.0)
-        for told in ([Condensed(features, keep, hide)], condense(features, keep, hide, rows[:1]))
-    ]
-    assert losses[1] == pytest.approx(losses[0], abs=0.008)  # the optima that rounding decides between: .662 to .672
-    wide = np.random.default_rng(0).random((600, 6))
-    assert condense(wide, [label_mass(y[:600], 2, False)], [], np.ones((1, 600)))[0].features == pytest.approx(wide)
 
 
 def test_a_balanced_mass_gives_every_class_the_same_share():

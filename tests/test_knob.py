@@ -80,20 +80,6 @@ def test_the_knob_is_felt_all_along(data, n_codes, briefly):
     assert abs(bounds[-1] - constant) <= 0.02
 
 
-@pytest.mark.filterwarnings("ignore", category=CollapseWarning)
-def test_heavier_weights_quiet_one_and_the_same_code(briefly):
-    """Beyond its worth (about 10 here) a record changes its cell only to join the one cell that takes all in."""
-    data = together(2000)
-    light, *heavy = (f.codes(data.X) for f in learned(data, (0.4, 60.0, 300.0, 2000.0), 4))
-    into = heavy[-1][0]
-    assert (heavy[-1] == into).all()
-    for before, after in pairwise(heavy):
-        moved = before != after
-        assert moved.any()
-        assert (after[moved] == into).all()
-    assert len(np.unique(light)) > 1
-
-
 def test_a_code_that_tells_nothing_sensitive_stays_useful(briefly):
     """A weight takes nothing away where nothing leaks; where the labels go together it does."""
     rng = np.random.default_rng(1)  # not the seed of `together`

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import pandas as pd
 import pytest
 import torch
 from onnx import TensorProto, helper
@@ -84,17 +83,6 @@ def test_skips_cannot_be_cut(tmp_path):
     costs = tacit.profile(saved(Skip(), (4,), tmp_path / "skip.onnx"), repeats=1)
     # inside the skip two values would cross: after b it can be cut once they are added up
     assert costs["values"].tolist() == [4, 4, 4, 2, 2]
-
-
-def test_tables_and_trees():
-    rng = np.random.default_rng(0)
-    y, s = rng.integers(2, size=(2, 200))
-    X = pd.DataFrame({"job": np.where(y == 1, "cook", "nurse"), "pay": rng.standard_normal(200)})
-    f = tacit.CodebookFilter(4, n_folds=2, random_state=0).fit(X, y, sensitive_features=s)
-    costs = tacit.profile(f, repeats=1)
-    assert costs["cut"].iloc[0] != "(raw record)"  # text has no fixed size
-    assert costs["cut"].iloc[-1] == "all"
-    assert costs["parameters"].iloc[-1] > 100
 
 
 def test_what_cannot_be_profiled(bundle, tmp_path):

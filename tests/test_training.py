@@ -43,16 +43,6 @@ def same(a, b):
     return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
 
 
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
-    whole, told = run()
-    with pytest.warns(TacitWarning, match="interrupted after 3 of 6 epochs.*resume"):
-        part, _ = run(tmp_path / "c", stop_after=3)
-    assert not same(part, whole)
-    resumed, again = run(tmp_path / "c")
-    assert same(resumed, whole)
-    assert again.history == told.history
-
-
 def test_the_best_state_is_kept_even_when_interrupted():
     at_two, _ = run(epochs=3)
     best, training = run(with_score=True)
