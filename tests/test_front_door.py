@@ -84,6 +84,9 @@ def test_what_is_typed_wins_over_set_and_set_over_the_file(tmp_path, monkeypatch
     assert (o.target, o.sensitive, o.unit, o.bins, o.keys) == (("y",), ("s",), "v", 5, Path("k"))
     assert o.settings == {"max_odds": 2, "n_codes": 8, "keep": {"a": 2}, "pass_through": "id"}
     assert (o.numeric, o.expires, o.quick) == (("a", "b"), "365d", False)
+    typed = {"weight": 0.0, "target": ["z"]}
+    assert (o := read_options(FitOptions, "fit", None, ["weight=2"], typed)).weight == 0.0
+    assert o.target == ("z",)
     for wrong in (["bins"], ["bins=many"], ["bins=1"], ["bins=5", "bins.a=2"], ["rate=50"]):
         with pytest.raises(InputError):
             read_options(FitOptions, "fit", None, wrong, {})

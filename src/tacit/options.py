@@ -189,7 +189,11 @@ def read_options(
     added = read_section(kind, added, Path("--set"), "")
     if "settings" in values and "settings" in added:
         added["settings"] = {**values["settings"], **added["settings"]}
-    given = {name: tuple(v) if isinstance(v, list) else v for name, v in typed.items() if v not in (None, False, [])}
+    given = {
+        name: tuple(v) if isinstance(v, list) else v
+        for name, v in typed.items()
+        if v is not None and v is not False and v != []  # 0 was typed
+    }
     return kind(**{**values, **added, **given})
 
 
