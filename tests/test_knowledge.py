@@ -12,7 +12,7 @@ import tacit
 from commands import tacit_command
 from tacit.auditing.measurements.attacker_knowledge import telling_sets
 from tacit.auditing.stats import paired_gain
-from tacit.auditing.trial import Asked, Trial
+from tacit.auditing.trial import Trial, TrialSettings
 from tacit.errors import InputError
 from tacit.report.report import Report
 
@@ -132,7 +132,7 @@ def test_equal_records_of_both_parts_are_released_as_rows_of_one_file():
             return pd.DataFrame({"number": np.arange(len(X))})
 
     parts = people(60, seed=1), people(60, seed=1)
-    Z = Trial.of(Numbered(), *parts, Asked()).Z
+    Z = Trial.of(Numbered(), *parts, TrialSettings()).Z
     assert [z["number"].tolist() for z in Z] == [list(range(60)), list(range(60, 120))]
 
 
@@ -182,6 +182,6 @@ def test_the_command_line_asks_for_all_of_it(tmp_path):
 def test_a_released_column_may_travel_along_as_it_was_too():
     """Both stand in the receiver's table under names of their own, dates too."""
     parts = people(60, seed=1), people(60, seed=2)
-    Z = Trial.of(tuple(d.X[["born", "job"]] for d in parts), *parts, Asked(alongside=("born",)))
+    Z = Trial.of(tuple(d.X[["born", "job"]] for d in parts), *parts, TrialSettings(alongside=("born",)))
     assert list(Z.frames[0].columns) == ["born", "job", "born (alongside)"]
     assert Z.encoded[0].shape[1] == Z.encoded[1].shape[1]

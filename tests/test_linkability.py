@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 import tacit
 from tacit.auditing.measurements import load_measurements
 from tacit.auditing.measurements.linkability import LINKED, linkability, pair_up, person_units, verify
-from tacit.auditing.trial import Asked, Trial
+from tacit.auditing.trial import Trial, TrialSettings
 from tacit.errors import InputError, RequirementNotMet
 from tacit.records.dataset import Dataset
 from tacit.report.report import Report
@@ -33,7 +33,7 @@ def people(n: int = 400, seed: int = 0, byte: bool = False, records: int = 2) ->
 
 def linked(data: Dataset, release=None, seed: int = 0, **asked):
     attack, test = data.split((0.5, 0.5), random_state=seed)
-    return by_kind(linkability(Trial.of(release, attack, test, Asked(seed=seed, **asked))))
+    return by_kind(linkability(Trial.of(release, attack, test, TrialSettings(seed=seed, **asked))))
 
 
 def by_kind(findings):
@@ -104,7 +104,7 @@ def test_a_code_of_a_single_record_has_nothing_to_pair():
     [measurement] = [m for m in load_measurements() if m.name == "linkability"]
     assert not measurement.planned(Trial.of(f, attack, test))
     with pytest.raises(InputError, match=r"units=.*views="):
-        linkability(Trial.of(f, attack, test, Asked(measurements=("linkability",))))
+        linkability(Trial.of(f, attack, test, TrialSettings(measurements=("linkability",))))
 
 
 def test_few_people_with_many_columns_are_measured():

@@ -9,7 +9,7 @@ import pytest
 import tacit
 from tacit.auditing.measurements import load_measurements
 from tacit.auditing.measurements.singling_out import GAIN, RELEASED, People, singling_out
-from tacit.auditing.trial import Asked, Trial
+from tacit.auditing.trial import Trial, TrialSettings
 from tacit.errors import InputError
 from tacit.records.dataset import Dataset
 
@@ -26,7 +26,7 @@ def table(n: int = 600, seed: int = 0) -> Dataset:
 def singled(data: Dataset, release=None, seed: int = 0, **asked):
     attack, test = data.split((0.5, 0.5), random_state=seed)
     release = release(attack, test) if callable(release) else release
-    found = singling_out(Trial.of(release, attack, test, Asked(seed=seed, **asked)))
+    found = singling_out(Trial.of(release, attack, test, TrialSettings(seed=seed, **asked)))
     return {(f.subject.removeprefix("predicates of "), f.kind): f for f in found}
 
 
@@ -110,4 +110,4 @@ def test_where_it_does_not_apply():
     [measurement] = [m for m in load_measurements() if m.name == "singling_out"]
     assert not measurement.planned(Trial.of(None, *windows))
     with pytest.raises(InputError, match="singling_out"):
-        measurement.check(Trial.of(None, *windows, Asked(measurements=("singling_out",))))
+        measurement.check(Trial.of(None, *windows, TrialSettings(measurements=("singling_out",))))

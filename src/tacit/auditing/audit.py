@@ -18,7 +18,7 @@ from tacit.auditing.regressors import COUNTED
 from tacit.auditing.released_values import changed_since, count_released
 from tacit.auditing.stats import smallest_detectable
 from tacit.auditing.suite import HEADLINE, AttackSuite, Outcome
-from tacit.auditing.trial import Asked, Trial, can_tell, has_noise
+from tacit.auditing.trial import Trial, TrialSettings, can_tell, has_noise
 from tacit.errors import InputError, TacitWarning, check_number
 from tacit.filters.mechanism import sees_sensitive
 from tacit.options import AuditOptions
@@ -100,7 +100,7 @@ def audit(
     started = time.perf_counter()
     options = options or AuditOptions()
     suite = AttackSuite(attackers, random_state, options.callback, budget=Budget(minutes))
-    asked = Asked(
+    plan = TrialSettings(
         **{f.name: getattr(options, f.name) for f in fields(AuditOptions)},
         level=confidence_level,
         seed=random_state,
@@ -110,9 +110,9 @@ def audit(
         views=tuple(views),
         strong=attackers in ("strong", "all"),
     )
-    _check(asked, attack)
+    _check(plan, attack)
     with encoded_once():
-        whole = Trial.of(release, attack, test, asked)
+        whole = Trial.of(release, attack, test, plan)
         for m in load_measurements():
             m.check(whole)  # before the work
         if doubt := forgotten_units(test):
@@ -123,22 +123,22 @@ def audit(
         level=confidence_level,
         seed=random_state,
         data=test.name,
-        alongside=tuple(asked.alongside),
-        candidates=asked.candidates,
-        per=asked.per,
+        alongside=tuple(plan.alongside),
+        candidates=plan.candidates,
+        per=plan.per,
         **settled,
         seconds=round(time.perf_counter() - started, 1),
         **provenance(),
     )
-    return Report(name=asked.name or _name_of(release), settings=settings, **found)
+    return Report(name=plan.name or _name_of(release), settings=settings, **found)
 
 
-def _check(asked: Asked, attack: Dataset) -> None:
+def _check(plan: TrialSettings, attack: Dataset) -> None:
     """Refuse what cannot be asked before the work, not after it."""
-    if not 0 < asked.level < 1:
-        raise InputError(f"confidence_level must lie between 0 and 1, such as 0.95; found {asked.level!r}")
-    check_number("few_columns", asked.few_columns, 1, whole=True)
-    known_sets(asked.attacker_knows or (), attack)
+    if not 0 < plan.level < 1:
+        raise InputError(f"confidence_level must lie between 0 and 1, such as 0.95; found {plan.level!r}")
+    check_number("few_columns", plan.few_columns, 1, whole=True)
+    known_sets(plan.attacker_knows or (), attack)
 
 
 def _found(suite: AttackSuite, whole: Trial, doubt: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -182,7 +182,7 @@ def _drift(trial: Trial) -> list[str]:
     """Say where the values released of these rows differ from those of the audit that a bundle was saved with."""
     earlier = getattr(getattr(trial.release, "report", None), "released", None)
     try:
-        changed = {} if earlier is None else changed_since(earlier, trial, trial.asked.level)
+        changed = {} if earlier is None else changed_since(earlier, trial, trial.settings.level)
     except InputError:  # other columns were counted then
         return []
     if not changed:
@@ -238,16 +238,16 @@ def _measured(suite: AttackSuite, trial: Trial) -> dict[str, Any]:
     outcomes = {side: [suite.run(t, headline) for t in trial.tasks(side)] for side, headline in HEADLINE.items()}
     if suite.interrupted:  # both sides get the attackers that finished everywhere
         outcomes = {side: [o.only(suite.finished) for o in found] for side, found in outcomes.items()}
-    level, per = trial.level, trial.asked.per
+    level, per = trial.level, trial.settings.per
     utility: dict[str, AnyResult] = {
-        o.task.attribute: suite.result(o, "accuracy", trial.asked.level, per) for o in outcomes["y"]
+        o.task.attribute: suite.result(o, "accuracy", trial.settings.level, per) for o in outcomes["y"]
     }
-    utility |= suite.measure_numbers(trial, "y", trial.asked.level)
+    utility |= suite.measure_numbers(trial, "y", trial.settings.level)
     leakage: dict[str, AnyResult] = {}
     groups, exposed = {}, {}
     for o in outcomes["sensitive"]:
         name = o.task.attribute
-        groups[name] = subgroups(o, trial.test, trial.asked.groups, level)
+        groups[name] = subgroups(o, trial.test, trial.settings.groups, level)
         exposed[name] = exposure(o, level, groups[name])
         leakage[name] = replace(suite.result(o, "balanced_accuracy", level, per), named=exposed[name].named)
     leakage |= suite.measure_numbers(trial, "sensitive", level)
@@ -260,17 +260,17 @@ def _measured(suite: AttackSuite, trial: Trial) -> dict[str, Any]:
 
 def _certified(whole: Trial) -> Certified:
     """Certificates, where rows are fresh."""
-    asked = whole.asked
+    plan = whole.settings
     if not whole.fresh:
         names = whole.test.sensitive.columns
         return Certified(dict.fromkeys(names), dict.fromkeys(names), [])
-    terms = Terms(asked.level, asked.candidates, asked.seed, asked.per, asked.max_unit_size)
+    terms = Terms(plan.level, plan.candidates, plan.seed, plan.per, plan.max_unit_size)
     size = columns_to_certify(whole)
     if not size:
         return certify_trial(whole, terms)
     drawn = sees_sensitive(whole.release) and has_noise(whole.release)  # of which there is no certificate of the whole
-    if not drawn or asked.alongside:  # both kinds may come of it: they share the error
-        terms = replace(terms, level=1 - (1 - asked.level) / 2)
+    if not drawn or plan.alongside:  # both kinds may come of it: they share the error
+        terms = replace(terms, level=1 - (1 - plan.level) / 2)
     certified, few = certify_trial(whole, terms), certify_few_columns(whole, terms, size)
     return replace(certified, notes=certified.notes + few.notes, look=certified.look or few.look, pairs=few.pairs)
 

@@ -77,19 +77,19 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
         )
         return Certified(dict.fromkeys(names), dict.fromkeys(names), [note])
     # columns beside the release carry no noise: then only counting can certify
-    release = None if trial.asked.alongside else trial.release
-    asked = statements(certified_names(trial))
-    out = Certified(dict.fromkeys([*names, *asked]), dict.fromkeys([*names, *asked]), [])
+    release = None if trial.settings.alongside else trial.release
+    named = statements(certified_names(trial))
+    out = Certified(dict.fromkeys([*names, *named]), dict.fromkeys([*names, *named]), [])
     evidence = _evidence(release, trial, versions)
     if any(e is None for e in evidence):
         kind = "this kind of noise" if has_noise(release) else "a deterministic continuous release"
         out.notes.append(f"no certificate exists for {kind}: audited, not certified")
         return out
-    if not asked:
+    if not named:
         return out
     number = terms.look or count_look(trial.attack, trial.test, release_digest(*trial.Z))
-    delta = look_delta(1 - terms.level, number) / len(asked)  # the statements hold together
-    for name, columns in asked.items():
+    delta = look_delta(1 - terms.level, number) / len(named)  # the statements hold together
+    for name, columns in named.items():
         found: list[list[AnyCertificate]] = [[], []]
         reason: str | None = None
         for made, version in zip(evidence, versions, strict=True):
@@ -132,15 +132,15 @@ def certify_few_columns(trial: Trial, terms: Terms, size: int) -> Certified:
     them. Statements, looks and versions of the rows share the error as in `certify_trial`.
     """
     versions = trial.versions()
-    out, asked = Certified({}, {}, []), statements(certified_names(trial))
+    out, named = Certified({}, {}, []), statements(certified_names(trial))
     released = [str(c) for c in plain_frame(trial.Z[0]).columns]
-    if not asked or versions[0].crossing or comb(len(released), min(size, len(released))) > MAX_SETS:
+    if not named or versions[0].crossing or comb(len(released), min(size, len(released))) > MAX_SETS:
         return out
     number = terms.look or count_look(trial.attack, trial.test, release_digest(*trial.Z))
-    delta = look_delta(1 - terms.level, number) / len(asked)
+    delta = look_delta(1 - terms.level, number) / len(named)
     fitted = getattr(mechanism_of(trial.release), "sensitive_classes", {})
     cells = [receiver_cells(*version.Z) for version in versions]
-    for name, columns in asked.items():
+    for name, columns in named.items():
         found = []
         for version, values in zip(versions, cells, strict=True):
             who = _who(version, columns, fitted)
@@ -156,14 +156,14 @@ def certify_few_columns(trial: Trial, terms: Terms, size: int) -> Certified:
 
 def columns_to_certify(trial: Trial) -> int:
     """Return how many columns an attacker of few columns sees; 0 where that is not certified."""
-    wanted = trial.asked.wanted("few_columns")
-    return trial.asked.few_columns if wanted or (wanted is None and sees_sensitive(trial.release)) else 0
+    wanted = trial.settings.wanted("few_columns")
+    return trial.settings.few_columns if wanted or (wanted is None and sees_sensitive(trial.release)) else 0
 
 
 def statements(names: list[str]) -> dict[str, Sequence[int]]:
     """What is certified, each sensitive column and the product of all, and which columns that is."""
-    asked: dict[str, Sequence[int]] = {name: [i] for i, name in enumerate(names)}
-    return asked | ({" x ".join(names): range(len(names))} if len(names) > 1 else {})
+    named: dict[str, Sequence[int]] = {name: [i] for i, name in enumerate(names)}
+    return named | ({" x ".join(names): range(len(names))} if len(names) > 1 else {})
 
 
 def certified_names(trial: Trial) -> list[str]:

@@ -130,12 +130,12 @@ def certify(
     labels = encode_labels(table[names], "sensitive", len(table), _declared(table, names, classes or {}))
     prints = pd.util.hash_pandas_object(table, index=False).to_numpy()
     look = count_look_at(_who(table, names, unit, n), release_digest(np.array(table.columns, dtype=object), prints))
-    asked = statements(names)
-    delta = look_delta(1 - confidence_level, look) / len(asked)  # the statements hold together
+    named = statements(names)
+    delta = look_delta(1 - confidence_level, look) / len(named)  # the statements hold together
     releases = table.loc[np.unique(cells, return_index=True)[1], released].reset_index(drop=True)
     out = CountedCertificates({}, {}, [FRESH], look, level=confidence_level, releases=releases)
     out.notes.extend([*([ALONE] if unit is None else []), *look_notes(look, confidence_level)])
-    for name, columns in asked.items():
+    for name, columns in named.items():
         codes = labels.codes[:, list(columns)]
         known = (codes != MISSING).all(axis=1)
         sizes = [labels.n_classes(i) for i in columns]

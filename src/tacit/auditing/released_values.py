@@ -34,7 +34,7 @@ def count_released(trial: Trial) -> Released | None:
     table = _released_table(trial)
     if table is None:
         return None
-    whole = trial.cells is not None and not trial.asked.alongside
+    whole = trial.cells is not None and not trial.settings.alongside
     if not whole and table.shape[1] > MOST_COLUMNS and not carried_columns(trial.release):
         table = table.iloc[:, np.linspace(0, table.shape[1] - 1, MOST_COLUMNS).astype(int)]
     names = tuple(map(str, table.columns))
@@ -72,7 +72,7 @@ def _released_table(trial: Trial) -> pd.DataFrame | None:
     if trial.release is None:
         return None
     table = pd.concat([f.set_axis(list(map(str, f.columns)), axis=1) for f in trial.frames], ignore_index=True)
-    table = table.iloc[:, : table.shape[1] - len(trial.asked.alongside)]
+    table = table.iloc[:, : table.shape[1] - len(trial.settings.alongside)]
     carried = carried_columns(trial.release)
     table = table[[c for c in table if c not in carried]]
     units = None if trial.attack.units is None else np.concatenate([d.units_of() for d in trial.data])

@@ -131,32 +131,32 @@ class AttackSuite:
         level, headline = level or trial.level, headline or HEADLINE[side]
         outcomes = (self.run(task, headline) for task in trial.tasks(side))
         found: dict[str, AnyResult] = {
-            o.task.attribute: self.result(o, headline, level, trial.asked.per) for o in outcomes
+            o.task.attribute: self.result(o, headline, level, trial.settings.per) for o in outcomes
         }
         return found | self.measure_numbers(trial, side, level)
 
     def measure_numbers(self, trial: Trial, side: str, level: float) -> dict[str, NumberResult]:
         """Attack every column of numbers."""
         return {
-            t.attribute: number_result(self.run_number(t), level, trial.asked.per) for t in trial.number_tasks(side)
+            t.attribute: number_result(self.run_number(t), level, trial.settings.per) for t in trial.number_tasks(side)
         }
 
     def measure_one(self, trial: Trial, side: str, column: int) -> AnyResult:
         """The same for one column."""
         if trial.labels[side].number(column) is not None:
             task = trial.number_task(side, column)
-            return number_result(self.run_number(task), trial.level, trial.asked.per)
+            return number_result(self.run_number(task), trial.level, trial.settings.per)
         outcome = self.run(trial.task(side, column), HEADLINE[side])
-        return self.result(outcome, HEADLINE[side], trial.level, trial.asked.per)
+        return self.result(outcome, HEADLINE[side], trial.level, trial.settings.per)
 
     def run(self, task: Task, headline: str = "balanced_accuracy") -> Outcome:
         """Train every attacker; the one that did best on validation rows is chosen, test rows unseen."""
         [outcome] = self.run_many([(task, headline)])
         return outcome
 
-    def run_many(self, asked: Sequence[tuple[Task, str]]) -> Iterator[Outcome]:
+    def run_many(self, tasks: Sequence[tuple[Task, str]]) -> Iterator[Outcome]:
         """The same for tasks of one or several releases, with their headlines; on a GPU all networks are one stack."""
-        judged = [(task, *self._judged(task, headline)) for task, headline in asked]
+        judged = [(task, *self._judged(task, headline)) for task, headline in tasks]
         if self.device != "cpu":  # a processor gains nothing by a stack, and would train who is stopped later
             learn_stacked([(attackers, judge) for _, attackers, judge in judged], self.device)
         return (self._decide(*given) for given in judged)
@@ -216,7 +216,7 @@ class AttackSuite:
                 if self.budget.spent:
                     return
                 self.callback(f"{task.attribute}: {name}, once more", None, None)
-                rest[name] = judge.asked(name, make, judge.others)
+                rest[name] = judge.answer(name, make, judge.others)
         except KeyboardInterrupt:  # every attacker has been tested: the first fold's choice stands
             self.interrupted, self.finished = True, list(attackers)
             return
@@ -332,7 +332,7 @@ class _Judge:
     def hear(self, name: str, make: Attacker) -> bool:
         """Judge an attacker; False: another one is clearly better, so that this one will not be chosen."""
         best = self.best
-        self._judged(name, self.asked(name, make, self.turns)[self.rows])
+        self._judged(name, self.answer(name, make, self.turns)[self.rows])
         if best is None or name == NAMING[0] or not len(self.truth):
             return True
         return not self.clearly_better(self.held[best], self.held[name], BEHIND)
@@ -366,7 +366,7 @@ class _Judge:
             p[judged] = self.held[name]
             self._judged(name, p)
 
-    def asked(self, name: str, make: Attacker, turns: Iterable[int]) -> np.ndarray:
+    def answer(self, name: str, make: Attacker, turns: Iterable[int]) -> np.ndarray:
         """Answers to the rows of these folds by the attacker that learned from the others; elsewhere shares."""
         p = np.tile(self.shares, (len(self.y), 1))
         for turn in turns:
@@ -410,10 +410,10 @@ class _Judge:
         return answers
 
 
-def learn_stacked(asked: Sequence[tuple[Mapping[str, Attacker], _Judge]], device: str) -> None:
+def learn_stacked(pairs: Sequence[tuple[Mapping[str, Attacker], _Judge]], device: str) -> None:
     """Train all networks of several tasks as one stack; each judge knows its own afterwards."""
     places, models, parts = [], [], []
-    for attackers, judge in asked:
+    for attackers, judge in pairs:
         for name, make in attackers.items():
             for turn in (*judge.turns, None):
                 X, y = judge.part(turn)

@@ -29,7 +29,7 @@ Pair = tuple[Any, ...]  # of the part that attackers learn from, and of the part
 
 
 @dataclass(frozen=True, eq=False)
-class Asked(AuditOptions):
+class TrialSettings(AuditOptions):
     """The settings of an audit; see `tacit.audit`."""
 
     level: float = 0.95
@@ -107,7 +107,7 @@ class Trial:
     Z: Pair
     release: Any = None
     seen: tuple[np.ndarray, ...] = ()
-    asked: Asked = Asked()
+    settings: TrialSettings = TrialSettings()
     outcomes: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
@@ -120,11 +120,11 @@ class Trial:
         release: Any,
         attack: Dataset,
         test: Dataset,
-        asked: Asked | None = None,
+        settings: TrialSettings | None = None,
         seen: tuple[np.ndarray, ...] | None = None,
     ) -> Trial:
         """Release both parts, once. `seen` says which rows the filter knows, where that was found out before."""
-        asked, data = asked or Asked(), (attack, test)
+        settings, data = settings or TrialSettings(), (attack, test)
         check_pair(attack, test)
         Z = received_pair(*_released(release, data))
         for part, own, word in zip(Z, data, ("attack", "test"), strict=True):
@@ -132,8 +132,8 @@ class Trial:
                 raise InputError(
                     f"the release of `{word}` has {len(part)} rows but the data has {len(own)}; release every row once"
                 )
-        Z = tuple(with_side_columns(part, own, asked.alongside) for part, own in zip(Z, data, strict=True))
-        return cls(data, Z, release, seen or tuple(_seen(release, d) for d in data), asked)
+        Z = tuple(with_side_columns(part, own, settings.alongside) for part, own in zip(Z, data, strict=True))
+        return cls(data, Z, release, seen or tuple(_seen(release, d) for d in data), settings)
 
     @property
     def attack(self) -> Dataset:
@@ -146,7 +146,7 @@ class Trial:
     @property
     def level(self) -> float:
         """Of each statement about a sensitive attribute: they hold together, so each spends its share of the error."""
-        return 1 - (1 - self.asked.level) / max(1, self.test.sensitive.shape[1])
+        return 1 - (1 - self.settings.level) / max(1, self.test.sensitive.shape[1])
 
     # -- which rows -----------------------------------------------------------------------------
 
@@ -182,19 +182,19 @@ class Trial:
 
     def in_sample(self) -> Trial | None:
         """Rows of the fit, in two halves; None where there are too few."""
-        train, release = self.asked.train, self.release
+        train, release = self.settings.train, self.release
         if train is not None:
             if not hasattr(release, "transform"):
                 raise InputError("train= needs a filter to release the rows; a pair of released arrays has none")
-            Z = with_side_columns(transformed(release, train), train, self.asked.alongside)
+            Z = with_side_columns(transformed(release, train), train, self.settings.alongside)
             data: Dataset | None = train
         else:
             Z = stack_rows([take_rows(Z, s) for Z, s in zip(self.Z, self.seen, strict=True)])
             data = _joined([d.take(s) for d, s in zip(self.data, self.seen, strict=True) if s.any()])
         if data is None or len(data) < MIN_IN_SAMPLE:
             return None
-        return Trial((data, data), (Z, Z), release, asked=self.asked).take(
-            *data.split_rows((0.5, 0.5), random_state=self.asked.seed)
+        return Trial((data, data), (Z, Z), release, settings=self.settings).take(
+            *data.split_rows((0.5, 0.5), random_state=self.settings.seed)
         )
 
     @property
@@ -358,7 +358,7 @@ def with_side_columns(Z: Any, data: Dataset, alongside: Sequence[str]) -> Any:
 
 
 def _seen(release: Any, data: Dataset) -> np.ndarray:
-    """Rows (or whole units) that the filter was fitted on; a pipeline is asked through its filter."""
+    """Rows (or whole units) that the filter was fitted on; a pipeline is settings through its filter."""
     X = data.X
     if hasattr(release, "named_steps"):
         for _, step in release.steps:

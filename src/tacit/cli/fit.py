@@ -21,7 +21,7 @@ from rich.table import Table
 import tacit
 from tacit.auditing.measurements.row_order import attack_order
 from tacit.auditing.suite import AttackSuite
-from tacit.auditing.trial import Asked, Trial, transformed
+from tacit.auditing.trial import Trial, TrialSettings, transformed
 from tacit.cli.console import (
     Book,
     Console,
@@ -260,7 +260,7 @@ def _fit_and_attack(
 def _leaked_by_order(attack: tacit.Dataset, test: tacit.Dataset, seed: int) -> list[str]:
     """Sensitive attributes that can be inferred from where a row stands in the file."""
     blank = tuple(pd.DataFrame({"nothing": np.zeros(len(d))}) for d in (attack, test))
-    results = attack_order(Trial((attack, test), blank, asked=Asked(level=0.99)), AttackSuite("trees", seed))
+    results = attack_order(Trial((attack, test), blank, settings=TrialSettings(level=0.99)), AttackSuite("trees", seed))
     return [n for n, r in results.items() if r.low > r.guessing + ORDER_TELLS]
 
 

@@ -15,7 +15,7 @@ from tacit.auditing.measurements.baseline import Floor, measure_floor
 from tacit.auditing.measurements.breadth import in_seconds, mean_breadth, measure_breadth
 from tacit.auditing.regression import number_result
 from tacit.auditing.suite import HEADLINE, AttackSuite, Outcome, counting
-from tacit.auditing.trial import Asked, Trial
+from tacit.auditing.trial import Trial, TrialSettings
 from tacit.records.dataset import Dataset
 from tacit.report.plain_data import plain, read
 from tacit.report.results import LimitPoint, Result
@@ -43,10 +43,10 @@ def audit_points(
     for suite, some in (counted, attacked):
         began = time.perf_counter()
         fresh = {n: trials[n].unseen() for n in some}
-        asked = [(n, side, task) for n in some for side in HEADLINE for task in fresh[n].tasks(side)]
-        outcomes = suite.run_many([(task, HEADLINE[side]) for _, side, task in asked])
-        by_point = groupby(zip(asked, outcomes, strict=True), key=lambda pair: pair[0][0])
-        for n, own in by_point if asked else ((n, ()) for n in some):  # numbers alone have no such task
+        tasks = [(n, side, task) for n in some for side in HEADLINE for task in fresh[n].tasks(side)]
+        outcomes = suite.run_many([(task, HEADLINE[side]) for _, side, task in tasks])
+        by_point = groupby(zip(tasks, outcomes, strict=True), key=lambda pair: pair[0][0])
+        for n, own in by_point if tasks else ((n, ()) for n in some):  # numbers alone have no such task
             arrays, told = _results(
                 suite, trials[n], fresh[n], [(side, o) for (_, side, _), o in own], candidates, level
             )
@@ -119,8 +119,10 @@ def write_reference(
     """The floor and the limit of the curve's rows; intervals share the error of all points."""
     if folder.has("done", "reference"):
         return
-    asked = Asked(level=terms.level, measurements=("auto",) if limit is None else ("limit",) if limit else ())
-    trial = Trial((attack, test), (attack.X, test.X), asked=asked)
+    settings = TrialSettings(
+        level=terms.level, measurements=("auto",) if limit is None else ("limit",) if limit else ()
+    )
+    trial = Trial((attack, test), (attack.X, test.X), settings=settings)
     level = 1 - (1 - terms.level) / terms.candidates
     found = measure_floor(trial, counting(0), level, train, terms)
     told = {

@@ -24,9 +24,9 @@ Measure = Callable[[Trial, "Context"], Iterable[Finding]]
 NEEDS: dict[str, Callable[[Trial], bool]] = {
     "groups": lambda trial: all(d.units is not None for d in trial.data),
     "a released table": lambda trial: isinstance(trial.release, tuple | list),
-    "options.train": lambda trial: trial.asked.train is not None,
-    "views": lambda trial: bool(trial.asked.views),
-    "alongside": lambda trial: bool(trial.asked.alongside),
+    "options.train": lambda trial: trial.settings.train is not None,
+    "views": lambda trial: bool(trial.settings.views),
+    "alongside": lambda trial: bool(trial.settings.alongside),
     "a release": lambda trial: trial.release is not None,
     "a target": lambda trial: trial.test.y.shape[1] > 0,
 }
@@ -50,13 +50,13 @@ class Measurement:
 
     def check(self, trial: Trial) -> None:
         """Raise InputError if the measurement was named, but this trial does not have what it needs."""
-        if self.name in trial.asked.measurements and not self.possible(trial):
+        if self.name in trial.settings.measurements and not self.possible(trial):
             needs = f": it needs {self.needs}" if isinstance(self.needs, str) else ""
             raise InputError(f"{self.name} cannot be measured of this release{needs}")
 
     def planned(self, trial: Trial) -> bool:
         """Whether an audit of this trial makes the measurement."""
-        wanted = trial.asked.wanted(self.name)
+        wanted = trial.settings.wanted(self.name)
         if (wanted is False and not self.required) or not self.possible(trial):
             return False
         return bool(wanted or self.required or (self.auto(trial) if callable(self.auto) else self.auto))
@@ -173,6 +173,6 @@ def run_measurements(trial: Trial, context: Context) -> list[Finding]:
             findings += m.measure(trial, context)
             context.done.add(m.name)
         except InputError:
-            if m.name in trial.asked.measurements or "all" not in trial.asked.measurements:
+            if m.name in trial.settings.measurements or "all" not in trial.settings.measurements:
                 raise
     return findings

@@ -33,7 +33,7 @@ Known = tuple[str, tuple[str, ...]]  # what is known in words, and which columns
 
 def _of_interest(trial: Trial) -> bool:
     """Whether knowledge was named, or the release depends on the sensitive columns."""
-    return trial.asked.attacker_knows is not None or sees_sensitive(trial.release)
+    return trial.settings.attacker_knows is not None or sees_sensitive(trial.release)
 
 
 @measurement("attacker_knowledge", needs="a release", auto=_of_interest, place=25)
@@ -43,8 +43,8 @@ def attacker_knowledge(trial: Trial, context: Context) -> Iterable[Finding]:
     Without ``attacker_knows=`` the most telling columns are taken.
     """
     names = list(trial.attack.sensitive.columns)
-    if trial.asked.attacker_knows is not None:
-        sets = known_sets(trial.asked.attacker_knows, trial.attack)
+    if trial.settings.attacker_knows is not None:
+        sets = known_sets(trial.settings.attacker_knows, trial.attack)
         plan = [(known, names, len(sets)) for known in sets]
     else:
         classes = [i for i in range(len(names)) if trial.labels["sensitive"].number(i) is None]
@@ -63,8 +63,8 @@ def _gains(
     raw = received_pair(*(raw_table(d)[columns] for d in trial.data))
     alone = trial.showing(raw)
     together = trial.showing([_beside(r, Z) for r, Z in zip(raw, trial.frames, strict=True)])
-    suite = AttackSuite(UNASKED, suite.seed, suite.callback) if trial.asked.attacker_knows is None else suite
-    level, per = 1 - (1 - trial.level) / n_sets, trial.asked.per  # the worst set is the headline's
+    suite = AttackSuite(UNASKED, suite.seed, suite.callback) if trial.settings.attacker_knows is None else suite
+    level, per = 1 - (1 - trial.level) / n_sets, trial.settings.per  # the worst set is the headline's
     results: dict[str, AnyResult] = {}
     for i, name in enumerate(trial.attack.sensitive.columns):
         if name not in attributes or trial.labels["sensitive"].number(i) is not None:
@@ -104,7 +104,7 @@ def known_sets(knows: Sequence[Any], data: Dataset) -> list[Known]:
 
 def telling_sets(trial: Trial, column: int) -> list[Known]:
     """The raw column that tells most of a sensitive one, the three that do, and all: by the attackers' rows alone."""
-    rows = np.random.default_rng(trial.asked.seed).permutation(len(trial.attack))[:MAX_ROWS]
+    rows = np.random.default_rng(trial.settings.seed).permutation(len(trial.attack))[:MAX_ROWS]
     table = raw_table(trial.attack).iloc[rows].reset_index(drop=True)
     s = trial.codes("sensitive", column)[0][rows]
     names = [str(c) for c in table if c not in trial.attack.y]

@@ -22,7 +22,7 @@ from tacit.auditing.measurements import Context, measurement
 from tacit.auditing.received import plain
 from tacit.auditing.stats import balanced_accuracy
 from tacit.auditing.suite import AttackSuite, counting
-from tacit.auditing.trial import Asked, Trial
+from tacit.auditing.trial import Trial, TrialSettings
 from tacit.filters.posterior import Posteriors
 from tacit.labels import MISSING
 from tacit.records.dataset import Dataset, cross_folds
@@ -87,12 +87,12 @@ def measure_floor(
     if tree.labels.number_names:
         alone = _with_numbers(alone, tree, trial, seed)
     utility, leakage = labels_alone(
-        alone[0], trial.attack, alone[1], trial.test, level or trial.level, suite.seed, trial.asked.per
+        alone[0], trial.attack, alone[1], trial.test, level or trial.level, suite.seed, trial.settings.per
     )
     if train is not None:
         labelled = (train.labels("y").codes != MISSING).all(axis=1)
         train = train.take(labelled)
-        if trial.asked.wanted("limit") is not False and train.y.shape[1] == 1:
+        if trial.settings.wanted("limit") is not False and train.y.shape[1] == 1:
             tree = _Trees(train, "y", 3, seed)
     note = _why_not(trial, tree, train or trial.attack)
     return Floor(utility, leakage, {} if note else _curves(trial, suite, tree, train, terms), note)
@@ -111,7 +111,7 @@ def labels_alone(
 
     They must come from a model that has seen neither these rows nor, for `own`, their labels.
     """
-    trial = Trial((own, test), (own_labels, test_labels), asked=Asked(per=per))
+    trial = Trial((own, test), (own_labels, test_labels), settings=TrialSettings(per=per))
     numbers = any(own.is_number(c) for c in own.y)  # a predicted number is no cell that could be counted
     suite = AttackSuite(("logistic", "trees"), seed) if numbers else counting(seed)
     return suite.measure(trial, "y", level), suite.measure(trial, "sensitive", level)
@@ -165,7 +165,7 @@ def _table(X: Any) -> Any:
 
 def _why_not(trial: Trial, tree: _Trees, learned: Dataset) -> str | None:
     """Why the limit is not estimated; None where it is."""
-    if trial.asked.wanted("limit") is False:
+    if trial.settings.wanted("limit") is False:
         return "the limit was not asked for"
     if learned.y.shape[1] != 1:
         return "the limit is known for one target only"
@@ -177,7 +177,7 @@ def _why_not(trial: Trial, tree: _Trees, learned: Dataset) -> str | None:
             if not test[c].dropna().isin(own[c].dropna().unique()).all():
                 where = "`attack`" if learned is trial.attack else "`train`"
                 return f"the limit curve was not estimated: `test` has a class of {str(c)!r} that {where} does not have"
-    if trial.asked.wanted("limit") is None:
+    if trial.settings.wanted("limit") is None:
         classes = sum(map(len, learned.labels("sensitive").present().classes))
         if tree.X.size * classes > MAX_FOR_LIMIT:
             return 'the limit curve was not estimated: it takes minutes here; measurements=["auto", "limit"] does'
@@ -231,9 +231,9 @@ def _point(
     known = codes != MISSING
     np.add.at(counts, (cells[0][known], codes[known]), 1)
     answer = (counts / np.maximum(counts.sum(0), 1)).argmax(1)
-    told, asked = target != MISSING, truth != MISSING
-    leak = balanced_accuracy(truth[asked], answer[cells[1][asked]], m).value
-    return LimitPoint(float((cells[1][told] == target[told]).mean()), max(leak, 1 / m))
+    has_target, has_label = target != MISSING, truth != MISSING
+    leak = balanced_accuracy(truth[has_label], answer[cells[1][has_label]], m).value
+    return LimitPoint(float((cells[1][has_target] == target[has_target]).mean()), max(leak, 1 / m))
 
 
 def _upper_left(points: list[LimitPoint]) -> tuple[LimitPoint, ...]:

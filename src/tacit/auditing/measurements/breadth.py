@@ -54,8 +54,10 @@ def report_breadth(trial: Trial, context: Context | None = None) -> list[Finding
 def measure_breadth(trial: Trial) -> dict[str, Measure]:
     """Measure the breadth of a trial's release: all columns of X but sensitive ones, and the targets."""
     raw, targets = raw_tables(trial)
-    asked, hidden = trial.asked, list(trial.attack.sensitive.columns)
-    return breadth(trial.frames, raw, asked.seed, targets, hidden, trial.test.units_of(), asked.level, asked.per)
+    settings, hidden = trial.settings, list(trial.attack.sensitive.columns)
+    return breadth(
+        trial.frames, raw, settings.seed, targets, hidden, trial.test.units_of(), settings.level, settings.per
+    )
 
 
 def mean_breadth(columns: Mapping[str, Measure]) -> Measure:
@@ -131,8 +133,8 @@ def _told(
 ) -> Measure:
     """The share of guessing's errors that are gone, classes weighing alike."""
     y, truth = codes
-    known, asked = np.flatnonzero(y >= 0), np.flatnonzero(np.isin(truth, y[y >= 0]))
-    y, truth = y[known], truth[asked]
+    known, tested = np.flatnonzero(y >= 0), np.flatnonzero(np.isin(truth, y[y >= 0]))
+    y, truth = y[known], truth[tested]
     classes = np.unique(y)
     if len(classes) < 2 or len(np.unique(truth)) < 2:
         return Measure(0.0, 0.0, 1.0, 0.0)
@@ -140,8 +142,8 @@ def _told(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # LightGBM asks for names that arrays do not have
         trees = boosted_trees(X[0].shape, len(classes), seed, ROUNDS).fit(X[0][known], y, sample_weight=weight)
-        answer = trees.predict(X[1][asked])
-    who = None if units is None else units[asked]
+        answer = trees.predict(X[1][tested])
+    who = None if units is None else units[tested]
     return advantage(balanced_accuracy(truth, answer, int(classes.max()) + 1, who, level, per))
 
 

@@ -23,7 +23,7 @@ def groups(trial: Trial, context: Context) -> Iterable[Finding]:
     """Attack several releases of one group of rows, such as a person's: two side by side, and many pooled."""
     knows = "two releases of the same unit, side by side"
     context.attacked("joined", knows, attack_pairs(trial, context.suite))
-    for m in trial.asked.pooled:
+    for m in trial.settings.pooled:
         context.attacked(f"pooled, {m}", f"{m} releases of the same unit", _pooled(trial, m, context.suite.seed))
     return []
 

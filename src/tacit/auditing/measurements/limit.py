@@ -10,7 +10,7 @@ from tacit.auditing.trial import Trial
 from tacit.report.findings import Finding
 
 
-@measurement("limit", needs="a target", auto=lambda trial: trial.asked.wanted("baseline") is not False, place=151)
+@measurement("limit", needs="a target", auto=lambda trial: trial.settings.wanted("baseline") is not False, place=151)
 def limit(trial: Trial, context: Context) -> Iterable[Finding]:
     """Estimate the limit; without being named, only where that takes seconds."""
     found = floor_of(trial, context)

@@ -81,10 +81,10 @@ def linkability(trial: Trial, context: Context | None = None) -> list[Finding]:
             f"linkability was named, but a part has {few} people with two records, and {MIN_PEOPLE} are needed. "
             f"Name the person of each record (units=), or another release of the same records (views=)"
         )
-    level, seed = trial.asked.level, trial.asked.seed
-    pair = TWO_RELEASES if trial.asked.views else TWO_RECORDS
+    level, seed = trial.settings.level, trial.settings.seed
+    pair = TWO_RELEASES if trial.settings.views else TWO_RECORDS
     findings = _findings(pair, *link(parts, level, seed))
-    if trial.release is not None and not trial.asked.views:
+    if trial.release is not None and not trial.settings.views:
         raw = link(pair_up(trial.showing([d.X for d in trial.data])), level, seed)
         findings += _findings(f"{pair}, raw", *raw)
     return findings
@@ -107,13 +107,13 @@ def _fewest(parts: Sequence[Part]) -> int:
 
 def pair_up(trial: Trial) -> list[Part]:
     """What is paired, in both parts."""
-    rng = np.random.default_rng(trial.asked.seed)
+    rng = np.random.default_rng(trial.settings.seed)
     units, fine = person_units(trial)
-    if not trial.asked.views:
+    if not trial.settings.views:
         return [_earlier_and_later(*part, rng) for part in zip(trial.Z, units, fine, strict=True)]
     parts = []
     for table, other, u in zip(
-        trial.frames, received_pair(*released_parts(trial.asked.views[0], trial.data)), units, strict=True
+        trial.frames, received_pair(*released_parts(trial.settings.views[0], trial.data)), units, strict=True
     ):
         rows = rng.permutation(np.unique(u, return_index=True)[1])[:MAX_PEOPLE]
         parts.append(Part((take_rows(table, rows), take_rows(plain_frame(other), rows)), (np.arange(len(rows)),) * 2))
@@ -135,7 +135,7 @@ def person_units(trial: Trial) -> tuple[list[np.ndarray], list[np.ndarray]]:
 def link(parts: Sequence[Part], level: float = 0.95, seed: int = 0) -> tuple[Measure, Measure | None]:
     """How well a classifier that learned from pairs of the first part tells the pairs of the second: see `verify`."""
     rng = np.random.default_rng(seed)
-    (rows, people), (asked, tested) = draw_pairs(parts[0], *LEARN, rng), draw_pairs(parts[1], *TEST, rng)
+    (rows, people), (drawn, tested) = draw_pairs(parts[0], *LEARN, rng), draw_pairs(parts[1], *TEST, rng)
     learn, test = read(parts)
     features = compare if alike(parts[0]) else _beside
     X, same = features(learn[0][rows[0]], learn[1][rows[1]]), people[0] == people[1]
@@ -143,7 +143,7 @@ def link(parts: Sequence[Part], level: float = 0.95, seed: int = 0) -> tuple[Mea
         warnings.simplefilter("ignore")  # LightGBM asks for names that arrays do not have
         model = boosted_trees(X.shape, 2, seed, ROUNDS)
         model.fit(X, same, sample_weight=np.where(same, len(same) / same.sum(), len(same) / (~same).sum()))
-        score = model.predict_proba(features(test[0][asked[0]], test[1][asked[1]]))[:, 1]
+        score = model.predict_proba(features(test[0][drawn[0]], test[1][drawn[1]]))[:, 1]
     return verify(score, tested[0], tested[1], level, seed)
 
 

@@ -1,4 +1,4 @@
-"""Was this record used to fit the filter? Asked of its release, and of everything that a bundle computes on the way."""
+"""Membership inference: was this record used in the fit? From its release, or from all that a bundle computes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_WIDTH = 64  # numbers of one step of a graph that are read; of wider steps t
 @measurement("membership", needs="options.train", place=80)
 def membership(trial: Trial, context: Context) -> Iterable[Finding]:
     """Infer whether a record was used in the fit, from its release or from the whole bundle, and its true labels."""
-    train, suite = trial.asked.train, context.suite
+    train, suite = trial.settings.train, context.suite
     assert train is not None
     n = min(len(train), len(trial.test), MAX_MEMBERS)
     rng = np.random.default_rng(suite.seed)

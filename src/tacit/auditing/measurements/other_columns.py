@@ -27,12 +27,12 @@ def other_columns(trial: Trial, context: Context) -> Iterable[Finding]:
     results: dict[str, AnyResult] = {}
     for column in raw[0].columns:
         labels = _classes(pd.concat([r[column] for r in raw], ignore_index=True))
-        if column in trial.asked.alongside or labels.nunique() < 2:
+        if column in trial.settings.alongside or labels.nunique() < 2:
             continue
         sides = labels.iloc[: len(raw[0])], labels.iloc[len(raw[0]) :]
         asking = trial.asking(*(pd.DataFrame({column: s}).reset_index(drop=True) for s in sides))
         try:
-            results |= trees.measure(asking, "sensitive", trial.asked.level)
+            results |= trees.measure(asking, "sensitive", trial.settings.level)
         except InputError:
             continue  # too rare in one part to say anything
     results = dict(sorted(results.items(), key=lambda item: item[1].guessing - item[1].value))

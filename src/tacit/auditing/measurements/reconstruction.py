@@ -18,10 +18,10 @@ MAX_ROWS = 8000  # that a reconstruction learns from, and is tested on
 MAX_PIXELS = 64  # a side of an example image in the report
 
 
-@measurement("reconstruction", auto=lambda trial: trial.asked.strong, place=240)
+@measurement("reconstruction", auto=lambda trial: trial.settings.strong, place=240)
 def report_reconstruction(trial: Trial, context: Context) -> list[Finding]:
     """Regress the raw records on their releases: R² of all and of each column, SSIM of images."""
-    level, seed = trial.asked.level, trial.asked.seed
+    level, seed = trial.settings.level, trial.settings.seed
     rng = np.random.default_rng(seed)
     rows = [np.sort(rng.permutation(len(d))[:MAX_ROWS]) for d in trial.data]
     raw, out = make_encoder(plain(trial.attack.X)), make_encoder(plain(trial.Z[0]))
@@ -35,7 +35,7 @@ def report_reconstruction(trial: Trial, context: Context) -> list[Finding]:
         ssim = mean_ssim(x_test, found.guess, x.mean(axis=0), span or 1.0, ut, level)
         findings.append(Finding("reconstruction", "record", *ssim, found.attacker, "SSIM"))
     shown = []
-    for i in range(min(trial.asked.examples, len(x_test)) if x.ndim > 2 else 0):
+    for i in range(min(trial.settings.examples, len(x_test)) if x.ndim > 2 else 0):
         released = z_test[i] if z_test.shape == x_test.shape else None
         shown.append((_small(x_test[i]), None if released is None else _small(released), _small(found.guess[i])))
     context.report["examples"] = tuple(shown)

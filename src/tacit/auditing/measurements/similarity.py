@@ -21,25 +21,25 @@ NAMES = range(3, 101)  # numbers of classes for which a rank among "users" says 
 @measurement("similarity", place=250)
 def measure_similarity(trial: Trial, context: Context) -> list[Finding]:
     """Compare releases with their records, where both have one shape."""
-    asked, test, Zt = trial.asked, trial.test, trial.Z[1]
+    settings, test, Zt = trial.settings, trial.test, trial.Z[1]
     findings = []
     same_shape = not isinstance(Zt, pd.DataFrame) and np.shape(Zt) == np.shape(test.X)
-    if asked.embed is not None:
+    if settings.embed is not None:
         if not same_shape:
             raise InputError(
                 f"embed compares a release with its record, so both need one shape; found {np.shape(Zt)[1:]} "
                 f"and {np.shape(test.X)[1:]}"
             )
         originals, releases = np.asarray(test.X), np.asarray(Zt)
-        found = similarity(asked.embed, originals, releases, test.units_of(), asked.level)
+        found = similarity(settings.embed, originals, releases, test.units_of(), settings.level)
         findings.append(Finding("similarity", "record", *found, "embedding", "similarity"))
     if same_shape and np.ndim(Zt) == 3 and trial.release is not None:
         scale: Any = make_encoder(np.asarray(trial.attack.X, float))
         raw, out = scale.transform(np.asarray(test.X, float)), scale.transform(np.asarray(Zt, float))
         for name, users in test.sensitive.items():
             if users.notna().all() and users.nunique() in NAMES:
-                windows = 40 if asked.strong else 10
+                windows = 40 if settings.strong else 10
                 who = users.astype(str).to_numpy()
-                ranked = dtw_rank(raw, out, who, windows, level=asked.level, seed=asked.seed)
+                ranked = dtw_rank(raw, out, who, windows, level=settings.level, seed=settings.seed)
                 findings.append(Finding("similarity", str(name), *ranked.rank, "time warping", "DTW rank"))
     return findings

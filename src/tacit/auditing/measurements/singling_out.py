@@ -44,10 +44,10 @@ class People:
     table: Mapping[str, np.ndarray]
     who: np.ndarray
 
-    def one(self, asked: Mapping[str, Predicate]) -> bool:
+    def one(self, predicate: Mapping[str, Predicate]) -> bool:
         """Whether exactly one person fits."""
         chosen = np.ones(len(self.who), dtype=bool)
-        for name, (low, high) in asked.items():
+        for name, (low, high) in predicate.items():
             column = self.table[name]
             chosen &= column == low if low is high or low == high else (column >= low) & (column <= high)
         who = self.who[chosen]
@@ -62,14 +62,14 @@ class People:
 )
 def singling_out(trial: Trial, context: Context | None = None) -> list[Finding]:
     """Count how often a predicate found in the release picks out exactly one person of the raw table."""
-    raw, rng = raw_tables(trial)[0], np.random.default_rng(trial.asked.seed)
+    raw, rng = raw_tables(trial)[0], np.random.default_rng(trial.settings.seed)
     released = raw if trial.release is None else list(trial.frames)
     names = [str(c) for c in raw[0] if c in released[0] and _is_number(raw[0][c]) == _is_number(released[0][c])]
     units = person_units(trial)[0]
     control = np.ones(len(units[0]), dtype=bool)
     if not names:  # then what the release tells of the raw columns, by models that half of the people taught
         control = np.isin(units[0], rng.permutation(np.unique(units[0]))[::2])
-        released = guess_columns(trial.encoded, raw, ~control, trial.asked.seed)
+        released = guess_columns(trial.encoded, raw, ~control, trial.settings.seed)
         names = [str(c) for c in released[0]]
     raw, released = ([tables[0][control], tables[1]] for tables in (raw, released))
     units = [units[0][control], units[1]]
@@ -78,7 +78,7 @@ def singling_out(trial: Trial, context: Context | None = None) -> list[Finding]:
     others, own = (_people(raw[k][names], units[k], rows[k]) for k in (0, 1))
     seen = _people(released[1][names], units[1], rows[1])
     within = {c: _tolerance(released[0][c], raw[0][c]) for c in names}
-    return single_out(seen, own, others, within, trial.asked.level, rng)
+    return single_out(seen, own, others, within, trial.settings.level, rng)
 
 
 def guess_columns(
@@ -123,9 +123,9 @@ def single_out(
     kinds = {kind: k for kind, k in sizes.items() if list(sizes.values()).index(k) == list(sizes).index(kind)}
     each, found = 1 - (1 - level) / len(kinds), {}
     for kind, k in kinds.items():
-        asked = _predicates(released, within, k, rng)
-        if asked:
-            found[kind] = np.array([[own.one(p), others.one(p)] for p in asked], float)
+        predicates = _predicates(released, within, k, rng)
+        if predicates:
+            found[kind] = np.array([[own.one(p), others.one(p)] for p in predicates], float)
     findings = []
     for kind, hits in found.items():
         subject, by = f"predicates of {kind}", f"{len(hits)} predicates"
@@ -146,15 +146,15 @@ def _predicates(
     for person in rng.permutation(np.unique(released.who))[:MAX_GUESSES]:
         row = rng.choice(np.flatnonzero(released.who == person))
         for _ in range(TRIES if k < len(names) else 1):
-            asked: dict[str, Predicate] = {}
+            predicate: dict[str, Predicate] = {}
             for c in rng.permutation(names)[:k]:
                 value = released.table[c][row]
                 if c in middle:
-                    asked[c] = (value, np.inf) if value > middle[c] else (-np.inf, value)
+                    predicate[c] = (value, np.inf) if value > middle[c] else (-np.inf, value)
                 else:
-                    asked[c] = (value - within[c], value + within[c]) if within[c] else (value, value)
-            if released.one(asked):
-                out.append(asked)
+                    predicate[c] = (value - within[c], value + within[c]) if within[c] else (value, value)
+            if released.one(predicate):
+                out.append(predicate)
                 break
     return out
 

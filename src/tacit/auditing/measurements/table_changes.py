@@ -25,7 +25,7 @@ SHOWN = 12  # values of a column in the report
 
 def _whole_table(trial: Trial) -> bool:
     """Whether the release is a table of a fitted filter."""
-    return getattr(mechanism_of(trial.release), "columns", None) is not None and not trial.asked.alongside
+    return getattr(mechanism_of(trial.release), "columns", None) is not None and not trial.settings.alongside
 
 
 @measurement("table_changes", needs=_whole_table, place=230)
@@ -34,7 +34,7 @@ def table_changes(trial: Trial, context: Context) -> Iterable[Finding]:
     columns = mechanism_of(trial.release).columns
     raw = [pd.concat(tables, axis=1) for tables in zip(*raw_tables(trial), strict=True)]
     targets, every = [str(c) for c in trial.test.y.columns], "breadth" in context.done
-    context.report["change"] = changed_table(columns, raw, trial.Z, targets, trial.asked.seed, every)
+    context.report["change"] = changed_table(columns, raw, trial.Z, targets, trial.settings.seed, every)
     return []
 
 
@@ -60,11 +60,11 @@ def changed_table(
     changes = {c.name: _change(c, b, a) for c, b, a in zip(columns, before, after, strict=True)}
     names = [c.name for c in columns]
     others = [n for n in names if n not in targets] if every_column else []
-    asked = [*(n for n in names if n in targets), *others][:MAXIMUM_QUESTIONS]
+    learned = [*(n for n in names if n in targets), *others][:MAXIMUM_QUESTIONS]
     rows = [some_rows(len(d), random_state) for d in raw]
     learn, unseen = take_rows([d[names] for d in raw], rows)
     [out] = take_rows([released[0][names]], rows)
-    found = {n: _question(n, [learn, unseen, out], n in targets, random_state) for n in asked}
+    found = {n: _question(n, [learn, unseen, out], n in targets, random_state) for n in learned}
     questions = {n: q for n, q in found.items() if q is not None}
     return TableChange(changes, questions, associations(before), associations(after))
 

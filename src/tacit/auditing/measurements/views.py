@@ -15,7 +15,7 @@ from tacit.report.findings import Finding
 @measurement("views", needs="views", place=60)
 def views(trial: Trial, context: Context) -> Iterable[Finding]:
     """Attack several releases of the same records together."""
-    others = [released_parts(v, trial.data) for v in trial.asked.views]
+    others = [released_parts(v, trial.data) for v in trial.settings.views]
     tables = ([plain_frame(Z) for Z in part] for part in zip(trial.Z, *others, strict=True))
     both = [pd.concat(part, axis=1) for part in tables]
     both = [table.set_axis(range(table.shape[1]), axis=1) for table in both]
