@@ -1,4 +1,4 @@
-"""Layer separation: both halves together are the whole, and every cut's cost is what it is by hand."""
+"""Layer separation: both halves together are the whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from papers.dpfe.decoder import rebuild
 from papers.dpfe.tiny_darknet import CUTS, tiny_darknet, with_outputs
 from tacit.errors import InputError, InputTypeError
 from tacit.nets.convolutional import backbone
-from tacit.nets.cut import cost_of_cuts, cut_names, cut_network, default_cut
+from tacit.nets.cut import check_takes, cut_names, cut_network, default_cut
 
 
 class Residual(nn.Module):
@@ -73,20 +73,6 @@ def test_the_default_cut_is_the_deepest_that_leaves_the_cloud_weights():
         default_cut(nn.Sequential(nn.Linear(3, 2)))
 
 
-def test_costs_by_hand():
-    net = nn.Sequential(nn.Conv1d(2, 3, 5, padding=2), nn.ReLU(), nn.Flatten(), nn.Linear(30, 4))
-    table = cost_of_cuts(net, torch.zeros(6, 2, 10), repeats=1).set_index("cut")
-    assert list(table.index) == ["0", "1", "2", "all"]
-    assert table.loc["0", "bytes"] == 3 * 10 * 4
-    assert table.loc["0", "parameters"] == 3 * 2 * 5 + 3
-    assert table.loc["0", "multiply_adds"] == 30 * (2 * 5)
-    assert table.loc["all", "multiply_adds"] == 300 + 4 * 30
-    assert table.loc["all", "parameters"] == 33 + 124
-    assert table.loc["all", "values"] == 4
-    assert table.loc["0", "memory"] == 4 * (33 + 20 + 30)
-    assert (table["milliseconds"] > 0).all()
-
-
 def test_bad_networks_are_named():
     net = backbone((2, 32), 4)
     with pytest.raises(InputError, match=r"no cut called 'pool9'; did you mean 'pool\d'\? .*conv1, norm1, relu1"):
@@ -96,7 +82,7 @@ def test_bad_networks_are_named():
     with pytest.raises(InputTypeError, match="network is a str"):
         cut_names("net")
     with pytest.raises(InputError, match=r"cannot take records of shape \(3, 32\).*Pass records of the shape"):
-        cost_of_cuts(net, torch.zeros(2, 3, 32))
+        check_takes(net, torch.zeros(2, 3, 32))
     with pytest.raises(InputError, match=r"2 inputs \(x, y\)"):
         cut_names(TwoInputs())
 
@@ -127,19 +113,6 @@ def test_small_images_pass_all_seventeen_layers_and_every_cut_is_the_whole():
         assert torch.allclose(halves.cloud(halves.client(x)), network(x), atol=1e-5)
     fewer = with_outputs(network, [2, 3])
     assert torch.allclose(fewer(x), network(x)[:, 2:], atol=1e-6)
-
-
-def test_times_of_cuts_are_taken_in_turns(monkeypatch):
-    """A machine that becomes slower and slower: one cut after the other, the last would look slowest."""
-    now = [0.0]
-
-    def clock():
-        now[0] += 1.0 + now[0] / 10  # each pass takes longer than the one before
-        return now[0]
-
-    monkeypatch.setattr("tacit.nets.cut.time.perf_counter", clock)
-    took = cost_of_cuts(backbone(7, 3), torch.ones(1, 7), repeats=9)["milliseconds"]
-    assert took.max() / took.min() < 4  # one after the other it is more than a thousand
 
 
 class Words(nn.Module):

@@ -12,12 +12,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import tacit
 from papers.common.noise_curve import noise_curve
 from tacit.auditing.likeness import r_squared, reconstruction
 from tacit.auditing.measurements.baseline import labels_alone
 from tacit.auditing.measures import mean_measure
 from tacit.auditing.stats import accuracy
-from tacit.nets.cut import cost_of_cuts, cut_network
+from tacit.nets.cut import cut_network
 from tacit.nets.forward import forward
 from tacit.records.dataset import Dataset, allot
 from tacit.training.device import choose_device
@@ -133,7 +134,7 @@ def costs(repeats: int, seed: int) -> list[dict[str, Any]]:
     """Of every cut of the authors' network with their images, on one core."""
     torch.manual_seed(seed)
     network = tiny_darknet(CELEBA_IMAGE, 40).eval()
-    return cost_of_cuts(network, torch.zeros(1, *CELEBA_IMAGE), repeats).to_dict("records")
+    return tacit.profile(network, np.zeros((1, *CELEBA_IMAGE)), repeats).to_dict("records")
 
 
 def columns(curve: pd.DataFrame) -> dict[str, list[Any]]:

@@ -14,7 +14,7 @@ import tacit
 from commands import tacit_command
 from tacit.auditing.trial import transformed
 from tacit.cli import fit_records
-from tacit.records.recordings import read_recordings
+from tacit.records.windows import read_recordings
 from tacit.report.report import Report
 
 pytestmark = pytest.mark.usefixtures("one_attacker")

@@ -25,8 +25,8 @@ from tacit.files import replacing
 from tacit.options import FitOptions
 from tacit.records.images import load_images
 from tacit.records.pixels import image_names, open_image
-from tacit.records.recordings import BLOCK, RECORDING, read_recordings
 from tacit.records.table_files import open_table
+from tacit.records.windows import BLOCK, RECORDING, read_recordings
 from tacit.release.manifest import expiry_date
 from tacit.release.pictures import write_pictures
 from tacit.report import write_page

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import copy
 import difflib
-import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor, fx, nn
 
-from tacit.errors import InputError, InputTypeError, check_number
+from tacit.errors import InputError, InputTypeError
 from tacit.nets.forward import forward
-
-BYTES = 4  # of a number in single precision, on the device and on the wire
 
 
 class Halves(NamedTuple):
@@ -78,35 +74,6 @@ def default_cut(network: nn.Module) -> str:
         if any(True for _ in cut_network(network, name).cloud.parameters()):
             return name
     raise InputError("the network has a single layer, so it cannot be cut; put a hidden layer before its output")
-
-
-def cost_of_cuts(network: nn.Module, example: Tensor, repeats: int = 5) -> pd.DataFrame:
-    """What each cut asks of the person's device, and what it sends (DPFE, section 6.4).
-
-    Parameters
-    ----------
-    example : one or several records; costs are per record, times are of one record at a time on one thread
-
-    Returns
-    -------
-    One row a cut, the last one ("all") being the whole network on the device. Columns: ``cut``; ``values`` and
-    ``bytes`` sent (single precision, before any reduction of dimension); ``parameters`` and ``multiply_adds``
-    (of convolutions and dense layers) and ``memory`` (bytes: parameters, and the largest input with its output)
-    of the client half; ``milliseconds``, the median of `repeats` passes. The cuts take turns, so that a machine that is
-    busy for a while slows all of them alike.
-
-    Examples
-    --------
-    >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    >>> cost_of_cuts(net, torch.ones(1, 4))[["cut", "bytes", "parameters", "multiply_adds"]].values.tolist()
-    [['0', 32, 40, 32], ['1', 32, 40, 32], ['all', 8, 58, 48]]
-    """
-    check_number("repeats", repeats, 1, whole=True)
-    check_takes(network, example)
-    clients = {name: cut_network(network, name).client for name in cut_names(network)} | {"all": network}
-    took = _milliseconds(list(clients.values()), example[:1], repeats)
-    rows = [{"cut": n, **_cost(c, example[:1])} for n, c in clients.items()]
-    return pd.DataFrame([{**row, "milliseconds": t} for row, t in zip(rows, took, strict=True)])
 
 
 def check_takes(network: nn.Module, example: Tensor) -> Tensor:
@@ -204,62 +171,6 @@ def _cut_graph(whole: fx.GraphModule, at: int) -> Halves:
         half.delete_all_unused_submodules()  # type: ignore[operator]
         half.recompile()  # type: ignore[operator]
     return halves
-
-
-# -- what a half costs --------------------------------------------------------------------------------
-
-
-def _cost(client: nn.Module, record: Tensor) -> dict[str, float]:
-    seen = {"multiply_adds": 0, "largest": 0}
-
-    def watch(layer: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
-        seen["multiply_adds"] += _multiply_adds(layer, out)
-        seen["largest"] = max(seen["largest"], given[0].numel() + out.numel())
-
-    leaves = [m for m in client.modules() if not list(m.children())]
-    hooks = [m.register_forward_hook(watch) for m in leaves]
-    try:
-        sent = check_takes(client, record).numel()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    parameters = sum(p.numel() for p in client.parameters())
-    return {
-        "values": sent,
-        "bytes": sent * BYTES,
-        "parameters": parameters,
-        "multiply_adds": seen["multiply_adds"],
-        "memory": (parameters + seen["largest"]) * BYTES,
-    }
-
-
-def _multiply_adds(layer: nn.Module, out: Tensor) -> int:
-    """Of one record through a convolution or a dense layer: every output number is a dot product."""
-    weight = getattr(layer, "weight", None)
-    if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d) and isinstance(weight, Tensor):
-        return out.numel() * weight[0].numel()
-    return 0
-
-
-def _milliseconds(clients: list[nn.Module], record: Tensor, repeats: int) -> list[float]:
-    """The median of each one's passes, in turns: one after the other would time the machine's moods."""
-    threads, took = torch.get_num_threads(), np.empty((repeats, len(clients)))
-    torch.set_num_threads(1)
-    was_training = [c.training for c in clients]
-    try:
-        with torch.no_grad():
-            for client in clients:
-                client.eval()(record)  # the first pass also allocates
-            for i in range(repeats):
-                for j, client in enumerate(clients):
-                    began = time.perf_counter()
-                    client(record)
-                    took[i, j] = time.perf_counter() - began
-    finally:
-        torch.set_num_threads(threads)
-        for client, training in zip(clients, was_training, strict=True):
-            client.train(training)
-    return [1000 * float(t) for t in np.median(took, axis=0)]
 
 
 PCA_ROWS = 8192

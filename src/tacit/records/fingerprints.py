@@ -20,6 +20,7 @@ import numpy as np
 from tacit.records.cells import as_array, is_gap
 from tacit.records.schema import columns_of
 
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio, the step of splitmix64
 DIGITS = (5, 3)  # significant ones, of the looks at rounded numbers
 CELLS = 2**22  # that are hashed at a time
 MAX_DROPPED = 8  # columns that are left out one at a time
@@ -210,12 +211,12 @@ def _looked(table: Sequence[np.ndarray], kinds: Sequence[tuple[int, int]]) -> di
     first = 0
     for block in table:
         width = block.shape[1] if block.ndim == 2 else 1
-        places = _mixed(np.arange(first, first + width, dtype=np.uint64))
+        places = mixed(np.arange(first, first + width, dtype=np.uint64))
         step = max(1, CELLS // width)
         for at in range(0, n, step):
             part = block[at : at + step]
             for digits in {d for d, _ in kinds}:
-                cells = _mixed((_bits(part, digits) if part.ndim == 2 else _word_bits(part, digits, words)) + places)
+                cells = mixed((_bits(part, digits) if part.ndim == 2 else _word_bits(part, digits, words)) + places)
                 total = cells.sum(axis=1, dtype=np.uint64)
                 for kind in kinds:
                     if kind[0] == digits:
@@ -224,7 +225,7 @@ def _looked(table: Sequence[np.ndarray], kinds: Sequence[tuple[int, int]]) -> di
         first += width
     # the look is part of the print: a row under one look is never taken for a row under another
     return {
-        kind: _mixed(p + _mixed(np.array([kind[0] + 2, kind[1] + 2], dtype=np.uint64)).sum()) for kind, p in out.items()
+        kind: mixed(p + mixed(np.array([kind[0] + 2, kind[1] + 2], dtype=np.uint64)).sum()) for kind, p in out.items()
     }
 
 
@@ -258,9 +259,9 @@ def _word_bits(column: np.ndarray, digits: int, known: dict[Any, int]) -> np.nda
     return out[:, None]
 
 
-def _mixed(x: np.ndarray) -> np.ndarray:
+def mixed(x: np.ndarray) -> np.ndarray:
     """Every bit of a number depends on every other afterwards (splitmix64)."""
-    x = (x + np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
+    x = (x + GOLDEN).astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

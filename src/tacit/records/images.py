@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tacit.errors import InputError
+from tacit.errors import InputError, NoColumn
 from tacit.records.dataset import Dataset, read_file
 from tacit.records.pixels import GREY, image_names, open_image, pixels
 
@@ -56,9 +56,7 @@ def read_images(
     roles = {file: "file", **dict.fromkeys(targets, "target"), **dict.fromkeys(secrets, "sensitive")}
     for column, role in (roles | ({unit: "unit"} if unit else {})).items():
         if column not in table.columns:
-            raise InputError(
-                f"{source} has no column {column!r} ({role}); its columns are {', '.join(map(str, table.columns))}"
-            )
+            raise NoColumn(source, column, list(table.columns), f" ({role})")
     names = _match(folder, table[file], source)
     return Dataset(
         load_images([folder / name for name in names], size),
@@ -72,7 +70,9 @@ def read_images(
 
 def load_images(paths: Sequence[Path], size: int | tuple[int, int] | None = None) -> np.ndarray:
     """These files as one array (n, channels, height, width), float32 from 0 to 1."""
-    wanted = _check_size(size)
+    wanted = None if size is None else (size, size) if isinstance(size, int) else tuple(size)
+    if wanted is not None and (len(wanted) != 2 or not all(isinstance(s, int) and s >= 1 for s in wanted)):
+        raise InputError(f"size must be (height, width) or one number, of at least 1 pixel; found {size!r}")
     shapes, colour = [], False
     for path in paths:  # headers only: a wrong file is found before the first pixel is read
         with open_image(path) as image:
@@ -93,15 +93,6 @@ def load_images(paths: Sequence[Path], size: int | tuple[int, int] | None = None
         with open_image(path) as image:
             X[i] = pixels(image, (height, width), colour, path)
     return X
-
-
-def _check_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    if size is None:
-        return None
-    both = (size, size) if isinstance(size, int) else tuple(size)
-    if len(both) != 2 or not all(isinstance(s, int) and s >= 1 for s in both):
-        raise InputError(f"size must be (height, width) or one number, of at least 1 pixel; found {size!r}")
-    return both[0], both[1]
 
 
 def _label_table(folder: Path, labels: str | Path | pd.DataFrame | None) -> tuple[pd.DataFrame, str]:

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tacit.errors import InputError, check_number
+from tacit.errors import InputError, NoColumn, check_number
 from tacit.files import parquet_files
+from tacit.records.fingerprints import GOLDEN, mixed
 from tacit.records.table_files import kind_of
 
 DEFAULT_ROWS = 1_000_000
@@ -89,9 +90,7 @@ def read_sample(path: str | Path, unit: str | None = None, most: int = DEFAULT_R
     total, held, limit = 0, 0, np.uint64(2**64 - 1)
     for batch in batches:
         if unit is not None and unit not in batch.schema.names:
-            raise InputError(
-                f"{path.name} has no column {unit!r} (unit); its columns are {', '.join(batch.schema.names)}"
-            )
+            raise NoColumn(path.name, unit, batch.schema.names, " (unit)")
         rows = np.arange(total, total + batch.num_rows)
         hashes = _of_rows(rows, key) if unit is None else _of_units(batch.column(unit), key, total)
         total += batch.num_rows
@@ -128,10 +127,7 @@ def _of_rows(rows: np.ndarray, key: bytes) -> np.ndarray:
     """Numbers of rows as numbers that look drawn at random (splitmix64, from a place that the key chooses)."""
     start = int.from_bytes(hashlib.blake2b(b"rows", digest_size=8, key=key).digest(), "little")
     with np.errstate(over="ignore"):
-        x = (rows.astype(np.uint64) + np.uint64(start)) * np.uint64(0x9E3779B97F4A7C15)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return x ^ (x >> np.uint64(31))
+        return mixed((rows.astype(np.uint64) + np.uint64(start) - np.uint64(1)) * GOLDEN)
 
 
 def _of_units(column: Any, key: bytes, first: int) -> np.ndarray:

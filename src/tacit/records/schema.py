@@ -230,11 +230,8 @@ def as_times(numbers: np.ndarray, type: str) -> np.ndarray:
     """Days or seconds as numpy's times; NaN is no time."""
     unit, here = TIMES[type], ~np.isnan(numbers)
     ticks = np.where(here, numbers, 0) * (1e9 if unit == "s" else 1)
-    found = (
-        np.rint(ticks)
-        .astype(np.int64)
-        .astype(f"{'m' if type == 'duration' else 'M'}8[{'ns' if unit == 's' else unit}]")
-    )
+    dtype = f"{'m' if type == 'duration' else 'M'}8[{'ns' if unit == 's' else unit}]"
+    found = np.rint(ticks).astype(np.int64).astype(dtype)
     return np.where(here, found, found.dtype.type("NaT"))
 
 

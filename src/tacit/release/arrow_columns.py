@@ -284,9 +284,5 @@ def _column(cells: np.ndarray, kind: pa.DataType) -> pa.Array:
         found = pa.array(np.asarray(cells, dtype=object), type=kind, from_pandas=True)  # pandas' gaps are gaps
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     except (pa.ArrowInvalid, pa.ArrowTypeError):  # numbers where text, or whole numbers, should be
-        turned = str if pa.types.is_string(kind) else int if pa.types.is_integer(kind) else _same
-        return pa.array([None if is_gap(c) else turned(c) for c in cells], type=kind)
-
-
-def _same(cell: Any) -> Any:
-    return cell
+        turned = str if pa.types.is_string(kind) else int if pa.types.is_integer(kind) else None
+        return pa.array([None if is_gap(c) else turned(c) if turned else c for c in cells], type=kind)

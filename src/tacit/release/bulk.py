@@ -120,7 +120,11 @@ def apply(
     check_number("rows", rows, 1, whole=True)
     check_number("n_jobs", n_jobs, 1, whole=True)
     _check_places(bundle, source, target)
-    _check_instead(instead)
+    if instead is not None and (len(instead[0]) != instead[1].num_rows or (np.diff(instead[0]) <= 0).any()):
+        raise InputError(
+            f"instead needs ascending rows and a release for each; found {len(instead[0]):,} rows and "
+            f"{instead[1].num_rows:,} releases"
+        )
     given = None if noise_key is None else read_key(noise_key)
     release = load(bundle, trusted_key, name=name, trust=trust, noise_key=given, refuse_expired=refuse_expired)
     rows = min(rows, max(1, PART_BYTES // _record_bytes(release.manifest)))
@@ -187,14 +191,6 @@ def sensitive_names(release: Release, names: Sequence[str]) -> dict[str, str]:
     if names and set(names) == set(own):
         return {}
     return {ours: theirs for ours, theirs in zip(own, names, strict=False) if ours != theirs}
-
-
-def _check_instead(instead: Instead | None) -> None:
-    if instead is not None and (len(instead[0]) != instead[1].num_rows or (np.diff(instead[0]) <= 0).any()):
-        raise InputError(
-            f"instead needs ascending rows and a release for each; found {len(instead[0]):,} rows and "
-            f"{instead[1].num_rows:,} releases"
-        )
 
 
 def _plan(

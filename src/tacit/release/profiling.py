@@ -11,18 +11,20 @@ import math
 import re
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pandas as pd
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tacit.errors import InputError, check_number
 from tacit.files import onnx_session
 from tacit.records.cells import MISSING_TEXT
 from tacit.release.bundle import read_bundle
+from tacit.release.onnx import GraphBuilder
 
 RAW, ALL = "(raw record)", "all"
 WEIGHTED = {"Conv", "ConvTranspose", "Gemm", "MatMul", "TreeEnsembleClassifier", "TreeEnsembleRegressor"}
@@ -35,14 +37,15 @@ def profile(model: Any, example: Any = None, repeats: int = 20, *, trust: bool =
     ----------
     model : a bundle NAME.tacit, an ONNX file, a fitted filter, or a torch network
     example : records, for a torch network
-    repeats : passes, of which the median time is taken (one record, one thread)
+    repeats : passes, of which the median time is taken (one record, one thread); the cuts take turns
     trust : as for `tacit.load`
 
     Returns
     -------
-    One row a cut, from the raw record (where it is all numbers) to "all", the whole model on the device. Columns:
-    ``cut``; ``values`` and ``bytes`` sent; ``parameters``, ``multiply_adds`` and ``memory`` (bytes: parameters, and the
-    most that is held at a time) of the part on the device; ``milliseconds``.
+    One row a cut, from the raw record (of a graph, where it is all numbers) to "all", the whole model on the device.
+    Columns: ``cut`` (of a network: one of `tacit.nets.cut.cut_names`); ``values`` and ``bytes`` sent; ``parameters``,
+    ``multiply_adds`` and ``memory`` (bytes: parameters, and the most that is held at a time) of the part on the device;
+    ``milliseconds``.
 
     Examples
     --------
@@ -56,11 +59,10 @@ def profile(model: Any, example: Any = None, repeats: int = 20, *, trust: bool =
     check_number("repeats", repeats, 1, whole=True)
     if isinstance(model, str | Path):
         path = Path(model)
-        if path.suffix == ".onnx":
-            return _graph_costs(_read(path.read_bytes(), path.name), path.name, repeats)
-        return _graph_costs(
-            onnx.load_model_from_string(read_bundle(path, trust=trust).graph("model.onnx")), path.name, repeats
-        )
+        is_graph = path.suffix == ".onnx"
+        content = path.read_bytes() if is_graph else read_bundle(path, trust=trust).graph("model.onnx")
+        graph = _Graph(content, path.name)
+        return pd.DataFrame([*graph.raw(), *_costs([(n, graph, at) for n, at in graph.cuts()], repeats)])
     from tacit.filters.base import Filter  # graphs are profiled without torch
 
     if isinstance(model, Filter):
@@ -68,13 +70,22 @@ def profile(model: Any, example: Any = None, repeats: int = 20, *, trust: bool =
 
         with tempfile.TemporaryDirectory() as folder:
             return profile(save(model, Path(folder) / "filter.tacit"), repeats=repeats)
-    from tacit.nets.cut import cost_of_cuts  # graphs are profiled without torch
-
     if example is None:
         raise InputError(f"a {type(model).__name__} needs an example: one or several records that it takes")
     import torch
 
-    return cost_of_cuts(model, torch.as_tensor(example, dtype=torch.float32), repeats)
+    from tacit.nets.cut import check_takes, cut_names, cut_network  # graphs are profiled without torch
+
+    check_takes(model, torch.as_tensor(example, dtype=torch.float32))
+    halves = {name: cut_network(model, name).client for name in cut_names(model)} | {ALL: model}
+    cuts = []
+    for name, half in halves.items():
+        builder = GraphBuilder()
+        x = builder.input("X", TensorProto.FLOAT, np.shape(example)[1:])
+        builder.output(builder.torch(half, x, "network"), "release")
+        graph = _Graph(builder.build(), name)
+        cuts.append((name, graph, len(graph.nodes) - 2))  # the network's own output, before it becomes double
+    return pd.DataFrame(_costs(cuts, repeats))
 
 
 def in_words(costs: pd.DataFrame) -> str:
@@ -93,31 +104,33 @@ def in_words(costs: pd.DataFrame) -> str:
     )
 
 
-def _read(content: bytes, name: str) -> onnx.ModelProto:
-    try:
-        model = onnx.load_model_from_string(content)
-        onnx_session(content)
-        return model
-    except Exception as error:  # protobuf's and onnx's errors share no base
-        raise InputError(f"{name} is not an ONNX model ({str(error).splitlines()[0][:200]})") from None
-
-
-def _graph_costs(model: onnx.ModelProto, name: str, repeats: int) -> pd.DataFrame:
-    graph = _Graph(model, name)
-    rows = []
-    if all(v.dtype.kind in "fiu" for v in graph.feeds.values()):
-        values, size = (sum(getattr(v, what) for v in graph.feeds.values()) for what in ("size", "nbytes"))
-        nothing = {"parameters": 0, "multiply_adds": 0, "memory": size, "milliseconds": 0.0}
-        rows.append({"cut": RAW, "values": values, "bytes": size, **nothing})
-    rows += [{"cut": label, **graph.cost(at, repeats)} for label, at in [*graph.cuts(), (ALL, len(graph.nodes) - 1)]]
-    return pd.DataFrame(rows)
+def _costs(cuts: Sequence[tuple[str, _Graph, int]], repeats: int) -> list[dict[str, Any]]:
+    """A row per cut. The cuts are timed in turns, so that a machine that is busy for a while slows all of them."""
+    passes = [graph.device_pass(at) for _, graph, at in cuts]
+    took = np.empty((repeats, len(cuts)))
+    for run in passes:
+        run()  # the first pass also allocates
+    for i in range(repeats):
+        for j, run in enumerate(passes):
+            began = time.perf_counter()
+            run()
+            took[i, j] = time.perf_counter() - began
+    medians = 1000 * np.median(took, axis=0)
+    return [
+        {"cut": name, **graph.cost(at), "milliseconds": t}
+        for (name, graph, at), t in zip(cuts, medians.tolist(), strict=True)
+    ]
 
 
 class _Graph:
     """The nodes that lead to the release, in order, with every value of one record."""
 
-    def __init__(self, model: onnx.ModelProto, name: str) -> None:
-        self.model = model
+    def __init__(self, content: bytes, name: str) -> None:
+        try:
+            self.model = model = onnx.load_model_from_string(content)
+            onnx_session(content)
+        except Exception as error:  # protobuf's and onnx's errors share no base
+            raise InputError(f"{name} is not an ONNX model ({str(error).splitlines()[0][:200]})") from None
         self.constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
         outputs = [o.name for o in model.graph.output]
         self.output = next((o for o in ("release", "before_noise") if o in outputs), outputs[0])
@@ -134,7 +147,7 @@ class _Graph:
         self.last_use = {v: i for i, node in enumerate(self.nodes) for v in node.input}
 
     def cuts(self) -> list[tuple[str, int]]:
-        """Where a single value crosses: at the end of each layer, or where the layer is narrowest."""
+        """Where a single value crosses: at the end of each layer, or where the layer is narrowest; last the whole."""
         layers = [i for i, node in enumerate(self.nodes) if node.op_type in WEIGHTED]
         found: list[tuple[str, int]] = []
         for k, start in enumerate(layers):
@@ -144,9 +157,17 @@ class _Graph:
                 # the last of the narrowest: casts and reshapes belong to the layer
                 best = min(places, key=lambda i: (self.values[self._sent(i)].nbytes, -i))
                 found.append((self._label(self.nodes[start], [n for n, _ in found]), best))
-        return found
+        return [*found, (ALL, len(self.nodes) - 1)]
 
-    def cost(self, at: int, repeats: int) -> dict[str, Any]:
+    def raw(self) -> list[dict[str, Any]]:
+        """The cost of sending the record itself, where it is all numbers."""
+        if any(v.dtype.kind not in "fiu" for v in self.feeds.values()):
+            return []
+        values, size = (sum(getattr(v, of) for v in self.feeds.values()) for of in ("size", "nbytes"))
+        nothing = {"parameters": 0, "multiply_adds": 0, "memory": size, "milliseconds": 0.0}
+        return [{"cut": RAW, "values": values, "bytes": size, **nothing}]
+
+    def cost(self, at: int) -> dict[str, Any]:
         nodes = self.nodes[: at + 1]
         sent = self.values[self._sent(at)]
         used = {v for node in nodes for v in node.input if v in self.constants}
@@ -158,7 +179,6 @@ class _Graph:
             "parameters": int(sum(w.size for w in weights)) + trees,
             "multiply_adds": sum(self._multiply_adds(node) for node in nodes),
             "memory": int(sum(w.nbytes for w in weights)) + 4 * trees + self._held(at),
-            "milliseconds": self._milliseconds(nodes, self._sent(at), repeats),
         }
 
     def _sent(self, at: int) -> str:
@@ -231,17 +251,12 @@ class _Graph:
         part = helper.make_model(graph, opset_imports=self.model.opset_import, ir_version=self.model.ir_version)
         return onnx_session(part.SerializeToString())
 
-    def _milliseconds(self, nodes: list[onnx.NodeProto], output: str, repeats: int) -> float:
-        session = self._session(nodes, [output])
-        taken = {i.name for i in session.get_inputs()}
-        feeds = {k: v for k, v in self.feeds.items() if k in taken}
-        session.run([output], feeds)  # the first pass also allocates
-        took = []
-        for _ in range(repeats):
-            began = time.perf_counter()
-            session.run([output], feeds)
-            took.append(time.perf_counter() - began)
-        return 1000 * float(np.median(took))
+    def device_pass(self, at: int) -> Callable[[], Any]:
+        """One pass of the record through the part on the device."""
+        output = self._sent(at)
+        session = self._session(self.nodes[: at + 1], [output])
+        feeds = {i.name: self.feeds[i.name] for i in session.get_inputs()}
+        return lambda: session.run([output], feeds)
 
 
 def _feeds(model: onnx.ModelProto, constants: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
@@ -254,7 +269,7 @@ def _feeds(model: onnx.ModelProto, constants: dict[str, np.ndarray], name: str) 
         shape = [1, *(d.dim_value for d in list(kind.shape.dim)[1:])]
         if 0 in shape:
             raise InputError(f"{name}: the shape of a record is not fixed in its input {i.name!r}; export it with one")
-        if kind.elem_type == onnx.TensorProto.STRING:
+        if kind.elem_type == TensorProto.STRING:
             feeds[i.name] = np.full(shape, MISSING_TEXT, dtype=object)
         else:
             numbers = rng.standard_normal(math.prod(shape)).reshape(shape)

@@ -56,7 +56,9 @@ def open_reader(
     `called` says of columns that have another name in the file which one.
     """
     if called:
-        found = open_reader(path, _under_names(manifest, called), rows, unit)
+        columns = [{**c, "name": called.get(c["name"], c["name"])} for c in manifest["input"].get("columns", [])]
+        renamed = {**manifest, "input": {**manifest["input"], "columns": columns}}
+        found = open_reader(path, renamed, rows, unit)
         back = {theirs: ours for ours, theirs in called.items()}
         return Reader((part.renamed(back) for part in found), found.rows)
     declared = manifest["input"]
@@ -177,25 +179,15 @@ def _with(names: list[str] | None, unit: str | None) -> list[str] | None:
 
 def _with_words(batch: pa.RecordBatch, words: set[str]) -> pa.RecordBatch:
     """Numbers as text where the fit had words: another month's file may have kept codes as numbers."""
-    at = [i for i, f in enumerate(batch.schema) if f.name in words and _is_number(f.type)]
-    for i in at:
-        column = batch.column(i)
-        if pa.types.is_floating(column.type) and as_whole(column) is not None:
-            column = as_whole(column)
-        batch = batch.set_column(i, batch.schema.names[i], pc.cast(column, pa.string()))
+    for i, field in enumerate(batch.schema):
+        column, floats = batch.column(i), pa.types.is_floating(field.type)
+        if field.name not in words or not (floats or pa.types.is_integer(field.type)):
+            continue
+        if floats:
+            with contextlib.suppress(pa.ArrowInvalid):  # not all are whole
+                column = pc.cast(column, pa.int64())
+        batch = batch.set_column(i, field.name, pc.cast(column, pa.string()))
     return batch
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
-
-
-def as_whole(column: Any) -> Any:
-    """A column of floats as whole numbers, where all are; else None."""
-    try:
-        return pc.cast(column, pa.int64())
-    except pa.ArrowInvalid:
-        return None
 
 
 def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None, words: set[str]) -> Reader:
@@ -217,22 +209,14 @@ def _parquet(path: Path, names: list[str] | None, rows: int, unit: str | None, w
     return Reader(parts(), file.metadata.num_rows)
 
 
-def _under_names(manifest: Mapping[str, Any], called: Mapping[str, str]) -> Mapping[str, Any]:
-    columns = [{**c, "name": called.get(c["name"], c["name"])} for c in manifest["input"].get("columns", [])]
-    return {**manifest, "input": {**manifest["input"], "columns": columns}}
-
-
-def _as_declared(kind: str) -> Mapping[str, Any]:
-    return {"kind": "category"} if kind == "text" else {"kind": "number", "type": kind}
-
-
 def _csv(path: Path, manifest: Mapping[str, Any], names: list[str] | None, unit: str | None) -> Iterator[Columns]:
     """Cells are read as text, so that one bad cell is one bad row and not a file that cannot be read."""
     file, declared = CsvFile(path), manifest["input"]
     names = _with(names, unit) or file.names
     _need(names, file.names, path)
     kinds = {c["name"]: c for c in declared["columns"]} if declared["kind"] == "table" else {}
-    kinds |= {name: _as_declared(kind) for name, kind in manifest["output"].get("carried", {}).items()}
+    for name, kind in manifest["output"].get("carried", {}).items():
+        kinds[name] = {"kind": "category"} if kind == "text" else {"kind": "number", "type": kind}
     kinds |= {} if unit is None else {unit: {"kind": "category"}}
     for batch in file.batches(names):
         columns = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import dataclasses
 import functools
 import os
 import sys
@@ -159,8 +160,12 @@ class Release:
         self._bundle = bundle
         self._schema = schema_of(self.manifest["input"])
         declared = self.manifest["noise"]
-        self._noise = None if declared is None else _noise(declared)
-        self._radius = None if declared is None else declared["radius"]
+        self._noise: Noise | None = None
+        self._radius: float | None = None
+        if declared is not None:
+            fields = {f.name: declared[f.name] for f in dataclasses.fields(Noise)}
+            self._noise = Noise(**fields | {"mechanism": bytes.fromhex(declared["mechanism"])})
+            self._radius = declared["radius"]
         self._key: bytes | None = None if noise_key is None else read_key(noise_key)
         self._bound: tuple[Noise, bytes] | None = None  # as it is drawn, and under which key; from the first draw on
         self._told_unusual = False
@@ -485,8 +490,10 @@ class Release:
         cells = out[:, 0].astype(np.int64)
         if len(cells) and not 0 <= cells.min() <= cells.max() < len(output["table"][0]):
             raise BundleError(f"{self.name}: the graph names a cell that the manifest does not have")
-        columns = {name: np.array(values)[cells] if _plain(values) else objects(values)[cells]
-                   for name, values in zip(output["names"], output["table"], strict=True)}  # fmt: skip
+        columns = {}
+        for name, values in zip(output["names"], output["table"], strict=True):
+            is_plain = all(isinstance(v, int | float) for v in values)
+            columns[name] = (np.array(values) if is_plain else objects(values))[cells]
         if frame is not None:
             return type(frame)(columns)
         table = np.empty((len(cells), len(columns)), dtype=object)
@@ -522,18 +529,6 @@ class OwnRelease(Release):
         if units is not None:
             seen |= sketched_units(list(np.asarray(units).astype(str)), self._sketch, self._owner_key)
         return seen
-
-
-def _noise(declared: dict[str, Any]) -> Noise:
-    return Noise(
-        declared["distribution"],
-        float(declared["scale"]),
-        declared["columns"],
-        declared["added"],
-        bytes.fromhex(declared["mechanism"]),
-        float(declared["grid"]),
-        declared["resolution"],
-    )
 
 
 def _open(bundle: Bundle, member: str, inputs: Mapping[str, tuple[int, ...]], outputs: list[str]) -> Any:
@@ -579,10 +574,6 @@ def _named(values: Any, names: Sequence[str]) -> dict[str, Any]:
 
 def _length(feeds: dict[str, np.ndarray]) -> int:
     return len(next(iter(feeds.values())))
-
-
-def _plain(values: list[Any]) -> bool:
-    return all(isinstance(v, int | float) for v in values)
 
 
 # -- releases that are tables: numbers of values as cells, in the types in which the columns came ------

@@ -8,9 +8,10 @@ import json
 import math
 import platform
 import warnings
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,9 +32,6 @@ from tacit.release.manifest import ANALYZER, ENCODER, expiry_date
 from tacit.release.onnx import export, export_analyzer, record_bytes
 from tacit.release.runtime import Release
 from tacit.report.plain_data import plain_parameter
-
-if TYPE_CHECKING:
-    from tacit.release.analyzer import Analyzer
 
 CLOSE = 1e-5  # of the output's scale
 AGREE = 0.999  # of codes
@@ -90,16 +88,27 @@ def save(
     model, encoder, weights = export(f.mechanism_)
     manifest = _manifest(f) | {"expires": expiry_date(expires), "record_bytes": record_bytes(model)}
     plain = {k: np.ascontiguousarray(v).reshape(np.shape(v) or (1,)) for k, v in weights.items()}
+    card = NO_AUDIT.format(name=type(f).__name__, file=path.name)
+    if report is not None:
+        card = f"{report.to_markdown()}\nFilter: {type(f).__name__}. File: {path.name}.\n"
     members = {
         "model.onnx": model,
         "weights.safetensors": safetensors.numpy.save(plain),
         "audit.json": json.dumps(None if report is None else report.to_dict()).encode(),
-        "card.md": _card(f, path, report).encode(),
+        "card.md": card.encode(),
     }
     if encoder is not None and f.noise_key is not None:
         members[ENCODER] = encoder
         manifest["noise"]["proof"] = proof(f.noise_key, binding(manifest, digest(model), digest(encoder)))
-    answers = _own_analyzer(f) if analyzer is True else analyzer
+    answers = analyzer
+    if analyzer is True:
+        from tacit.release.analyzer import Analyzer  # only an analyzer needs torch
+
+        if f.mechanism_.cloud is None:
+            raise InputError(
+                f"{type(f).__name__} has no cloud half of its own; pass analyzer=tacit.serve.fit_analyzer(f, data)"
+            )
+        answers = Analyzer(*f.mechanism_.cloud)
     if answers is not None:
         members[ANALYZER] = export_analyzer(answers.module, tuple(manifest["output"]["shape"]), answers.sizes)
         manifest["analyzer"] = answers.describe()
@@ -113,17 +122,6 @@ def save(
         if keys is not None:
             write_keys(key_folder(path, keys), release.manifest, owner=f.owner_key, noise=f.noise_key)
     return path
-
-
-def _own_analyzer(f: Filter) -> Analyzer:
-    from tacit.release.analyzer import Analyzer  # only an analyzer needs torch
-
-    cloud = f.mechanism_.cloud
-    if cloud is None:
-        raise InputError(
-            f"{type(f).__name__} has no cloud half of its own; pass analyzer=tacit.serve.fit_analyzer(f, data)"
-        )
-    return Analyzer(*cloud)
 
 
 def compare(f: Filter, release: Release, X: Any = None) -> float:
@@ -191,22 +189,18 @@ def made_records(intake: Intake, n: int = MADE_ROWS, seed: int = 0) -> Any:
 
 def _manifest(f: Filter) -> dict[str, Any]:
     m, names = f.mechanism_, [str(n) for n in f.get_feature_names_out()]
-    noise = m.noise
+    # what a differentially private fit has spent, in the place of what it was asked to
+    spent = {"dp": f.dp_.to_dict()} if hasattr(f, "dp_") else {}
     return {
         "filter": type(f).__name__,
-        "parameters": {k: plain_parameter(v) for k, v in f.get_params(deep=False).items()} | _spent(f),
+        "parameters": {k: plain_parameter(v) for k, v in f.get_params(deep=False).items()} | spent,
         "input": m.schema.declared.to_dict(),
         "output": _output(f, m, names),
         "noise": None
-        if noise is None
-        else {
-            "distribution": noise.distribution,
-            "scale": noise.scale,
-            "columns": noise.columns,
-            "added": noise.added,
-            "mechanism": noise.mechanism.hex(),
-            "grid": noise.grid,
-            "resolution": noise.resolution,
+        if m.noise is None
+        else asdict(m.noise)
+        | {
+            "mechanism": m.noise.mechanism.hex(),
             "radius": m.support.radius if isinstance(m.support, Bounded) else None,
         },
         "sketch": _sketch(f),
@@ -218,11 +212,6 @@ def _manifest(f: Filter) -> dict[str, Any]:
         },
         "analyzer": None,
     }
-
-
-def _spent(f: Filter) -> dict[str, Any]:
-    """What a differentially private fit has spent, in the place of what it was asked to."""
-    return {"dp": f.dp_.to_dict()} if hasattr(f, "dp_") else {}
 
 
 def _sketch(f: Filter) -> dict[str, Any] | None:
@@ -253,12 +242,6 @@ def _output(f: Filter, m: Any, names: list[str]) -> dict[str, Any]:
     shape = list(m.noiseless(made_records(m.schema, 8)).shape[1:])
     said = f"{about[0]} {math.prod(shape)} numbers for each record, shape {tuple(shape)}."
     return {**plain, "shape": shape, "meaning": said}
-
-
-def _card(f: Filter, path: Path, report: Any) -> str:
-    if report is None:
-        return NO_AUDIT.format(name=type(f).__name__, file=path.name)
-    return f"{report.to_markdown()}\nFilter: {type(f).__name__}. File: {path.name}.\n"
 
 
 def _listed(column: pd.Series) -> list[Any]:

@@ -104,11 +104,29 @@ class Sensors:
         if not isinstance(sample, dict):
             raise InputError(f"a sample is an object of named values; found {type(sample).__name__}")
         if not self.channels:
-            self._find_channels(sample)
-        who = self._who(sample)
-        buffer = self._buffer(who)
+            found = [name for name in sample if name not in (self.user, self.time)]
+            if len(found) != self.n_channels:
+                raise InputError(
+                    f"the bundle takes {self.n_channels} channels, but the first sample has {len(found)} fields beside "
+                    f"user and time; name the channels in order"
+                )
+            self.channels = found
+        who = None if self.user is None else sample.get(self.user)
+        if self.user is not None and (not isinstance(who, str | int) or isinstance(who, bool)):
+            raise InputError(f"the sample has no {self.user!r} that is text or a whole number")
+        if who not in self._buffers:
+            if len(self._buffers) >= self.most_users:
+                self._buffers.popitem(last=False)
+                self.counts["forgotten"] += 1
+            self._buffers[who] = _Buffer()
+        self._buffers.move_to_end(who)
+        buffer = self._buffers[who]
         try:
-            when, values = self._when(sample, buffer), self._values(sample)
+            when = self._when(sample, buffer)
+            values = np.array([number(sample.get(c)) for c in self.channels])
+            bad = np.flatnonzero(np.isnan(values))
+            if len(bad):
+                raise InputError(f"the sample has no number for channel {self.channels[bad[0]]!r}")
         except InputError:
             buffer.clear()  # what follows does not adjoin what came before
             raise
@@ -145,32 +163,6 @@ class Sensors:
         del buffer.samples[: self.stride], buffer.times[: self.stride]
         return window
 
-    def _find_channels(self, sample: dict[str, Any]) -> None:
-        found = [name for name in sample if name not in (self.user, self.time)]
-        if len(found) != self.n_channels:
-            raise InputError(
-                f"the bundle takes {self.n_channels} channels, but the first sample has {len(found)} fields beside "
-                f"user and time; name the channels in order"
-            )
-        self.channels = found
-
-    def _who(self, sample: dict[str, Any]) -> Any:
-        if self.user is None:
-            return None
-        who = sample.get(self.user)
-        if not isinstance(who, str | int) or isinstance(who, bool):
-            raise InputError(f"the sample has no {self.user!r} that is text or a whole number")
-        return who
-
-    def _buffer(self, who: Any) -> _Buffer:
-        if who not in self._buffers:
-            if len(self._buffers) >= self.most_users:
-                self._buffers.popitem(last=False)
-                self.counts["forgotten"] += 1
-            self._buffers[who] = _Buffer()
-        self._buffers.move_to_end(who)
-        return self._buffers[who]
-
     def _when(self, sample: dict[str, Any], buffer: _Buffer) -> tuple[float, Any] | None:
         """The time in seconds (or its own unit), and as it was written."""
         if self.time is None:
@@ -187,10 +179,3 @@ class Sensors:
         if buffer.last is not None and when <= buffer.last:
             raise InputError(f"{self.time!r} is not later than the sample before; samples of a person come in order")
         return when, written
-
-    def _values(self, sample: dict[str, Any]) -> np.ndarray:
-        values = np.array([number(sample.get(c)) for c in self.channels])
-        bad = np.flatnonzero(np.isnan(values))
-        if len(bad):
-            raise InputError(f"the sample has no number for channel {self.channels[bad[0]]!r}")
-        return values

@@ -41,7 +41,12 @@ def release_lines(
         try:
             if isinstance(record, TacitError):
                 raise record
-            yield {"release": released(release, _one(release, record), _whose(record, unit), file)}
+            one, who = _one(release, record), None
+            if unit is not None:
+                who = record.get(unit) if isinstance(record, dict) else None
+                if who is None:
+                    raise InputError(f"{unit}: missing; every record needs its unit")
+            yield {"release": released(release, one, who, file)}
         except TacitError as error:
             yield {"error": str(error), "line": number}
 
@@ -61,7 +66,10 @@ def records(lines: Iterable[str], form: str) -> Iterator[tuple[int, Any]]:
             elif header is None:
                 header = header_names(_cells(line))
             else:
-                yield number, _row(header, _cells(line))
+                cells = _cells(line)
+                if len(cells) != len(header):
+                    raise InputError(f"{len(cells)} cells, but the header names {len(header)} columns")
+                yield number, {name: cell_value(cell) for name, cell in zip(header, cells, strict=True)}
         except TacitError as error:
             if form == "csv" and header is None:
                 raise InputError(f"line {number}: {error}; the first line must name the columns") from None
@@ -91,15 +99,6 @@ def released(release: Release, records: Any, who: Any = None, file: Occurrences 
     return first.tolist()
 
 
-def _whose(record: Any, unit: str | None) -> Any:
-    if unit is None:
-        return None
-    who = record.get(unit) if isinstance(record, dict) else None
-    if who is None:
-        raise InputError(f"{unit}: missing; every record needs its unit")
-    return who
-
-
 def _one(release: Release, record: Any) -> Any:
     if isinstance(record, dict):
         return {k: [v] for k, v in record.items()}
@@ -123,12 +122,6 @@ def _cells(line: str) -> list[str]:
         return next(csv.reader([line], skipinitialspace=True), [])
     except csv.Error as error:
         raise InputError(f"the line is not CSV ({error})") from None
-
-
-def _row(header: list[str], cells: list[str]) -> dict[str, str | None]:
-    if len(cells) != len(header):
-        raise InputError(f"{len(cells)} cells, but the header names {len(header)} columns")
-    return {name: cell_value(cell) for name, cell in zip(header, cells, strict=True)}
 
 
 def number(value: Any) -> float:
