@@ -45,7 +45,7 @@ test-all: test test-slow
 # Mutated bundles: make fuzz CASES=100000
 CASES ?= 20000
 fuzz: .venv/dev
-	$(BIN)/python tests/fuzz.py --cases $(CASES)
+	$(BIN)/python tools/fuzz.py --cases $(CASES)
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/adult.py

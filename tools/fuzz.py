@@ -1,4 +1,4 @@
-"""Mutated bundles, 20,000 by default: python tests/fuzz.py --cases 20000
+"""Mutated bundles, 20,000 by default: python tools/fuzz.py --cases 20000
 
 Three kinds of case, each a function of its number alone (--first NUMBER --cases 1 runs one again):
 
