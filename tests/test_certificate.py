@@ -24,7 +24,6 @@ from tacit.auditing.certificate import (
     look_delta,
     product_secret,
     release_cells,
-    units_needed,
 )
 from tacit.auditing.gaussian import _shuffle, certify_gaussian, log_mixture
 from tacit.auditing.population import independent_units, unseen_mass
@@ -428,47 +427,6 @@ def test_the_product_can_leak_what_no_secret_alone_does():
     joint = certify(a ^ b, product, 4)
     assert joint.plugin == pytest.approx(0.5)  # exactly: the parity leaves two of four
     assert joint.guessing == 0.25
-
-
-def test_as_many_units_as_said_give_about_the_aim():
-    """Truth .55 in 16 cells, aim .58, ten pilots of 1,000 units a class."""
-    k, rng = 16, np.random.default_rng(3)
-    tilt = np.where(np.arange(k) % 2, 1.1, 0.9) / k
-    law = np.array([tilt, tilt[::-1]])
-    answers = [units_needed(*_draw(law, [1000, 1000], rng), 2, 0.58) for _ in range(10)]
-    bounds = [certify(*_draw(law, [a, a], rng), 2).bound for a in answers for _ in range(5)]
-    # One pilot's answer gives .581 with standard deviation .009 (40 pilots): false alarm about .5 %.
-    assert np.mean(bounds) == pytest.approx(0.58, abs=0.01)
-
-
-def test_units_needed_counts_units_and_not_their_records():
-    rng = np.random.default_rng(0)
-    cells, secret = _draw(np.array([[0.4, 0.6], [0.6, 0.4]]), [300, 300], rng)
-    once = units_needed(cells, secret, 2, 0.66)
-    many = units_needed(np.repeat(cells, 8), np.repeat(secret, 8), 2, 0.66, units=np.repeat(np.arange(600), 8))
-    assert once == many
-    uneven = np.repeat(np.arange(600), np.tile([1, 15], 300))
-    assert units_needed(cells[uneven], secret[uneven], 2, 0.66, units=uneven) == once  # units weigh alike
-
-
-def test_units_needed_says_when_no_number_will_do():
-    cells, secret = _draw(np.array([[0.3, 0.7], [0.7, 0.3]]), [2000, 2000], np.random.default_rng(0))
-    assert units_needed(cells, secret, 2, aim=0.65) is None  # truth .7, sd .007: false alarm < 1e-9
-    assert units_needed(cells, secret, 2, aim=0.75) < units_needed(cells, secret, 2, aim=0.72)
-
-
-def test_units_needed_sees_through_the_bias_of_few_units():
-    """24 classes, 16 cells, nothing leaks, 4 units a class: the plug-in is .24, yet .1 can be had."""
-    rng = np.random.default_rng(0)
-    cells, secret = rng.integers(16, size=96), np.repeat(np.arange(24), 4)
-    assert certify(cells, secret, 24).plugin > 0.2
-    answer = units_needed(cells, secret, 24, aim=0.1)
-    assert answer is not None  # one of 100 pilots gave None: false alarm 1 %
-    reached = certify(rng.integers(16, size=24 * answer), np.repeat(np.arange(24), answer), 24)
-    assert reached.bound < 0.1  # .070 to .093 over 100 pilots of 96 records: false alarm under 1 %
-
-
-# -- Gaussian noise ---------------------------------------------------------------------------------
 
 
 def test_the_noisy_certificate_holds_where_its_plugin_fails():

@@ -123,49 +123,6 @@ def certify_channel(
     return replace(_certificate(found, sample, len(sensitive), delta, candidates, per), odds=odds)
 
 
-def units_needed(
-    cells: np.ndarray,
-    sensitive: np.ndarray,
-    n_classes: int,
-    aim: float,
-    delta: float = 0.05,
-    units: np.ndarray | None = None,
-    candidates: int = 1,
-    per: str = "unit",
-    max_unit_size: int | None = None,
-) -> int | None:
-    """How many units a class would bring the certificate of this code down to `aim`, roughly.
-
-    A plan, not a statement. The plug-in's upward bias is taken as c / sqrt(units): c comes from the rise of the
-    plug-in when half the units are left out (mean of 50 halves). That is the worst rate; where the classes differ
-    clearly in every cell the bias fades as 1/units, and the truth (hence the answer) is taken somewhat too low.
-    The answer makes the *expected* bound equal the aim, with as many units in every class as in any other: about half
-    of such certificates would land above. It varies with the records given, strongly where the aim is close to the
-    truth. With per="record" it counts accepted units. Absent classes are taken as exposed.
-
-    Parameters
-    ----------
-    cells, sensitive, n_classes, delta, units, candidates, per, max_unit_size : as for `certify`
-    aim : the bound wished for
-
-    Returns
-    -------
-    units a class, or None where even the plug-in freed of its bias is not under the aim
-    """
-    now = certify(cells, sensitive, n_classes, delta, units, candidates, per, max_unit_size)
-    sample = independent_units(sensitive, n_classes, units, per, max_unit_size)
-    cells = np.unique(cells, return_inverse=True)[1].ravel()
-    slack_at_one = math.sqrt(math.log(1 / share_delta(delta, candidates)) / (2 * n_classes))
-    # The class with the fewest units has most of the bias; the harmonic mean is the balanced design as noisy as this.
-    seen = n_classes - sample.absent
-    size = seen / sample.square_shares
-    half = _half_sample_plugin(cells, sensitive, units, sample)
-    rise = max(0.0, (half * seen + sample.absent) / n_classes - now.plugin)
-    bias_at_one = rise / (math.sqrt(2) - 1) * math.sqrt(size)
-    truth = max(now.guessing, now.plugin - bias_at_one / math.sqrt(size))
-    return None if truth >= aim else max(1, math.ceil(((bias_at_one + slack_at_one) / (aim - truth)) ** 2))
-
-
 def product_secret(codes: np.ndarray, sizes: Sequence[int] | None = None) -> np.ndarray:
     """One code for several sensitive attributes together.
 
@@ -266,26 +223,6 @@ def _certificate(found: _Counted, sample: Sample, n: int, delta: float, candidat
         exposed=min(1.0, float(table[named].sum() / sample.n_units)),
         **sample.facts(n, delta, candidates, per),
     )
-
-
-def _half_sample_plugin(cells: np.ndarray, sensitive: np.ndarray, units: np.ndarray | None, sample: Sample) -> float:
-    """The plug-in over the seen classes on half the units, mean of 50 halves; a class that a half loses is left out."""
-    rng = np.random.default_rng(0)
-    rows = sample.rows
-    unit = np.unique(rows if units is None else np.asarray(units)[rows], return_inverse=True)[1].ravel()
-    class_of = np.empty(sample.n_units, dtype=np.int64)
-    class_of[unit] = sensitive[rows]
-    found = []
-    for _ in range(50):
-        # Halving within a class keeps its size fixed.
-        order = np.lexsort((rng.random(sample.n_units), class_of))
-        taken = np.zeros(sample.n_units, dtype=bool)
-        taken[order[rng.integers(2) :: 2]] = True
-        counts = np.bincount(class_of[taken], minlength=len(sample.counts))
-        half = Sample(rows[taken[unit]], sample.weight[taken[unit]], counts, sample.drawn[taken])
-        table = count_units(cells, sensitive, int(cells.max()) + 1, half)[:, counts > 0]
-        found.append(balanced_plugin(table, counts[counts > 0]))
-    return float(np.mean(found))
 
 
 def _units_per_cell(cells: np.ndarray, units: np.ndarray | None, n_cells: int) -> np.ndarray:

@@ -15,7 +15,6 @@ from tacit.auditing.certificate import (
     certify_local_privacy,
     joint_units,
     look_delta,
-    units_needed,
 )
 from tacit.auditing.columns_certificate import MAX_SETS, certify_columns
 from tacit.auditing.gaussian import certify_gaussian
@@ -24,7 +23,6 @@ from tacit.auditing.odds import check_odds
 from tacit.auditing.population import independent_units
 from tacit.auditing.received import plain_frame, receiver_cells
 from tacit.auditing.trial import Trial, has_noise
-from tacit.errors import InputError
 from tacit.filters.mechanism import mechanism_of, sees_sensitive
 from tacit.labels import MISSING, joint_codes
 from tacit.noise.keyed import Finite, Noise
@@ -108,7 +106,6 @@ def certify_trial(trial: Trial, terms: Terms) -> Certified:
                 evidence[0].check_on_test(name, one_sided, _who(versions[0], columns, {}), versions[0], terms)
                 out.certificate[name], out.bound[name] = one_sided, two_sided.bound
                 continue
-            reason += _plan(evidence[0], _who(versions[0], columns, {}), terms)
         out.notes.append(f"{name}: {reason}")
     out.notes.extend(look_notes(number, terms.level))
     return Certified(out.certificate, out.bound, out.notes, number)
@@ -297,15 +294,3 @@ def _who(trial: Trial, columns: Sequence[int], fitted: Mapping[str, Sequence[Any
     if trial.attack.units is not None:
         units = joint_units([pd.factorize(np.concatenate([d.units_of(n) for d in trial.data]))[0] for n in names])
     return _Who(known, number[group], len(place), None if units is None else units[known])
-
-
-def _plan(made: _Evidence | None, who: _Who, terms: Terms) -> str:
-    """How many units a useful certificate would take, in words."""
-    if made is None or made.cells is None:
-        return ""
-    aim = (1 + 1 / who.n_classes) / 2
-    try:
-        needed = units_needed(made.cells[who.known], who.codes, who.n_classes, aim, 1 - terms.level, who.units)
-    except InputError:
-        return ""
-    return "" if needed is None else f"; a bound of {aim:.2f} would take about {needed:,} units a class"
