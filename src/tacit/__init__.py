@@ -5,9 +5,9 @@ Names are imported when first used, so that ``import tacit`` stays quick.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tacit.lazy import import_name
+from tacit.lazy import attach
 
 __version__ = "0.1.0"
 
@@ -75,10 +75,4 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.release.saving import save as save
     from tacit.tradeoff.trace import frontier as frontier
 else:
-
-    def __getattr__(name: str) -> Any:
-        return import_name(__name__, _HOME, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = attach(__name__, _HOME)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tacit.errors import NotInstalled
 
 
+def attach(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__getattr__`` and ``__dir__``; `home` says which module each public name lives in."""
+    return lambda name: import_name(package, home, name), lambda: list(sys.modules[package].__all__)
+
+
 def import_name(package: str, home: Mapping[str, str], name: str) -> Any:
-    """A package's ``__getattr__``: `home` says which module each public name lives in."""
+    """Import the module that a public name lives in, and return the name's value."""
     if name not in home:
         raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(home))}")
     try:

@@ -5,9 +5,9 @@ Names are imported when first used: some need torch, and `tacit.audit` needs `La
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tacit.lazy import import_name
+from tacit.lazy import attach
 
 _HOME = {
     "Autoencoder": "tacit.baselines.autoencoder",
@@ -47,10 +47,4 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.baselines.private_pls import PrivatePLS as PrivatePLS
     from tacit.baselines.variational_obfuscator import VariationalObfuscator as VariationalObfuscator
 else:
-
-    def __getattr__(name: str) -> Any:
-        return import_name(__name__, _HOME, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = attach(__name__, _HOME)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tacit.lazy import import_name
+from tacit.lazy import attach
 
 _HOME = {
     "DistributedEIGAN": "tacit.federated.distributed_eigan",
@@ -32,10 +32,4 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.federated.protocol import ProtocolError as ProtocolError
     from tacit.federated.rounds import simulate as simulate
 else:
-
-    def __getattr__(name: str) -> Any:
-        return import_name(__name__, _HOME, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = attach(__name__, _HOME)

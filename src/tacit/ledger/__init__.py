@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tacit.lazy import import_name
+from tacit.lazy import attach
 
 _HOME = {
     "Ledger": "tacit.ledger.ledger",
@@ -34,10 +34,4 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.ledger.recording import record_file as record_file
     from tacit.ledger.recording import record_rows as record_rows
 else:
-
-    def __getattr__(name: str) -> Any:
-        return import_name(__name__, _HOME, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = attach(__name__, _HOME)

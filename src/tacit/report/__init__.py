@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tacit.lazy import import_name
+from tacit.lazy import attach
 
 _HOME = {
     "Report": "tacit.report.report",
@@ -14,6 +12,4 @@ _HOME = {
 }
 __all__ = sorted(_HOME)
 
-
-def __getattr__(name: str) -> Any:
-    return import_name(__name__, _HOME, name)
+__getattr__, __dir__ = attach(__name__, _HOME)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tacit.lazy import import_name
+from tacit.lazy import attach
 
 _HOME = {
     "Analyzer": "tacit.release.analyzer",
@@ -22,10 +22,4 @@ if TYPE_CHECKING:  # for type checkers and editors; nothing of it is imported
     from tacit.serve.app import make_app as make_app
     from tacit.serve.client import Client as Client
 else:
-
-    def __getattr__(name: str) -> Any:
-        return import_name(__name__, _HOME, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = attach(__name__, _HOME)
