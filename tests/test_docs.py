@@ -117,7 +117,8 @@ def test_pages_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, r
     folder.mkdir()
     shims.mkdir()
     monkeypatch.chdir(folder)
-    (folder / "benchmarks").symlink_to(ROOT / "benchmarks")  # as in a checkout
+    for name in ("benchmarks", "examples"):  # as in a checkout
+        (folder / name).symlink_to(ROOT / name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         given = PREPARE.get(page, dict)()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tacit.errors import InputError
 from tacit.serve import browser
 
 ROOT = Path(__file__).parent.parent
@@ -65,14 +66,9 @@ def test_the_list_of_parts():
     assert len(web["hashes"][0]["content"]) == 128
 
 
-def test_a_changed_runtime_is_not_served(tmp_path, monkeypatch, caplog):
+def test_a_changed_runtime_is_not_served(tmp_path, monkeypatch):
     monkeypatch.setattr(browser, "FOLDER", tmp_path)
-    monkeypatch.setattr(browser, "_checked", {})
-    name = next(iter(browser.FILES))
-    assert browser.checked_file(name) is None
-    (tmp_path / name).write_text("alert(1)")
-    assert browser.checked_file(name) is None
-    assert "is not the file that was pinned" in caplog.text
     assert not browser.present()
-    monkeypatch.setitem(browser.FILES, name, "9vTjLnl9mOVkjZFnUuUhhmi1HgOTYhZJ1KTrJ1AYoHk6lp2tbUbL1mLYbYc3R0pl")
-    assert browser.checked_file(name) is None  # another hash, another file
+    (tmp_path / next(iter(browser.FILES))).write_text("alert(1)")
+    with pytest.raises(InputError):
+        browser.check_files()

@@ -55,7 +55,7 @@ def test_a_table_is_fitted_audited_and_released(name, folder):
                     "--attackers", "strong", "--measure", "no-breadth",
                     "--measure", "no-linkability", "--measure", "no-singling_out")  # fmt: skip
         assert audit.returncode == 0, audit.stderr
-        assert "one fewer here: an ensemble of networks needs torch" in " ".join(audit.stderr.split())
+        assert "one fewer here: an ensemble of networks needs torch" in " ".join(audit.stdout.split())
 
 
 def test_what_needs_torch_names_the_extra(folder):
