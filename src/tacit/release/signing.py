@@ -81,7 +81,7 @@ def require_signature(
         raise BundleError(f"{called}: its signature has no sound name and version")
     if told["name"] != name:
         raise BundleError(f"{called} is signed as {told['name']!r}, and {name!r} is expected; if it is the right "
-                          f"bundle, pass name={told['name']!r} (--name)")  # fmt: skip
+                          f"bundle, pass name={told['name']!r} (--signed-name)")  # fmt: skip
     state = None if isinstance(trusted_key, bytes) else Path(f"{trusted_key}.seen")
     version = told["version"]
     try:
