@@ -111,7 +111,7 @@ def test_every_experiment_that_takes_an_owners_set_runs_on_a_made_one(paper, exp
     recogniser = locate("face_recogniser")
     made(owned, tmp_path)
     if recogniser is not None:
-        (tmp_path / "face_recogniser").symlink_to(recogniser)
+        (tmp_path / "face_recogniser").symlink_to(recogniser.resolve())
     elif owned == "celeba" and paper.name == "task-mask":
         pytest.skip("the face recogniser is not here; set TACIT_DATA to the folder that has it")
     monkeypatch.setenv("TACIT_DATA", str(tmp_path))

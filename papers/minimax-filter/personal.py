@@ -105,7 +105,7 @@ def one_trial(data, trial: int, rounds: int, settings: dict, audit: bool, printe
     server = f.coordinator(list(workers))
     curve = []
     while True:
-        due = server.turn == 0 and server.phase != "recruiting" and server.round in (*SHOWN, rounds)
+        due = server.turn == 0 and server.round in (*SHOWN, rounds)
         if due and (not curve or curve[-1]["round"] != server.round):
             filters = {name: w.filter() for name, w in workers.items()}
             curve.append({"round": server.round, **paper_view(filters, nodes, members, halves)})
