@@ -90,7 +90,8 @@ def mimic(folder, admissions=600):
         tables["PATIENTS"].append(f"{i},{i},{gender},{2100 - age}-01-01 00:00:00")
         stay = f"2100-03-01 00:00:00,2100-03-{2 + 5 * died + i % 9:02d} 00:00:00"
         tables["ADMISSIONS"].append(
-            f"{i},{i},{1000 + i},{stay},EMERGENCY,CLINIC,Private,{'CATHOLIC' if i % 2 else 'JEWISH'},{'MARRIED' if i % 3 else 'SINGLE'},{race},{died}"
+            f"{i},{i},{1000 + i},{stay},EMERGENCY,CLINIC,Private,{'CATHOLIC' if i % 2 else 'JEWISH'},"
+            f"{'MARRIED' if i % 3 else 'SINGLE'},{race},{died}"
         )
         tables["ICUSTAYS"].append(f"{1000 + i},2100-03-01 01:00:00,{'MICU' if died else 'CCU'},{1 + died}.5")
         tables["DIAGNOSES_ICD"].append(f"{1000 + i},{'0389' if died else '4019'}")
