@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-__all__ = ["cores", "safe_path", "threads"]
+__all__ = ["cores", "environment", "safe_path", "threads"]
 
 
 def cores() -> int:
@@ -33,14 +33,19 @@ def threads() -> int:
 
 
 @contextlib.contextmanager
-def safe_path() -> Iterator[None]:
-    """Start processes that run no file of the current folder as a module, as `python -c` and `python -m` do."""
-    before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
+def environment(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable inside the block, for child processes too, and restore it afterwards."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
         if before is None:
-            del os.environ["PYTHONSAFEPATH"]
+            del os.environ[name]
         else:
-            os.environ["PYTHONSAFEPATH"] = before
+            os.environ[name] = before
+
+
+def safe_path() -> contextlib.AbstractContextManager[None]:
+    """Start processes that run no file of the current folder as a module, as `python -c` and `python -m` do."""
+    return environment("PYTHONSAFEPATH", "1")

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tacit.cores import environment
 from tacit.errors import InputError
 from tacit.files import write_whole
 from tacit.records.dataset import Dataset
@@ -76,16 +77,8 @@ def new_project() -> Iterator[None]:
 
     For benchmarks and experiments, whose releases are all fixed beforehand: each of their certificates holds by itself.
     """
-    earlier = os.environ.get("TACIT_LOOKS")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["TACIT_LOOKS"] = str(Path(folder) / "looks.json")
-        try:
-            yield
-        finally:
-            if earlier is None:
-                del os.environ["TACIT_LOOKS"]
-            else:
-                os.environ["TACIT_LOOKS"] = earlier
+    with tempfile.TemporaryDirectory() as folder, environment("TACIT_LOOKS", str(Path(folder) / "looks.json")):
+        yield
 
 
 def release_digest(*parts: Any) -> bytes:
